@@ -1,0 +1,58 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# Where torch comes from. On a Linux machine without a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow test-papers check bench figures chart clean
+
+help: ## show this text
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Driftline needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another with make PYTHON=..."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check $(TORCH)
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[cluster,dev]'
+	@touch $@
+
+install: $(VENV)/.installed ## make the virtual environment and install Driftline into it
+
+demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show the trade-off (about 5 minutes)
+	$(BIN)/driftline run examples/digits.yaml --out out/digits
+
+test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
+	$(PYTEST)
+
+test-slow: $(VENV)/.installed-dev ## tests that take minutes each: faults, clusters, the browser
+	$(PYTEST) -m "slow and not gpu and not papers"
+
+test-papers: $(VENV)/.installed-dev ## the papers' experiments, shortened (by hand)
+	$(PYTEST) -m papers
+
+check: $(VENV)/.installed-dev ## lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed ## what the engine costs, as ratios
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/engine.py
+
+figures: $(VENV)/.installed ## every mathematical figure into docs/figures
+	$(BIN)/python -m trainers.theory figure all --out docs/figures
+
+chart: ## check the Helm chart
+	helm lint --strict helm/driftline
+
+clean: ## remove what the other targets made, but not your results in out/
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
