@@ -1,0 +1,298 @@
+"""What one hyperparameter may be: `Float`, `Int` or `Choice`; how they are written in a study: `search_spaces.forms`.
+
+Extra points (`also`) lie outside the range; together they are drawn with probability `ALSO_PROBABILITY`, equally likely
+among themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from search_spaces.values import is_json, is_real, plain, rounded, same
+from trainers.errors import SpecError
+from trainers.scalars import integer, number, shown
+
+ALSO_PROBABILITY = 1 / 8
+"""Probability that a random or quasi-random draw takes one of the extra points, when there are any."""
+
+GRID_POINTS = 5
+"""Points of a range on a grid, unless the parameter says otherwise."""
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class Float:
+    """A real number in [low, high], or one of a few extra points.
+
+    Args:
+        low: Smallest value.
+        high: Largest value, above low.
+        log: Drawn uniformly in log x (in log(1 - x) with `complement`).
+        also: Extra points outside [low, high], such as 0 on a log scale.
+        complement: 1 - x is drawn on a log scale; needs log, 0 <= low and high < 1.
+        points: Points of the range on a grid, extra points not counted.
+
+    Raises:
+        SpecError: The above does not hold.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    also: tuple[float, ...] = ()
+    complement: bool = False
+    points: int = GRID_POINTS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", number(self.low, "low"))
+        object.__setattr__(self, "high", number(self.high, "high"))
+        object.__setattr__(self, "also", tuple(number(value, "also") for value in self.also))
+        _check_range("float", self.low, self.high, self.also, self.points)
+        if self.complement and not self.log:
+            raise SpecError("complement means that 1 - x is on a log scale: add log: true")
+        if self.complement and not (self.low >= 0 and self.high < 1):
+            raise SpecError(f"complement needs 0 <= low and high < 1, got float={shown([self.low, self.high])}")
+        if self.log and not self.complement and self.low <= 0:
+            raise SpecError(
+                f"a log scale needs low above 0, got float={shown([self.low, self.high])}: to try 0 too, add also: [0]"
+            )
+
+    def contains(self, value: Any) -> bool:
+        """Whether the value is in the range or an extra point (booleans and text are not)."""
+        return is_real(value) and bool(self.low <= value <= self.high or value in self.also)
+
+    def from_unit(self, u: float) -> float:
+        """The value at quantile u: extra points first, then the range from low to high (high to low for `complement`).
+
+        Args:
+            u: In [0, 1).
+
+        Examples:
+            >>> Float(0.01, 100, log=True).from_unit(0.5)
+            1.0
+            >>> Float(0.01, 100, log=True, also=(0,)).from_unit(0.1)
+            0.0
+        """
+        extra, u = _split(u, self.also)
+        return self.at(u) if extra is None else extra
+
+    def at(self, u: float) -> float:
+        """The value at share u in [0, 1] of the range, on its scale; extra points do not count."""
+        if self.complement:
+            top, bottom = 1 - self.low, 1 - self.high
+            value = 1 - bottom * (top / bottom) ** (1 - u)
+        elif self.log:
+            value = self.low * (self.high / self.low) ** u
+        else:
+            value = self.low + (self.high - self.low) * u
+        return float(min(max(value, self.low), self.high))
+
+    def grid(self, points: int | None = None) -> tuple[float, ...]:
+        """Extra points, then evenly spaced ones on the parameter's scale, both ends included (1 point: the middle).
+
+        Args:
+            points: How many of the range; `self.points` by default.
+
+        Examples:
+            >>> Float(1e-3, 10, log=True, also=(0,)).grid()
+            (0.0, 0.001, 0.01, 0.1, 1.0, 10.0)
+        """
+        count = self.points if points is None else points
+        shares = [0.5] if count == 1 else [index / (count - 1) for index in range(count)]
+        inner = [self.low if u == 0 else self.high if u == 1 else rounded(self.at(u)) for u in shares]
+        return (*self.also, *dict.fromkeys(min(max(value, self.low), self.high) for value in inner))
+
+    def ends(self) -> tuple[float, ...]:
+        """Low, high, and the extra points: the values at which a setting is checked before anything runs."""
+        return (self.low, self.high, *self.also)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in which a study holds it."""
+        form = _range_json("float", self.low, self.high, self.log, self.also, self.points)
+        return form | ({"complement": True} if self.complement else {})
+
+    def sample(self, generator: np.random.Generator) -> float:
+        """A random value."""
+        return self.from_unit(float(generator.random()))
+
+
+@dataclass(frozen=True)
+class Int:
+    """A whole number from low to high, both included, or one of a few extra points.
+
+    Args:
+        low: Smallest value; at least 1 with log.
+        high: Largest value, above low.
+        log: Drawn uniformly in log x.
+        also: Extra points outside [low, high].
+        points: Points of the range on a grid, at most.
+
+    Raises:
+        SpecError: The above does not hold.
+    """
+
+    low: int
+    high: int
+    log: bool = False
+    also: tuple[int, ...] = ()
+    points: int = GRID_POINTS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", integer(self.low, "low"))
+        object.__setattr__(self, "high", integer(self.high, "high"))
+        object.__setattr__(self, "also", tuple(integer(value, "also") for value in self.also))
+        _check_range("int", self.low, self.high, self.also, self.points)
+        if self.log and self.low < 1:
+            raise SpecError(
+                f"a log scale needs low at least 1, got int={shown([self.low, self.high])}: to try 0 too, add also: [0]"
+            )
+
+    def contains(self, value: Any) -> bool:
+        """Whether the value is whole and in the range or an extra point (booleans and text are not)."""
+        return is_real(value) and value == math.floor(value) and (self.low <= value <= self.high or value in self.also)
+
+    def from_unit(self, u: float) -> int:
+        """The value at quantile u: extra points first, then the range from low to high.
+
+        Args:
+            u: In [0, 1).
+
+        Examples:
+            >>> [Int(5, 8).from_unit(u) for u in (0, 0.25, 0.5, 0.99)]
+            [5, 6, 7, 8]
+        """
+        extra, u = _split(u, self.also)
+        if extra is not None:
+            return extra
+        if self.log:
+            value = round((self.low - 0.5) * ((self.high + 0.5) / (self.low - 0.5)) ** u)
+        else:
+            value = self.low + math.floor(u * (self.high - self.low + 1))
+        return int(min(max(value, self.low), self.high))
+
+    def grid(self, points: int | None = None) -> tuple[int, ...]:
+        """Extra points, then evenly spaced ones on the parameter's scale, both ends included, none twice.
+
+        Args:
+            points: How many of the range, at most; `self.points` by default.
+
+        Examples:
+            >>> Int(1, 64, log=True).grid(7), Int(1, 3).grid()
+            ((1, 2, 4, 8, 16, 32, 64), (1, 2, 3))
+        """
+        count = min(self.points if points is None else points, self.high - self.low + 1)
+        inner = Float(self.low, self.high, log=self.log).grid(count)
+        return (*self.also, *dict.fromkeys(round(value) for value in inner))
+
+    def ends(self) -> tuple[int, ...]:
+        """Low, high, and the extra points: the values at which a setting is checked before anything runs."""
+        return (self.low, self.high, *self.also)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in which a study holds it."""
+        return _range_json("int", self.low, self.high, self.log, self.also, self.points)
+
+    def sample(self, generator: np.random.Generator) -> int:
+        """A random value."""
+        return self.from_unit(float(generator.random()))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values, all equally likely; of one value: fixed.
+
+    Args:
+        options: JSON values, none twice (1 and 1.0 are the same, 1 and true are not).
+
+    Raises:
+        SpecError: None, or one twice.
+    """
+
+    options: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", tuple(plain(option) for option in self.options))
+        if not self.options:
+            raise SpecError("choice must hold at least one value, got choice=[]")
+        for index, option in enumerate(self.options):
+            if not is_json(option):
+                raise SpecError(f"choice must hold finite JSON values only, got {shown(option)}")
+            if any(same(option, other) for other in self.options[:index]):
+                raise SpecError(f"choice must hold no value twice, got {shown(option)} twice")
+
+    def contains(self, value: Any) -> bool:
+        """Whether the value is one of the options."""
+        return any(same(option, value) for option in self.options)
+
+    def from_unit(self, u: float) -> Any:
+        """The option at quantile u in [0, 1)."""
+        return self.options[min(math.floor(u * len(self.options)), len(self.options) - 1)]
+
+    def grid(self, points: int | None = None) -> tuple[Any, ...]:
+        """All options, however many points are asked for."""
+        del points
+        return self.options
+
+    def ends(self) -> tuple[Any, ...]:
+        """All options."""
+        return self.options
+
+    def to_json(self) -> Any:
+        """The form in which a study holds it: the bare value where it is fixed."""
+        if len(self.options) == 1 and not isinstance(self.options[0], list | dict):
+            return self.options[0]
+        return {"choice": list(self.options)}
+
+    def sample(self, generator: np.random.Generator) -> Any:
+        """A random option."""
+        return self.from_unit(float(generator.random()))
+
+
+Parameter = Float | Int | Choice
+Space = dict[str, Parameter]
+
+
+def fixed(value: Any) -> Choice:
+    """A parameter that is always this value."""
+    return Choice((value,))
+
+
+def is_fixed(parameter: Parameter) -> bool:
+    """Whether there is only one value to take."""
+    return isinstance(parameter, Choice) and len(parameter.options) == 1
+
+
+def _check_range(kind: str, low: float, high: float, also: tuple[float, ...], points: int) -> None:
+    if not low < high:
+        raise SpecError(f"low must be below high, got {kind}={shown([low, high])}: for a fixed value write it alone")
+    if inside := [value for value in also if low <= value <= high]:
+        raise SpecError(f"also must lie outside [{shown(low)}, {shown(high)}], got also={shown(inside)}")
+    if len(set(also)) < len(also):
+        raise SpecError(f"also must hold no value twice, got also={shown(list(also))}")
+    if points < 1:
+        raise SpecError(f"points must be at least 1, got points={points}")
+
+
+def _range_json(kind: str, low: float, high: float, log: bool, also: tuple[float, ...], points: int) -> dict[str, Any]:
+    form: dict[str, Any] = {kind: [low, high]}
+    if log:
+        form["log"] = True
+    if also:
+        form["also"] = list(also)
+    if points != GRID_POINTS:
+        form["points"] = points
+    return form
+
+
+def _split(u: float, also: tuple[Number, ...]) -> tuple[Number | None, float]:
+    """The extra point at quantile u, or None and the quantile within the range."""
+    if not also:
+        return None, u
+    if u < ALSO_PROBABILITY:
+        return also[min(math.floor(u / ALSO_PROBABILITY * len(also)), len(also) - 1)], 0.0
+    return None, (u - ALSO_PROBABILITY) / (1 - ALSO_PROBABILITY)

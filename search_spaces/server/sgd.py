@@ -1,0 +1,15 @@
+"""Server SGD with momentum: what may be tried, and the paper's grid."""
+
+from __future__ import annotations
+
+from search_spaces.parameters import Choice, Float, Space
+
+
+def default() -> Space:
+    """Momentum from 0 to 0.99 with 1 - momentum on a log scale, heavy ball."""
+    return {"momentum": Float(0.0, 0.99, log=True, complement=True)}
+
+
+def paper() -> Space:
+    """[A] section 6: momentum 0 or 0.9."""
+    return {"momentum": Choice((0.0, 0.9))}

@@ -1,0 +1,59 @@
+"""JSON values: which are numbers, and when two are the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from trainers.errors import SpecError
+from trainers.scalars import number
+
+
+def is_real(value: Any) -> bool:
+    """Whether the value is a finite number; booleans and text are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def rounded(value: float) -> float:
+    """The value to 12 significant digits, so that a grid's 0.01 is 0.01."""
+    return float(f"{value:.12g}")
+
+
+def is_json(value: Any) -> bool:
+    """Whether JSON can hold the value: no NaN, no infinity, no set."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def plain(value: Any) -> Any:
+    """The value with text that is a number turned into that number, inside lists too.
+
+    Examples:
+        >>> plain("1e-3"), plain("10"), plain("once"), plain([1, "2.5"])
+        (0.001, 10, 'once', [1, 2.5])
+    """
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, str):
+        try:
+            as_number = number(value, "")
+        except SpecError:
+            return value
+        return int(as_number) if as_number == math.floor(as_number) and set(value) <= set("+-0123456789") else as_number
+    return value
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality of JSON values in which 1 is 1.0 but true is not 1.
+
+    Examples:
+        >>> same(1, 1.0), same(1, True), same([1, 2], (1, 2))
+        (True, False, True)
+    """
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

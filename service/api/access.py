@@ -1,0 +1,118 @@
+"""Who may do what: bearer tokens, each with scopes and bound to a project; a driver's token to one study as well."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from service.errors import Forbidden, InvalidSpec, Unauthorized
+
+Scope = Literal["read", "write", "driver"]
+SCOPES: frozenset[Scope] = frozenset({"read", "write", "driver"})
+_DRIVER = "driver"
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the holder of a token may do.
+
+    Attributes:
+        project: Whose studies it sees and makes.
+        scopes: "read", "write" (submit, pause, resume, cancel), "driver" (what only a study's driver may).
+        study: The only study it may touch; None for all of the project.
+    """
+
+    project: str = "default"
+    scopes: frozenset[Scope] = SCOPES
+    study: str | None = None
+
+    def require(self, scope: Scope, study: str | None = None) -> None:
+        """Allow what needs this scope.
+
+        Args:
+            scope: What is needed. A driver may also read its own study.
+            study: The study it is about; None where it is about no certain one.
+
+        Raises:
+            Forbidden: The token does not allow it.
+        """
+        if self.study is not None and study != self.study:
+            raise Forbidden(f"this token is for study {self.study} alone, got {study or 'a request about all studies'}")
+        own = scope == "read" and self.study is not None and "driver" in self.scopes
+        if scope not in self.scopes and not own:
+            have = ", ".join(sorted(self.scopes)) or "none"
+            raise Forbidden(f"this needs a token with scope {scope!r}, got one with: {have}")
+
+
+class Tokens:
+    """The known tokens. Only their hashes are kept; a driver's token is made from a secret and stored nowhere.
+
+    Args:
+        tokens: Token -> what it allows.
+        secret: From which drivers' tokens are made; the same in all processes that serve one database. A fresh one by
+            default.
+    """
+
+    def __init__(self, tokens: Mapping[str, Access] | None = None, secret: bytes | None = None) -> None:
+        self._known = {_digest(token): access for token, access in (tokens or {}).items()}
+        self._secret = secret or secrets.token_bytes(32)
+
+    @classmethod
+    def random(cls) -> tuple[Tokens, str]:
+        """One random token that allows everything, for a service inside a process; with the token itself."""
+        token = secrets.token_urlsafe(32)
+        return cls({token: Access()}), token
+
+    @classmethod
+    def from_file(cls, path: str | Path, secret: bytes) -> Tokens:
+        """Tokens from a JSON file: ``[{"token": "...", "project": "team-a", "scopes": ["read", "write"]}, ...]``.
+
+        Raises:
+            InvalidSpec: The file is not like that.
+        """
+        try:
+            entries = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls({entry["token"]: _access(entry) for entry in entries}, secret)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            form = '[{"token": "...", "project": "default", "scopes": ["read"]}]'
+            raise InvalidSpec(str(path), f"must be a file with {form}, got {type(error).__name__}: {error}") from error
+
+    def driver(self, study_id: str, project: str = "default") -> str:
+        """The token of a study's driver: the same every time."""
+        return f"{_DRIVER}.{study_id}.{project}.{self._sign(study_id, project)}"
+
+    def access(self, token: str) -> Access:
+        """What a token allows.
+
+        Raises:
+            Unauthorized: The token is not known.
+        """
+        known = self._known.get(_digest(token))
+        if known is not None:
+            return known
+        kind, _, rest = token.partition(".")
+        study, _, rest = rest.partition(".")
+        project, _, signature = rest.rpartition(".")
+        if kind == _DRIVER and hmac.compare_digest(signature.encode(), self._sign(study, project).encode()):
+            return Access(project, frozenset({"driver"}), study)
+        raise Unauthorized("the bearer token is not known; ask for one, and set DRIFTLINE_TOKEN")
+
+    def _sign(self, study_id: str, project: str) -> str:
+        return hmac.new(self._secret, f"{study_id}/{project}".encode(), hashlib.sha256).hexdigest()
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _access(entry: Mapping[str, object]) -> Access:
+    scopes = entry.get("scopes", ["read", "write"])
+    if not isinstance(scopes, Iterable) or isinstance(scopes, str) or not set(scopes) <= SCOPES:
+        raise ValueError(f"scopes must be among {', '.join(sorted(SCOPES))}, got {scopes!r}")
+    return Access(str(entry.get("project", "default")), frozenset(scope for scope in SCOPES if scope in set(scopes)))

@@ -1,0 +1,85 @@
+"""The HTTP API as an app: routes, errors, limits and its OpenAPI document."""
+
+from collections.abc import Callable, Mapping
+from threading import Event
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.middleware.gzip import GZipMiddleware
+
+from service.api import problems, submission
+from service.api.access import Tokens
+from service.api.context import Context, ResultsProvider
+from service.api.limits import BodyLimit
+from service.api.results import Results
+from service.api.routes import driver, events, health, studies, trials
+from service.store.store import Store
+
+BODY_BYTES = 64 * 2**20
+"""Largest body of a request."""
+
+
+def create_app(
+    store: Store,
+    tokens: Tokens,
+    results: ResultsProvider | None = None,
+    *,
+    check: Callable[[Mapping[str, Any]], submission.CheckedStudy] = submission.check,
+    body_bytes: int = BODY_BYTES,
+    heartbeat_s: float = 15.0,
+    poll_s: float = 0.25,
+    wake: Callable[[], None] = lambda: None,
+) -> FastAPI:
+    """The API over a store.
+
+    Args:
+        store: The database; stays the caller's to close.
+        tokens: Who may do what.
+        results: Gives frontiers and comparisons; computed from the store's curves by default.
+        check: Checks a study's document before it is stored.
+        body_bytes: Largest body of a request.
+        heartbeat_s: Event streams send a comment after this much silence.
+        poll_s: How often event streams look for something new.
+        wake: Called after an owner's wish was stored, so that a scheduler in this process looks at once.
+
+    Returns:
+        The app; setting ``app.state.context.stopping`` ends its event streams.
+    """
+    app = FastAPI(
+        title="Driftline",
+        version="1",
+        summary="Tunes local update methods and maps how fast they converge against how good they become.",
+        responses=problems.RESPONSES,
+        redoc_url=None,
+        docs_url=None,  # its page loads scripts from elsewhere
+    )
+    app.state.context = Context(
+        store=store,
+        tokens=tokens,
+        results=results or Results(store),
+        check=check,
+        stopping=Event(),
+        heartbeat_s=heartbeat_s,
+        poll_s=poll_s,
+        wake=wake,
+    )
+    for module in (studies, trials, events, driver, health):
+        app.include_router(module.ROUTER)
+    problems.install(app)
+    app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
+    app.add_middleware(BodyLimit, bytes_allowed=body_bytes)
+    _describe_problems(app)
+    return app
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Put the schema that error answers refer to into the OpenAPI document."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        schema = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        document.setdefault("components", {}).setdefault("schemas", {}).setdefault("Problem", schema)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

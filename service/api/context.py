@@ -1,0 +1,87 @@
+"""What routes ask for: the store, the results, and what the request's token allows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from service.api.access import Access, Scope, Tokens
+from service.api.submission import CheckedStudy
+from service.errors import NotFound, Unauthorized
+from service.store.store import Store
+
+_BEARER = HTTPBearer(auto_error=False, description="A token with the scope that the request needs, bound to a project.")
+
+
+class ResultsProvider(Protocol):
+    """Gives the results of a stored study."""
+
+    def frontier(self, study_id: str) -> dict[str, Any]:
+        """Frontiers of all labels."""
+
+    def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
+        """Two labels against each other."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an app was made with.
+
+    Attributes:
+        store: The database.
+        tokens: Who may do what.
+        results: Frontiers and comparisons.
+        check: Checks a study's document.
+        stopping: Set when the server is about to stop: streams end.
+        heartbeat_s: Streams send a comment after this much silence.
+        poll_s: How often streams look for something new.
+        wake: Called after an owner's wish was stored.
+    """
+
+    store: Store
+    tokens: Tokens
+    results: ResultsProvider
+    check: Callable[[Mapping[str, Any]], CheckedStudy]
+    stopping: Event
+    heartbeat_s: float
+    poll_s: float
+    wake: Callable[[], None]
+
+
+def context(request: Request) -> Context:
+    """What the app was made with."""
+    found: Context = request.app.state.context
+    return found
+
+
+def access(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> Access:
+    """What the request's token allows.
+
+    Raises:
+        Unauthorized: It has none, or none that is known.
+    """
+    if credentials is None:
+        raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
+    return context(request).tokens.access(credentials.credentials)
+
+
+Asked = Annotated[Context, Depends(context)]
+Allowed = Annotated[Access, Depends(access)]
+
+
+def _permitted(scope: Scope) -> Callable[[str, Context, Access], str]:
+    def permit(study_id: str, asked: Asked, allowed: Allowed) -> str:
+        allowed.require(scope, study_id)
+        if asked.store.glance(study_id).project != allowed.project:
+            raise NotFound(f"no study {study_id!r}; list them to see which there are")
+        return study_id
+
+    return permit
+
+
+ReadableStudy = Annotated[str, Depends(_permitted("read"))]
+WritableStudy = Annotated[str, Depends(_permitted("write"))]
+DrivenStudy = Annotated[str, Depends(_permitted("driver"))]

@@ -1,0 +1,96 @@
+"""Errors as answers: every one is problem+json (RFC 9457), made in this one place."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from service.errors import PROBLEM_MEDIA_TYPE, DriftlineError, InvalidRequest, InvalidSpec, problem
+from service.schemas.section import dotted
+
+_LOG = logging.getLogger(__name__)
+_TEXTS = {"missing": "must be given", "extra_forbidden": "is not known here; leave it out"}
+
+
+class Problem(BaseModel):
+    """An error: what must hold, what came, what to do.
+
+    Attributes:
+        type: What sort of error, as ``urn:driftline:...``; stable.
+        title: The status in words.
+        status: The HTTP status.
+        detail: One line for people.
+        path: For a specification or request that cannot be right: the key where it is wrong.
+        problem: The detail without the path.
+        details: JSON values that belong to the error.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    path: str | None = None
+    problem: str | None = None
+    details: dict[str, Any] | None = None
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    code: {"description": text, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for code, text in (("4XX", "The request cannot be fulfilled"), ("5XX", "The service failed, or is away for now"))
+}
+
+
+def answer(error: DriftlineError, status: int | None = None, headers: dict[str, str] | None = None) -> JSONResponse:
+    """The response for an error; with another status than its own where one is given."""
+    body = problem(error)
+    if status is not None:
+        body |= {"status": status, "title": HTTPStatus(status).phrase}
+    if body["status"] == HTTPStatus.UNAUTHORIZED:
+        headers = {"WWW-Authenticate": "Bearer", **(headers or {})}
+    if body["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers = {"Retry-After": "1", **(headers or {})}
+    return JSONResponse(body, body["status"], headers, PROBLEM_MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Make the app answer every error with problem+json."""
+    app.add_exception_handler(DriftlineError, _ours)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _ours(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, DriftlineError)
+    return answer(error)
+
+
+def _malformed(_request: Request, error: Exception) -> JSONResponse:
+    """The first thing that is wrong with a request: 422 in its body, 400 in its address or headers."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place, *rest = first["loc"]
+    text = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "must")
+    text = _TEXTS.get(first["type"], text)
+    if place != "body":
+        return answer(InvalidRequest(dotted(rest), text))
+    if first["type"] == "json_invalid":
+        return answer(InvalidRequest("", f"the body must be JSON: {first.get('ctx', {}).get('error', text)}"))
+    return answer(InvalidSpec(dotted(rest), text))
+
+
+def _http(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    phrase = HTTPStatus(error.status_code).phrase
+    body = {"type": "about:blank", "title": phrase, "status": error.status_code, "detail": str(error.detail)}
+    return JSONResponse(body, error.status_code, dict(error.headers or {}), PROBLEM_MEDIA_TYPE)
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return answer(DriftlineError("the service failed unexpectedly; its log says why"))

@@ -1,0 +1,62 @@
+"""Results of a study, computed from its stored curves and kept as long as nothing new is stored."""
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from service.results import compare, document
+from service.results.curves import TrialCurve
+from service.schemas.study import Study
+from service.store.store import Store
+
+
+class Results:
+    """Frontiers and comparisons by study; the newest few are kept until the study's version grows.
+
+    Args:
+        store: Where the curves are.
+        kept: How many studies' frontiers are kept.
+    """
+
+    def __init__(self, store: Store, kept: int = 32) -> None:
+        self._store = store
+        self._kept = kept
+        self._cache: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def frontier(self, study_id: str) -> dict[str, Any]:
+        """What `service.results.document.frontier` makes of the study as it is stored now.
+
+        Raises:
+            NotFound: No such study.
+        """
+        version = self._store.glance(
+            study_id
+        ).version  # read first: what is stored meanwhile is computed again next time
+        with self._lock:
+            cached = self._cache.get(study_id)
+            if cached is not None and cached[0] == version:
+                self._cache.move_to_end(study_id)
+                return cached[1]
+        result = self._compute(study_id)
+        with self._lock:
+            self._cache[study_id] = (version, result)
+            self._cache.move_to_end(study_id)
+            while len(self._cache) > self._kept:
+                self._cache.popitem(last=False)
+        return result
+
+    def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
+        """What `service.results.compare.compare` says about two labels of the study.
+
+        Raises:
+            NotFound: No such study, or no such label.
+        """
+        return compare.compare(self.frontier(study_id), a, b)
+
+    def _compute(self, study_id: str) -> dict[str, Any]:
+        study = Study.from_json(self._store.study(study_id).spec)
+        trials = self._store.trials(study_id)
+        columns = self._store.curves(study_id)
+        curves = [TrialCurve.from_record(trial, columns.get(trial.id, {"round": []})) for trial in trials]
+        return document.frontier(study.name, curves, study.objective, study.budget.rounds, study.labels)

@@ -1,0 +1,67 @@
+"""What only a study's driver may do: take the study, create trials, report, finish, let go.
+
+Every write carries the attempt that `acquire` gave; once another driver has the study, it is answered with 409
+"stale-driver". Each may be sent again without harm.
+"""
+
+from fastapi import APIRouter
+
+from service.api.context import Asked, DrivenStudy
+from service.schemas.protocol import (
+    Acquire,
+    CreateTrials,
+    Heartbeat,
+    HeartbeatAnswer,
+    Lease,
+    Release,
+    Report,
+    Results,
+    StartPack,
+    Stored,
+)
+from service.schemas.records import StudyRecord, TrialPage
+
+ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"])
+
+
+@ROUTER.post("/driver:acquire", operation_id="acquireStudy")
+def acquire(study_id: DrivenStudy, body: Acquire, asked: Asked) -> Lease:
+    """Take the study under the next attempt; trials that ran go back to WAITING with what they have."""
+    return asked.store.acquire(study_id, body.holder)
+
+
+@ROUTER.post("/driver:heartbeat", operation_id="heartbeat")
+def heartbeat(study_id: DrivenStudy, body: Heartbeat, asked: Asked) -> HeartbeatAnswer:
+    """Renew the lease, and hear what the study's owner wants."""
+    return HeartbeatAnswer(desired=asked.store.heartbeat(study_id, body.attempt))
+
+
+@ROUTER.post("/driver:release", operation_id="releaseStudy")
+def release(study_id: DrivenStudy, body: Release, asked: Asked) -> StudyRecord:
+    """Let go of the study, and say how it ended."""
+    asked.store.release(study_id, body.attempt, body.state, body.reason)
+    return asked.store.study(study_id)
+
+
+@ROUTER.post("/trials", operation_id="createTrials")
+def create_trials(study_id: DrivenStudy, body: CreateTrials, asked: Asked) -> TrialPage:
+    """Create trials; answered in the order given, with those that existed already."""
+    return TrialPage(trials=asked.store.create_trials(study_id, body.attempt, body.trials))
+
+
+@ROUTER.post("/packs", operation_id="startPack")
+def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPage:
+    """Mark trials as running in a pack; each one's attempt grows by 1."""
+    return TrialPage(trials=asked.store.start_pack(study_id, body.attempt, body.pack, body.trials))
+
+
+@ROUTER.post("/reports", operation_id="reportPack")
+def report(study_id: DrivenStudy, body: Report, asked: Asked) -> Stored:
+    """Store what a pack has reported since last time; upserted on (trial, round)."""
+    return Stored(version=asked.store.report(study_id, body))
+
+
+@ROUTER.post("/results", operation_id="finishTrials")
+def finish(study_id: DrivenStudy, body: Results, asked: Asked) -> Stored:
+    """Store how trials ended; WAITING hands one back. Finished states are final."""
+    return Stored(version=asked.store.finish(study_id, body.attempt, body.results))

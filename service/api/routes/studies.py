@@ -1,0 +1,99 @@
+"""Studies: submitted, listed, paused, resumed, cancelled."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Query, Response
+
+from service.api.context import Allowed, Asked, Context, ReadableStudy, WritableStudy
+from service.api.paging import PageSize, PageToken, position, token
+from service.api.submission import CheckedStudy, request_hash
+from service.schemas.records import StudyPage, StudyRecord
+
+ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"])
+_EXAMPLE = {
+    "name": "digits-fedavg",
+    "task": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
+    "methods": [{"name": "fedavg", "space": "default"}],
+    "budget": {"trials_per_method": 16, "rounds": 100},
+}
+
+StudyDocument = Annotated[dict[str, Any], Body(examples=[_EXAMPLE], description="A study as in its YAML file.")]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="The same key with the same study again gives the study made before; kept for a week.",
+    ),
+]
+
+
+@ROUTER.post(
+    "",
+    operation_id="createStudy",
+    status_code=201,
+    response_model=StudyRecord,
+    responses={200: {"model": CheckedStudy, "description": "Only checked, not stored (validate_only)"}},
+)
+def create(
+    body: StudyDocument,
+    asked: Asked,
+    allowed: Allowed,
+    response: Response,
+    key: Key = None,
+    validate_only: Annotated[bool, Query(description="Check the study, store nothing.")] = False,
+) -> Any:
+    """Submit a study. It waits as PENDING until the scheduler starts a driver for it."""
+    allowed.require("write")
+    checked = asked.check(body)
+    if validate_only:
+        return Response(checked.model_dump_json(), media_type="application/json")
+    study = asked.store.create_study(
+        checked.spec, checked.fingerprint, project=allowed.project, key=key, request_hash=request_hash(body)
+    )
+    asked.wake()
+    response.headers["Location"] = f"/v1/studies/{study.id}"
+    return study
+
+
+@ROUTER.get("", operation_id="listStudies")
+def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token: PageToken = None) -> StudyPage:
+    """The project's studies, newest first."""
+    allowed.require("read")
+    listing = ("studies", allowed.project)
+    before = position(listing, page_token)
+    found = asked.store.studies(project=allowed.project, before=before, limit=page_size + 1)
+    more = len(found) > page_size
+    found = found[:page_size]
+    return StudyPage(studies=found, next_page_token=token(listing, found[-1].id) if more else None)
+
+
+@ROUTER.get("/{study_id}", operation_id="getStudy")
+def study(study_id: ReadableStudy, asked: Asked) -> StudyRecord:
+    """One study: its state, its specification, and how far it has come."""
+    return asked.store.study(study_id)
+
+
+@ROUTER.post("/{study_id}:pause", operation_id="pauseStudy")
+def pause(study_id: WritableStudy, asked: Asked) -> StudyRecord:
+    """Ask for a stop with checkpoints."""
+    return _intend(asked, study_id, "pause")
+
+
+@ROUTER.post("/{study_id}:resume", operation_id="resumeStudy")
+def resume(study_id: WritableStudy, asked: Asked) -> StudyRecord:
+    """Go on with a paused or failed study; finished trials are not repeated."""
+    return _intend(asked, study_id, "resume")
+
+
+@ROUTER.post("/{study_id}:cancel", operation_id="cancelStudy")
+def cancel(study_id: WritableStudy, asked: Asked) -> StudyRecord:
+    """End a study for good; what was measured stays."""
+    return _intend(asked, study_id, "cancel")
+
+
+def _intend(asked: Context, study_id: str, intent: str) -> StudyRecord:
+    record = asked.store.intend(study_id, intent)
+    asked.wake()
+    return record

@@ -1,0 +1,114 @@
+"""The app under a real server in a thread of this process: on a unix socket, or a loopback port where there is none."""
+
+import shutil
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.api.context import Context
+from service.errors import Unavailable
+
+START_S = 20.0
+STOP_S = 10.0
+
+
+class Server:
+    """A running service; leaves no socket, folder or thread behind when it is closed.
+
+    Installs no signal handlers: Ctrl-C stays the caller's.
+
+    Args:
+        app: What `create_app` made.
+        loopback: Use a loopback port even where there are unix sockets.
+        port: Which one; 0 takes a free one.
+
+    Attributes:
+        url: Address to give to `ApiClient`.
+        socket: Path of the unix socket; None on a loopback port.
+
+    Raises:
+        Unavailable: It did not come up.
+    """
+
+    def __init__(self, app: FastAPI, *, loopback: bool = False, port: int = 0) -> None:
+        self._app = app
+        self._folder: Path | None = None
+        self.socket: Path | None = None
+        self._listener = self._listen(loopback, port)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            timeout_keep_alive=60,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="driftline-api", daemon=True)
+        self._failure: BaseException | None = None
+        self._thread.start()
+        self._wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop: streams end, running requests are finished (for two seconds), the socket goes away."""
+        context: Context = self._app.state.context
+        context.stopping.set()
+        self._server.should_exit = True
+        self._thread.join(STOP_S)
+        if self._thread.is_alive():
+            self._server.force_exit = True
+            self._thread.join(STOP_S)
+        self._listener.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _listen(self, loopback: bool, port: int) -> socket.socket:
+        if hasattr(socket, "AF_UNIX") and not loopback:
+            self._folder = Path(tempfile.mkdtemp(prefix="driftline-", dir=_short_temp()))  # mode 0700
+            self.socket = self._folder / "api.sock"
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(str(self.socket))
+            self.url = "http://driftline"
+        else:
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.listen(128)
+        return listener
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._listener])  # outside the main thread uvicorn leaves signals alone
+        except BaseException as error:
+            self._failure = error
+
+    def _wait(self) -> None:
+        for _ in range(int(START_S / 0.01)):
+            if self._server.started:
+                return
+            self._thread.join(0.01)
+            if not self._thread.is_alive():
+                break
+        failure = self._failure or "it did not start in time"
+        self.close()
+        raise Unavailable(f"the API's server must come up in this process, got {failure}")
+
+
+def _short_temp() -> str | None:
+    """A folder whose path leaves room for a socket's name (about 100 characters in all); None is the usual one."""
+    return None if len(tempfile.gettempdir()) <= 60 else "/tmp"

@@ -1,0 +1,40 @@
+"""A study's document, checked before it is stored."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from service.schemas.study import Study
+
+
+class CheckedStudy(BaseModel):
+    """A study that could be submitted.
+
+    Attributes:
+        spec: Its canonical form, with defaults written out.
+        fingerprint: SHA-256 of that.
+        remarks: Things that are allowed but probably not meant, one line each.
+    """
+
+    spec: dict[str, Any]
+    fingerprint: str
+    remarks: list[str] = []
+
+
+def check(body: Mapping[str, Any]) -> CheckedStudy:
+    """Everything about a study that can be found wrong before anything runs.
+
+    Raises:
+        InvalidSpec: One line with the key, what must hold, and what came.
+    """
+    study = Study.from_json(body)
+    remarks = study.check()
+    return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks)
+
+
+def request_hash(body: Mapping[str, Any]) -> str:
+    """What an idempotency key stands for: SHA-256 of the body, independent of the order of its keys."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,264 @@
+"""Ray under a driver: starts one on this machine or joins one, and gives it back.
+
+A private Ray lives in a short folder of its own (unix sockets allow about 107 characters), reachable with a random
+token only, and is gone with its driver; folders of drivers that were killed are swept at the next start. On a joined
+cluster a named actor that dies with its driver marks the one study that may use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from service.driver.nodes import Node, require, slots
+from service.errors import Conflict, DriftlineError, Unavailable
+
+_LOG = logging.getLogger(__name__)
+Progress = Callable[[str], None]
+
+_PREFIX = "driftline-"
+_LOCK = "lock"
+_LONGEST = 32  # of the folder; Ray adds about 65 characters
+_STORE_BYTES = 200 * 1024 * 1024  # reports are small
+_NAME = "driftline-driver"
+_LOOK_S = 5.0
+_busy = threading.Lock()
+
+
+@dataclass
+class Cluster:
+    """A Ray that this process is connected to.
+
+    Attributes:
+        folder: A folder of this machine for scratch files; removed with the connection.
+        own: Whether it was started here.
+    """
+
+    folder: Path
+    own: bool
+    _seen: tuple[float, list[Node]] = (0.0, [])
+
+    def nodes(self) -> list[Node]:
+        """The nodes that are alive, as seen in the last seconds."""
+        import ray
+
+        when, found = self._seen
+        if not found or time.monotonic() - when > _LOOK_S:
+            found = [Node.of(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+            self._seen = (time.monotonic(), found)
+        return found
+
+    def gpus(self, wanted: str | float) -> float:
+        """GPUs for each pack: what was asked for, and for "auto" a whole one where there is any."""
+        if wanted != "auto":
+            return float(wanted)
+        return 1.0 if any(node.gpus >= 1 for node in self.nodes()) else 0.0
+
+    def slots(self, cpus: float, gpus: float) -> int:
+        """How many packs fit at once."""
+        return slots(self.nodes(), cpus, gpus)
+
+    def wait_for(self, cpus: float, gpus: float, patience_s: float, progress: Progress, stop: threading.Event) -> None:
+        """Returns when some node has room for a pack.
+
+        Raises:
+            InvalidSpec: None has, after so many seconds; on a Ray of our own at once.
+        """
+        deadline = time.monotonic() + (0.0 if self.own else patience_s)
+        told = False
+        while not self.slots(cpus, gpus) and time.monotonic() < deadline and not stop.is_set():
+            if not told:
+                progress(f"waiting up to {patience_s:.0f} s for a node with {Node(cpus, gpus)} free for packs ...")
+                told = True
+            stop.wait(1.0)
+            self._seen = (0.0, [])
+        if not stop.is_set():
+            require(self.nodes(), cpus, gpus)
+
+
+@contextlib.contextmanager
+def connect(
+    study_id: str, address: str | None, progress: Progress, *, num_cpus: int | None = None
+) -> Iterator[Cluster]:
+    """Ray for one study.
+
+    Args:
+        study_id: The study that will use it.
+        address: Of a Ray cluster; None starts one here, "auto" joins the one this process runs in. A Ray that this
+            process is connected to already is used as it is, and left as it was.
+        progress: Told what happens, in a line each.
+        num_cpus: CPU cores of a Ray started here; what the machine has by default.
+
+    Raises:
+        Conflict: Another study uses this Ray.
+        Unavailable: Ray does not start, or does not answer.
+    """
+    if not _busy.acquire(blocking=False):
+        raise Conflict("this process drives another study already: one study at a time uses a Ray cluster")
+    with contextlib.ExitStack() as stack:
+        stack.callback(_busy.release)
+        folder = stack.enter_context(_folder())
+        for name, value in _environment(private=address is None and not _connected()).items():
+            stack.enter_context(_set(name, value))
+        import ray
+
+        if ray.is_initialized():
+            stack.enter_context(_alone(study_id))
+            yield Cluster(folder, own=False)
+            return
+        _initialize(address, folder, progress, num_cpus)
+        stack.callback(ray.shutdown)
+        if address is not None:
+            stack.enter_context(_alone(study_id))
+        yield Cluster(folder, own=address is None)
+
+
+def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:
+    import ray
+    from ray._raylet import Config
+
+    Config.initialize("")  # an earlier import of Ray has read the environment already
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    started = time.monotonic()
+    try:
+        if address is None:
+            progress("starting Ray (5-20 s) ...")
+            ray.init(
+                address="local",
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                object_store_memory=_STORE_BYTES,
+                _temp_dir=str(folder / "ray"),
+                **quiet,
+            )
+        else:
+            progress(f"connecting to Ray at {address} ...")
+            ray.init(address=address, runtime_env={"env_vars": _passed_on()}, **quiet)
+    except DriftlineError:
+        raise
+    except Exception as error:
+        where = "on this machine" if address is None else f"at {address}"
+        raise Unavailable(f"Ray {where} must start and answer, got {type(error).__name__}: {error}") from error
+    _LOG.info("Ray answers after %.1f s", time.monotonic() - started)
+
+
+def _connected() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def _environment(private: bool) -> dict[str, str]:
+    """Environment variables that Ray is started under."""
+    found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0"}
+    if private:
+        mode = os.environ.get("RAY_AUTH_MODE", "token")
+        found["RAY_AUTH_MODE"] = mode
+        if mode == "token" and not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
+            found["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    return found
+
+
+def _passed_on() -> dict[str, str]:
+    """Environment variables that workers on other machines need."""
+    names = ("DATA_DIR", "OMP_NUM_THREADS")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+@contextlib.contextmanager
+def _set(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
+
+
+@contextlib.contextmanager
+def _alone(study_id: str) -> Iterator[None]:
+    """Holds the cluster's mark: an actor of a fixed name, owned by this driver."""
+    import ray
+
+    holder = ray.remote(num_cpus=0)(_Holder)
+    namespace = "driftline"
+    deadline = time.monotonic() + 10.0
+    while True:
+        try:
+            mark = holder.options(name=_NAME, namespace=namespace).remote(study_id)
+            ray.get(mark.study.remote())
+            break
+        except ValueError:
+            other = _other(namespace)
+            if other is not None and time.monotonic() >= deadline:
+                raise Conflict(
+                    f"one study at a time uses a Ray cluster; study {other} uses this one: wait for it or pause it"
+                ) from None
+            time.sleep(0.5)  # the mark of a driver that has just died disappears soon
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            ray.kill(mark)
+
+
+class _Holder:
+    def __init__(self, study_id: str) -> None:
+        self._study_id = study_id
+
+    def study(self) -> str:
+        return self._study_id
+
+
+def _other(namespace: str) -> str | None:
+    """The study that holds the mark, or None when the mark is about to go."""
+    import ray
+
+    try:
+        return str(ray.get(ray.get_actor(_NAME, namespace=namespace).study.remote(), timeout=5))
+    except Exception:
+        return None
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A short folder of our own; those that died drivers left are removed first."""
+    root = Path(tempfile.gettempdir())
+    if len(str(root)) + len(_PREFIX) + 8 > _LONGEST and os.access("/tmp", os.W_OK):
+        root = Path("/tmp")
+    for old in root.glob(f"{_PREFIX}????????"):
+        _sweep(old)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+    with (folder / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(old: Path) -> None:
+    """Removes a folder whose driver is gone: nobody holds its lock."""
+    lock: IO[str]
+    try:
+        if old.stat().st_uid != os.getuid():
+            return
+        with (old / _LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError:
+        return

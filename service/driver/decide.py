@@ -1,0 +1,285 @@
+"""What a driver does next: pure rules over the rows of a study.
+
+Two phases. In the *search* every label gets `trials_per_method` settings, all at the study's seed. When a label's
+search is finished, its best `front` settings are each run again on `seeds` fresh seeds: the *front*. Trials of one
+label, phase, seed and structure run together in a pack; a pack whose worker died, or that was stopped, is formed again
+from exactly the same trials, so that its checkpoint fits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from service.results.frontier import select
+from service.schemas.records import TRIAL_FINISHED, Phase, TrialState
+
+ATTEMPTS = 3
+"""How often a trial is handed to a worker that dies with it before it counts as failed."""
+
+WIDEST = 16
+"""Most trials in a pack whose width is chosen here."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study asks for.
+
+    Attributes:
+        labels: Its entries, in order.
+        trials_per_method: Settings searched for each label, at least 1.
+        front: Settings of each label that are repeated.
+        seeds: Fresh seeds on which they are repeated; 0 skips the front.
+        seed: Seed of the search; the front uses seed + 1 .. seed + seeds.
+        packs: Trials in a pack; None chooses.
+    """
+
+    labels: tuple[str, ...]
+    trials_per_method: int
+    front: int = 8
+    seeds: int = 3
+    seed: int = 0
+    packs: int | None = None
+
+    @property
+    def repeated(self) -> int:
+        """Settings of each label that are repeated: the same number for every label, so that ledgers stay equal."""
+        return min(self.front, self.trials_per_method) if self.seeds else 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial, as far as decisions depend on it.
+
+    Attributes:
+        id: Its id.
+        label: Its label.
+        phase: "search" or "front".
+        number: Counts from 0 within label and phase.
+        seed: Its seed.
+        structure: Trials of equal structure may share a pack.
+        state: As in `TrialRecord`.
+        pack: Pack that ran it last; None when none did.
+        values: What the sampler maximises, when it is complete.
+    """
+
+    id: str
+    label: str
+    phase: Phase
+    number: int
+    seed: int
+    structure: str = ""
+    state: TrialState = "WAITING"
+    pack: str | None = None
+    values: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask the label's sampler for settings of its next search trials: numbers `first` .. `first + count - 1`."""
+
+    label: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Create the label's front: these search trials again on every fresh seed, best first."""
+
+    label: str
+    settings: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Start a pack of these trials, in this order.
+
+    Attributes:
+        trials: Their ids, by number.
+        resume: Whether they are all the trials of an earlier pack, so that its checkpoint fits.
+    """
+
+    trials: tuple[str, ...]
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Everything has been done."""
+
+
+Action = Ask | Repeat | Launch | Finish
+
+
+def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int) -> list[Action]:
+    """What to do next; to be asked again when it has been done.
+
+    Args:
+        plan: What the study asks for.
+        rows: All its trials.
+        running: Trials by pack, of the packs that run now.
+        slots: How many packs may run at once.
+
+    Returns:
+        Empty while there is nothing to do but wait; otherwise `Repeat` for every label whose front is due, or one
+        `Ask`, or a `Launch` for every free slot as far as there are trials that wait, or `Finish`. The same for equal
+        arguments.
+    """
+    fronts = _fronts(plan, rows)
+    if fronts:
+        return list(fronts)
+    if _complete(plan, rows):
+        return [Finish()]
+    free = slots - len(running)
+    if free <= 0:
+        return []
+    busy = {trial for trials in running.values() for trial in trials}
+    candidates = sorted([*_groups(plan, rows, busy, slots), *_questions(plan, rows, slots)], key=lambda found: found[0])
+    launches: list[Action] = []
+    for _, action in candidates[:free]:
+        if isinstance(action, Ask):
+            break
+        launches.append(action)
+    return launches or [action for _, action in candidates[:1]]
+
+
+def width(plan: Plan, phase: Phase, slots: int) -> int:
+    """Trials in a pack.
+
+    In the search an eighth of a label's trials, at least 1 and at most `WIDEST`, so that the sampler hears of results
+    at least eight times; in the front, where nothing is learned, `WIDEST`. Always few enough that all slots have a
+    pack.
+
+    Examples:
+        >>> plan = Plan(labels=("fedavg", "fedprox"), trials_per_method=64)
+        >>> width(plan, "search", slots=2), width(plan, "search", slots=32), width(plan, "front", slots=6)
+        (8, 4, 8)
+    """
+    if plan.packs is not None:
+        return plan.packs
+    slots = max(slots, 1)
+    if phase == "search":
+        eighth = min(max(plan.trials_per_method // 8, 1), WIDEST)
+        return max(1, min(eighth, len(plan.labels) * plan.trials_per_method // slots))
+    repeats = len(plan.labels) * plan.repeated * plan.seeds
+    return max(1, min(WIDEST, repeats // slots))
+
+
+def after_death(deaths: int) -> Literal["WAITING", "FAILED"]:
+    """What becomes of a trial after its worker has died for the `deaths`-th time."""
+    return "FAILED" if deaths >= ATTEMPTS else "WAITING"
+
+
+def front_settings(rows: Iterable[Row], count: int) -> tuple[int, ...]:
+    """Numbers of the settings that are repeated, best first.
+
+    Complete trials by non-dominated sorting with crowding; where there are fewer than `count`, diverged ones and then
+    failed ones fill up, so that every label repeats the same number.
+
+    Args:
+        rows: The finished search trials of one label.
+        count: How many.
+    """
+    ordered = sorted(rows, key=lambda row: row.number)
+    complete = [row for row in ordered if row.state == "COMPLETE" and row.values is not None]
+    best = [complete[index] for index in select([row.values for row in complete], count)] if complete else []
+    rest = [row for state in ("DIVERGED", "FAILED", "CANCELLED") for row in ordered if row.state == state]
+    return tuple(row.number for row in [*best, *rest][:count])
+
+
+def front_number(position: int, seed_index: int, plan: Plan) -> int:
+    """Number of the front trial that repeats the setting at `position` on fresh seed `seed_index` (both from 0)."""
+    return position * plan.seeds + seed_index
+
+
+def _finished(row: Row) -> bool:
+    return row.state in TRIAL_FINISHED
+
+
+def _of(rows: Sequence[Row], label: str, phase: Phase) -> list[Row]:
+    return [row for row in rows if row.label == label and row.phase == phase]
+
+
+def _searched(plan: Plan, rows: Sequence[Row], label: str) -> bool:
+    """Whether a label's search is finished."""
+    found = _of(rows, label, "search")
+    return len(found) >= plan.trials_per_method and all(_finished(row) for row in found)
+
+
+def _fronts(plan: Plan, rows: Sequence[Row]) -> list[Repeat]:
+    due: list[Repeat] = []
+    for label in plan.labels:
+        if not plan.repeated or not _searched(plan, rows, label):
+            continue
+        if len(_of(rows, label, "front")) < plan.repeated * plan.seeds:
+            due.append(Repeat(label, front_settings(_of(rows, label, "search"), plan.repeated)))
+    return due
+
+
+def _complete(plan: Plan, rows: Sequence[Row]) -> bool:
+    return all(_finished(row) for row in rows) and all(_searched(plan, rows, label) for label in plan.labels)
+
+
+_Key = tuple[int, int, int, int, int]
+
+
+class _Order:
+    """What is started first: what was begun before, then the search, then the front.
+
+    Within these the label that has been handed out least, so that all labels come along together and each sampler
+    hears as much as it can.
+    """
+
+    def __init__(self, plan: Plan, rows: Sequence[Row]) -> None:
+        self._place = {label: index for index, label in enumerate(plan.labels)}
+        self._handed = Counter(row.label for row in rows if row.state != "WAITING")
+
+    def key(self, label: str, rank: int, question: int, number: int) -> _Key:
+        return (rank, self._handed[label], self._place[label], question, number)
+
+
+def _groups(plan: Plan, rows: Sequence[Row], busy: set[str], slots: int) -> list[tuple[_Key, Action]]:
+    """A pack for every set of waiting trials that may run together."""
+    order = _Order(plan, rows)
+    waiting = sorted(
+        (row for row in rows if row.state == "WAITING" and row.id not in busy and row.label in plan.labels),
+        key=lambda row: (row.phase != "search", row.number),
+    )
+    members: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.pack is not None:
+            members[row.pack].append(row)
+    packs: dict[str, list[Row]] = defaultdict(list)
+    fresh: dict[tuple[str, Phase, int, str], list[Row]] = defaultdict(list)
+    for row in waiting:
+        if row.pack is not None and all(other.state == "WAITING" for other in members[row.pack]):
+            packs[row.pack].append(row)
+        else:
+            fresh[row.label, row.phase, row.seed, row.structure].append(row)
+    found: list[tuple[_Key, Action]] = []
+    for group in packs.values():
+        launch = Launch(tuple(row.id for row in group), resume=True)
+        found.append((order.key(group[0].label, 0, 0, group[0].number), launch))
+    for (label, phase, _, _), group in fresh.items():
+        size = width(plan, phase, slots)
+        for start in range(0, len(group), size):
+            some = group[start : start + size]
+            rank = 1 if phase == "search" else 2
+            found.append((order.key(label, rank, 0, some[0].number), Launch(tuple(row.id for row in some))))
+    return found
+
+
+def _questions(plan: Plan, rows: Sequence[Row], slots: int) -> list[tuple[_Key, Action]]:
+    """For every label whose search is not fully asked for: its next settings."""
+    order = _Order(plan, rows)
+    found: list[tuple[_Key, Action]] = []
+    for label in plan.labels:
+        asked = len(_of(rows, label, "search"))
+        left = plan.trials_per_method - asked
+        if left > 0:
+            ask = Ask(label, asked, min(width(plan, "search", slots), left))
+            found.append((order.key(label, 1, 1, asked), ask))
+    return found

@@ -1,0 +1,46 @@
+"""What a driver gives a worker: one pack, as plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is to train.
+
+    Attributes:
+        pack: Id of the pack.
+        document: Trial document with members.
+        prefix: Prefix of the pack's checkpoints.
+        flag: File whose existence asks for a stop.
+        resume: Whether checkpoints under the prefix are of exactly these members.
+        plan: How the pack was computed before; forced when it starts anew.
+        cpus: CPU cores it may use.
+        gpus: GPUs, or the share of one.
+        chunk_seconds: Length of a step.
+        checkpoint_seconds: Time between checkpoints.
+    """
+
+    pack: str
+    document: Mapping[str, Any]
+    prefix: str
+    flag: str
+    resume: bool = False
+    plan: Mapping[str, Any] | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    chunk_seconds: float = 2.0
+    checkpoint_seconds: float = 30.0
+
+    def config(self) -> dict[str, Any]:
+        """The job as Tune's config."""
+        return {"job": json.dumps(asdict(self)), "cpus": self.cpus, "gpus": self.gpus}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Job:
+        """The job in Tune's config."""
+        return cls(**json.loads(config["job"]))

@@ -1,0 +1,95 @@
+"""A driver as a process of its own: ``python -m service.driver --study ID --url URL --folder FOLDER``.
+
+The token comes in DRIFTLINE_TOKEN, never as an argument that others on the machine could read. SIGTERM and Ctrl-C have
+the packs write their checkpoints; the study is then free to be gone on with. Exit code 0 when the study was let go in
+any state but FAILED, 1 when it failed or could not be taken, 5 when another driver has taken over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from service.client import ApiClient
+from service.driver.run import Ended, run_driver
+from service.errors import DriftlineError
+from service.settings import settings
+
+PATIENCE_S = 600.0
+"""How long the API may be away before a driver gives up."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a driver; returns its exit code."""
+    asked = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    client = ApiClient(
+        asked.url or settings().url or "http://driftline",
+        settings().token,
+        socket=asked.socket,
+        patience_s=PATIENCE_S,
+    )
+    ended: list[Ended | DriftlineError] = []
+
+    def drive() -> None:
+        try:
+            ended.append(
+                run_driver(
+                    client,
+                    asked.study,
+                    stop,
+                    folder=asked.folder,
+                    address=asked.address or settings().ray_address,
+                    progress=lambda line: logging.info("%s", line),
+                    num_cpus=asked.num_cpus,
+                )
+            )
+        except DriftlineError as error:
+            ended.append(error)
+
+    # Ray takes over SIGTERM in the thread that starts it, when that is the main one.
+    thread = threading.Thread(target=drive, name="driftline-driver")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.5)
+    client.close()
+    result = ended[0] if ended else "FAILED"
+    if isinstance(result, DriftlineError):
+        print(result.message, file=sys.stderr)
+        return 1
+    return {"FAILED": 1, "STALE": 5}.get(result, 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m service.driver", description="Drives one study.")
+    parser.add_argument("--study", required=True, help="id of the study")
+    parser.add_argument("--folder", required=True, help="folder for checkpoints: a path, or a URL that fsspec knows")
+    parser.add_argument("--url", help="address of the service; DRIFTLINE_URL by default")
+    parser.add_argument("--socket", help="unix socket of the service instead of its address")
+    parser.add_argument(
+        "--address", help='Ray cluster, or "auto"; DRIFTLINE_RAY_ADDRESS by default, else one is started'
+    )
+    parser.add_argument("--num-cpus", type=int, help="CPU cores of a Ray that is started here")
+    return parser
+
+
+def entry() -> None:
+    """Runs a driver and ends the process with its exit code."""
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # Ray's threads may hold up an ordinary exit

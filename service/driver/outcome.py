@@ -1,0 +1,52 @@
+"""How trials and studies have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.errors import InvalidSpec
+from service.results import objectives
+from service.results.curves import TrialCurve
+from service.schemas.protocol import Released, TrialResult
+from service.schemas.records import TrialRecord, Values
+from service.schemas.study import Study
+
+
+def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialResult:
+    """How a trial that was trained to its end went.
+
+    Args:
+        study: Says what counts.
+        record: The trial.
+        columns: All that it reported.
+
+    Returns:
+        DIVERGED when it said so; COMPLETE with its values; FAILED when its metric was never finite.
+
+    Raises:
+        InvalidSpec: It does not report the metric, or does not count the cost, that the study asks for.
+    """
+    if any(columns.get("diverged", ())):
+        return TrialResult(trial=record.id, state="DIVERGED")
+    objective = study.objective
+    curve = TrialCurve.from_record(record, columns)
+    try:
+        values = objectives.values(curve, objective.quality, objective.cost, study.budget.rounds)
+    except InvalidSpec as error:
+        if objective.quality not in columns or error.path == "objective.cost":
+            raise
+        return TrialResult(trial=record.id, state="FAILED", error=f"{objective.quality} was never a finite number")
+    return TrialResult(trial=record.id, state="COMPLETE", values=Values(**values))
+
+
+def outcome(records: Sequence[TrialRecord]) -> tuple[Released, str]:
+    """State and reason of a study whose trials are all finished: FAILED only when every one of them is.
+
+    Args:
+        records: All its trials.
+    """
+    failed = [record for record in records if record.state == "FAILED"]
+    if failed and len(failed) == len(records):
+        return "FAILED", f"every trial has failed; the first: {failed[0].error}"
+    return "SUCCEEDED", f"{len(failed)} of {len(records)} trials have failed" if failed else ""

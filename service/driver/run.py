@@ -1,0 +1,157 @@
+"""One driver's life: take the study, start or join Ray, search, let go."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from service.client import ApiClient
+from service.driver import checkpoints
+from service.driver.watch import Watch
+from service.errors import DriftlineError, StaleDriver
+from service.names import holder
+from service.schemas.protocol import Released
+from service.schemas.study import Study
+
+_LOG = logging.getLogger(__name__)
+HEARTBEAT_S = 3.0
+NODES_S = 300.0
+"""How long a joined cluster may take until it has a node with room for a pack."""
+
+Ended = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED", "STALE"]
+
+
+def run_driver(
+    client: ApiClient,
+    study_id: str,
+    stop: threading.Event,
+    *,
+    folder: str | Path,
+    address: str | None = None,
+    progress: Callable[[str], None] = _LOG.info,
+    num_cpus: int | None = None,
+    nodes_s: float = NODES_S,
+    options: dict[str, Any] | None = None,
+) -> Ended:
+    """Drives a study until it has succeeded, failed, or is to stop. May run in any thread.
+
+    Args:
+        client: Speaks to the API; its patience is how long the API may be away.
+        study_id: The study.
+        stop: Set it to have the packs write their checkpoints and the study let go, to be gone on with later.
+        folder: Path or URL of the folder for checkpoints; reached from every node that trains.
+        address: Of a Ray cluster; None starts one here. See `cluster.connect`.
+        progress: Told what happens, in a line each.
+        num_cpus: CPU cores of a Ray started here; what the machine has by default.
+        nodes_s: How long a joined cluster may take until it has a node with room for a pack.
+        options: Further fields of `job.Job`: chunk_seconds, checkpoint_seconds.
+
+    Returns:
+        The state in which the study was let go; STALE when another driver has taken over.
+
+    Raises:
+        Conflict: Another driver holds the study, or it is in no state to be driven.
+    """
+    lease = client.acquire(study_id, holder())
+    every_s = min(HEARTBEAT_S, lease.lease_seconds / 3)
+    with Watch(client, study_id, lease.attempt, every_s=every_s, stop=stop) as watch:
+        state: Ended
+        reason: str
+        try:
+            state, reason = _drive(
+                client,
+                study_id,
+                lease.attempt,
+                watch,
+                stop,
+                folder=str(folder) if "://" in str(folder) else os.path.abspath(folder),
+                address=address,
+                progress=progress,
+                num_cpus=num_cpus,
+                nodes_s=nodes_s,
+                options=options,
+            )
+        except StaleDriver as error:
+            state, reason = "STALE", error.message
+        except DriftlineError as error:
+            state, reason = "FAILED", error.message
+        except Exception as error:
+            _LOG.exception("the driver failed")
+            state, reason = "FAILED", f"{type(error).__name__}: {error}"
+        if state != "STALE":
+            state = _release(client, study_id, lease.attempt, state, reason)
+    _LOG.info("study %s: %s %s", study_id, state, reason)
+    return state
+
+
+def _drive(
+    client: ApiClient,
+    study_id: str,
+    attempt: int,
+    watch: Watch,
+    stop: threading.Event,
+    *,
+    folder: str,
+    address: str | None,
+    progress: Callable[[str], None],
+    num_cpus: int | None,
+    nodes_s: float,
+    options: dict[str, Any] | None,
+) -> tuple[Ended, str]:
+    from service.driver.cluster import connect
+    from service.driver.search import Search
+
+    study = Study.from_json(client.study(study_id).spec)
+    cpus, wanted = study.resources.cpus, study.resources.gpu
+    with connect(study_id, address, progress, num_cpus=num_cpus) as cluster:
+        from service.driver.searcher import fit  # imports Ray, under the environment that connect has set
+
+        cluster.wait_for(cpus, 0.0 if wanted == "auto" else float(wanted), nodes_s, progress, stop)
+        gpus = cluster.gpus(wanted)
+        search = Search(
+            client,
+            study_id,
+            study,
+            attempt,
+            folder=folder,
+            slots=lambda: cluster.slots(cpus, gpus),
+            gpus=gpus,
+            options=options,
+        )
+        search.load()
+        if not search.complete() and not watch.look():
+            room = cluster.slots(cpus, gpus)
+            each = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
+            progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each} each")
+            watch.when_asked(lambda: checkpoints.raise_flag(search.flag))
+            try:
+                fit(search, watch, str(cluster.folder))
+            finally:
+                checkpoints.lower_flag(search.flag)
+        return _ended(search.complete(), search.outcome, watch)
+
+
+def _ended(complete: bool, outcome: Callable[[], tuple[Released, str]], watch: Watch) -> tuple[Ended, str]:
+    """State and reason to let the study go with."""
+    why = watch.look()
+    if why == "stale":
+        return "STALE", watch.reason
+    if complete:
+        return outcome()
+    if why == "cancel":
+        return "CANCELLED", watch.reason
+    if why == "pause":
+        return "PAUSED", watch.reason
+    return "FAILED", watch.reason or "Ray Tune ended before the search did"
+
+
+def _release(client: ApiClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
+    try:
+        client.release(study_id, attempt, state, reason)
+    except StaleDriver:
+        return "STALE"
+    return state

@@ -1,0 +1,310 @@
+"""The search itself, without Ray: hands out packs, takes their reports, speaks to the API and the samplers.
+
+Everything that `decide` decides is written to the API first and believed afterwards, so that a driver that dies
+anywhere leaves rows from which the next one goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from service.client import ApiClient
+from service.driver import checkpoints
+from service.driver.decide import Ask, Finish, Launch, Plan, Repeat, after_death, decide, front_number
+from service.driver.job import Job
+from service.driver.outcome import outcome, trial_result
+from service.driver.table import Pack, Table, append
+from service.errors import DriftlineError
+from service.names import pack_id, trial_id
+from service.samplers.build import build
+from service.samplers.protocol import Sampler
+from service.schemas.protocol import NewTrial, Released, Report, TrialResult
+from service.schemas.records import TRIAL_FINISHED
+from service.schemas.study import Study
+from service.schemas.trials import trial_document
+from trainers.spec import structure_key
+
+_LOG = logging.getLogger(__name__)
+HOPELESS = 3
+"""Packs that failed for good, with nothing trained at all, after which a study is given up."""
+
+
+class Search:
+    """One study's search under one attempt.
+
+    Args:
+        client: Speaks to the API.
+        study_id: The study.
+        study: What it asks for.
+        attempt: Under which the driver holds it.
+        folder: Path or URL of the folder for checkpoints.
+        slots: How many packs may run at once; asked each time.
+        gpus: GPUs for each pack, or the share of one.
+        build_sampler: Makes a label's sampler.
+        options: Further fields of `Job`: chunk_seconds, checkpoint_seconds.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        study_id: str,
+        study: Study,
+        attempt: int,
+        *,
+        folder: str,
+        slots: Callable[[], int],
+        gpus: float = 0.0,
+        build_sampler: Callable[..., Sampler] = build,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._client = client
+        self._study_id = study_id
+        self._study = study
+        self._attempt = attempt
+        self._slots = slots
+        self._gpus = gpus
+        self._options = dict(options or {})
+        self._folder = checkpoints.join(folder, study_id)
+        self.flag = checkpoints.join(self._folder, f"stop.{attempt}")
+        budget = study.budget
+        self.plan = Plan(
+            labels=study.labels,
+            trials_per_method=budget.trials_per_method,
+            front=budget.front,
+            seeds=budget.seeds,
+            seed=study.seed,
+            packs=None if study.resources.packs == "auto" else int(study.resources.packs),
+        )
+        wanted = study.objective.optimize
+        names = ("quality", "speed") if wanted == "both" else (wanted,)
+        self.table = Table(names)
+        self._samplers = {
+            label: build_sampler(study.sampler, study.entry(label).parameters(), names, study.seed)
+            for label in study.labels
+        }
+        self._packs_started = 0
+        self._failed_packs = 0
+        self._waiting_at: tuple[int, int] | None = None  # (slots, packs) when there was nothing to hand out
+        self.finished = False
+
+    def load(self) -> None:
+        """Reads trials and the curves of unfinished ones from the API, and tells the samplers."""
+        records = self._client.trials(self._study_id)
+        self.table.put(records)
+        begun = [record.id for record in records if not record.finished and record.rounds_done]
+        self.table.curves = self._client.curves(self._study_id, begun) if begun else {}
+        for record in sorted(records, key=lambda record: record.number):
+            if not record.finished:
+                self._classify(record.id)
+            if record.phase == "search":
+                self._inform(record.id)
+
+    def next_job(self) -> Job | None:
+        """The next pack to run; None to wait, also when all is done (then `finished` is set).
+
+        Raises:
+            StaleDriver: Another driver has taken over.
+            DriftlineError: The API or a sampler refuses.
+        """
+        slots = self._slots()
+        if self.finished or self._waiting_at == (slots, len(self.table.packs)):
+            return None
+        while actions := decide(self.plan, self.table.rows(), self.table.running(), slots):
+            for action in actions:
+                match action:
+                    case Ask():
+                        self._ask(action)
+                    case Repeat():
+                        self._repeat(action)
+                    case Launch():
+                        return self._launch(action)
+                    case Finish():
+                        self.finished = True
+                        return None
+        self._waiting_at = (slots, len(self.table.packs))
+        return None
+
+    def report(self, report: Mapping[str, Any]) -> None:
+        """Stores what a pack has reported (see `Worker.step`); when it has ended, its results.
+
+        Raises:
+            StaleDriver: Another driver has taken over.
+            InvalidSpec: The trials do not report what the objective asks for.
+            DriftlineError: Nothing can be trained at all.
+        """
+        pack = self.table.packs.get(report["pack"])
+        if pack is None:
+            return
+        pack.pid, pack.host = report["pid"], report["host"]
+        if report["remark"]:
+            _LOG.warning("pack %s: %s", pack.id, report["remark"])
+        if report["rounds_done"] is not None:
+            self._store(pack, report)
+        if report["error"]:
+            self._retry(pack, report["error"])
+        elif report["done"]:
+            self._finish(pack)
+        elif report["stopped"]:
+            self._hand_back(pack, dict.fromkeys(pack.trials))
+
+    def lost(self, pack: str, reason: str = "its worker died") -> None:
+        """Notes that a pack ended without a last report: its trials run again, or have failed after some attempts."""
+        found = self.table.packs.get(pack)
+        if found is not None:
+            self._retry(found, reason)
+
+    def complete(self) -> bool:
+        """Whether nothing is left to be done."""
+        return decide(self.plan, self.table.rows(), self.table.running(), 1) == [Finish()]
+
+    def outcome(self) -> tuple[Released, str]:
+        """State and reason of a study that is complete."""
+        return outcome(list(self.table.trials.values()))
+
+    # ---- creating trials
+
+    def _ask(self, ask: Ask) -> None:
+        sampler = self._samplers[ask.label]
+        fresh = [
+            NewTrial(
+                label=ask.label,
+                phase="search",
+                number=number,
+                seed=self.plan.seed,
+                hyperparameters=sampler.ask(number),
+            )
+            for number in range(ask.first, ask.first + ask.count)
+        ]
+        self._create(fresh)
+
+    def _repeat(self, repeat: Repeat) -> None:
+        settings = self.table.settings(repeat.label, repeat.settings)
+        fresh = [
+            NewTrial(
+                label=repeat.label,
+                phase="front",
+                number=front_number(position, index, self.plan),
+                seed=self.plan.seed + 1 + index,
+                setting=number,
+                hyperparameters=setting,
+            )
+            for position, (number, setting) in enumerate(zip(repeat.settings, settings, strict=True))
+            for index in range(self.plan.seeds)
+        ]
+        there = set(self.table.trials)
+        fresh = [new for new in fresh if trial_id(self._study_id, new.label, new.phase, new.number) not in there]
+        self._create(fresh)
+
+    def _create(self, fresh: list[NewTrial]) -> None:
+        records = self._client.create_trials(self._study_id, self._attempt, fresh)
+        self.table.put(records)
+        for record in records:
+            self._classify(record.id)
+
+    def _classify(self, trial: str) -> None:
+        record = self.table.trials[trial]
+        document = trial_document(self._study, record.label, [record.hyperparameters], record.seed)
+        self.table.structures[trial] = hashlib.sha256(structure_key(document).encode()).hexdigest()[:16]
+
+    def _inform(self, trial: str) -> None:
+        """Tells the label's sampler where a search trial stands."""
+        record = self.table.trials[trial]
+        sampler = self._samplers[record.label]
+        if record.state not in TRIAL_FINISHED:
+            sampler.pending(record.number, record.hyperparameters)
+            return
+        values = record.values.model_dump() if record.values is not None else None
+        sampler.tell(record.number, record.hyperparameters, values, record.state == "DIVERGED")
+
+    # ---- packs
+
+    def _launch(self, launch: Launch) -> Job:
+        first = self.table.trials[launch.trials[0]]
+        self._packs_started += 1
+        name = pack_id(self._study_id, self._attempt, self._packs_started)
+        settings = [self.table.trials[trial].hyperparameters for trial in launch.trials]
+        prefix = checkpoints.join(self._folder, name)
+        if launch.resume:
+            old = first.checkpoint
+            prefix = checkpoints.prefix(old) if old else checkpoints.join(self._folder, str(first.pack))
+        job = Job(
+            pack=name,
+            document=trial_document(self._study, first.label, settings, first.seed),
+            prefix=prefix,
+            flag=self.flag,
+            resume=launch.resume,
+            plan=first.plan if launch.resume else None,
+            cpus=self._study.resources.cpus,
+            gpus=self._gpus,
+            **self._options,
+        )
+        self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials))
+        self.table.packs[name] = Pack(name, launch.trials, prefix)
+        self._waiting_at = None
+        return job
+
+    def _store(self, pack: Pack, report: Mapping[str, Any]) -> None:
+        fresh = {trial: new for trial, new in zip(pack.trials, report["reports"], strict=False) if new.get("round")}
+        self._client.report(
+            self._study_id,
+            Report(
+                attempt=self._attempt,
+                pack=pack.id,
+                reports=fresh,
+                rounds_done=report["rounds_done"],
+                checkpoint=report["checkpoint"],
+                plan=report["plan"],
+            ),
+        )
+        known = {name: report[name] for name in ("checkpoint", "plan") if report[name] is not None}
+        self.table.change(pack.trials, rounds_done=report["rounds_done"], **known)
+        for trial, new in fresh.items():
+            self.table.curves[trial] = append(self.table.curves.get(trial), new)
+
+    def _finish(self, pack: Pack) -> None:
+        known = self.table.trials, self.table.curves
+        results = [trial_result(self._study, known[0][trial], known[1].get(trial, {})) for trial in pack.trials]
+        self._end(pack, results)
+        for trial in pack.trials:
+            self.table.curves.pop(trial, None)
+            if self.table.trials[trial].phase == "search":
+                self._inform(trial)
+        try:
+            checkpoints.remove(pack.prefix)
+        except OSError as error:
+            _LOG.warning("checkpoints %s could not be removed: %s", pack.prefix, error)
+
+    def _retry(self, pack: Pack, reason: str) -> None:
+        errors: dict[str, str | None] = {}
+        for trial in pack.trials:
+            deaths = self.table.deaths[trial] = self.table.deaths.get(trial, 0) + 1
+            failed = after_death(deaths) == "FAILED"
+            errors[trial] = f"given up after {deaths} attempts: {reason}" if failed else None
+        _LOG.warning("pack %s of %d trials: %s", pack.id, len(pack.trials), reason)
+        self._hand_back(pack, errors)
+        if any(errors.values()):
+            self._failed_packs += 1
+            nothing = not any(record.rounds_done for record in self.table.trials.values())
+            if self._failed_packs >= HOPELESS and nothing:
+                raise DriftlineError(f"nothing could be trained; the last error: {reason}")
+
+    def _hand_back(self, pack: Pack, errors: Mapping[str, str | None]) -> None:
+        """Trials without an error wait again; the others have failed."""
+        results = [
+            TrialResult(trial=trial, state="FAILED" if error else "WAITING", error=error)
+            for trial, error in errors.items()
+        ]
+        self._end(pack, results)
+        for trial, error in errors.items():
+            if error and self.table.trials[trial].phase == "search":
+                self._inform(trial)
+
+    def _end(self, pack: Pack, results: list[TrialResult]) -> None:
+        self._client.finish(self._study_id, self._attempt, results)
+        for result in results:
+            self.table.change([result.trial], state=result.state, values=result.values, error=result.error)
+        del self.table.packs[pack.id]
+        self._waiting_at = None

@@ -1,0 +1,127 @@
+"""Keeps a driver's lease alive, and gathers the reasons to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from service.client import ApiClient
+from service.errors import DriftlineError, StaleDriver, Unavailable
+
+_LOG = logging.getLogger(__name__)
+Why = Literal["", "pause", "failed", "cancel", "stale"]
+_WEIGHT: dict[Why, int] = {"": 0, "pause": 1, "failed": 2, "cancel": 3, "stale": 4}
+_LOOK_S = 0.2
+
+
+class Watch:
+    """Sends heartbeats from a thread and knows whether, and why, the driver should stop.
+
+    Args:
+        client: Speaks to the API.
+        study_id: The study.
+        attempt: Under which the driver holds it.
+        every_s: Seconds between heartbeats.
+        stop: Set by whoever runs the driver, to have it stop with checkpoints.
+        grace_s: Seconds that packs are given to write their checkpoints.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        study_id: str,
+        attempt: int,
+        *,
+        every_s: float,
+        stop: threading.Event,
+        grace_s: float = 120.0,
+    ) -> None:
+        self._client = client
+        self._study_id = study_id
+        self._attempt = attempt
+        self._every_s = every_s
+        self._stop = stop
+        self._grace_s = grace_s
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"driftline-lease-{study_id}", daemon=True)
+        self._since = 0.0
+        self._asked: Callable[[], None] = lambda: None
+        self.why: Why = ""
+        self.reason = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def when_asked(self, action: Callable[[], None]) -> None:
+        """Has an action done, once, when there is a first reason to stop; at once when there is one already."""
+        with self._lock:
+            self._asked = action
+            due = bool(self.why)
+        if due:
+            self._act()
+
+    def ask(self, why: Why, reason: str = "") -> None:
+        """Notes a reason to stop; a weightier one replaces a lighter one."""
+        with self._lock:
+            if _WEIGHT[why] <= _WEIGHT[self.why]:
+                return
+            first = not self.why
+            self.why, self.reason = why, reason
+            if first:
+                self._since = time.monotonic()
+        _LOG.info("stopping (%s) %s", why, reason)
+        if first:
+            self._act()
+
+    def look(self) -> Why:
+        """Why the driver should stop; "" while it should not."""
+        if self._stop.is_set():
+            self.ask("pause", "stopped")
+        return self.why
+
+    def at_once(self) -> bool:
+        """Whether packs are not to be waited for: nothing of theirs is wanted, or their time is up."""
+        why = self.look()
+        return why in ("cancel", "stale") or (bool(why) and time.monotonic() - self._since > self._grace_s)
+
+    def _act(self) -> None:
+        try:
+            self._asked()
+        except Exception:
+            _LOG.exception("packs could not be asked to stop; they are stopped after %.0f s", self._grace_s)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._over.wait(_LOOK_S):
+            self.look()
+            if time.monotonic() >= due:
+                self._beat()
+                due = time.monotonic() + self._every_s
+
+    def _beat(self) -> None:
+        try:
+            desired = self._client.heartbeat(self._study_id, self._attempt)
+        except StaleDriver as error:
+            self.ask("stale", error.message)
+        except Unavailable as error:
+            _LOG.warning("no heartbeat: %s", error)
+        except DriftlineError as error:
+            self.ask("failed", error.message)
+        except Exception as error:
+            _LOG.exception("no heartbeat")
+            self.ask("failed", f"{type(error).__name__}: {error}")
+        else:
+            if desired != "run":
+                self.ask(desired)

@@ -1,0 +1,69 @@
+"""Drivers in threads of this process, for the scheduler of an embedded run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from service.client import ApiClient
+from service.errors import DriftlineError
+
+_LOG = logging.getLogger(__name__)
+STOP_S = 120.0
+"""Seconds that a driver gets to write its checkpoints and end Ray, before it is left behind."""
+
+
+class ThreadLauncher:
+    """Runs each driver in a thread; a `service.scheduler.loop.Launcher`.
+
+    Args:
+        connect: Makes a connection to the API for a token.
+        drive: Drives a study until it ends or the event is set: (client, study_id, stop).
+    """
+
+    def __init__(
+        self, connect: Callable[[str], ApiClient], drive: Callable[[ApiClient, str, threading.Event], object]
+    ) -> None:
+        self._connect = connect
+        self._drive = drive
+        self._running: dict[str, tuple[threading.Thread, threading.Event]] = {}
+
+    def start(self, study_id: str, token: str, attempt: int) -> None:
+        """Starts the study's driver; nothing happens when it runs."""
+        if self.alive(study_id):
+            return
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=self._run, args=(study_id, token, stop), name=f"driftline-driver-{attempt}", daemon=True
+        )
+        self._running[study_id] = (thread, stop)
+        thread.start()
+
+    def alive(self, study_id: str) -> bool:
+        """Whether the study's driver runs."""
+        return study_id in self._running and self._running[study_id][0].is_alive()
+
+    def stop(self, study_id: str) -> None:
+        """Has the study's driver come to its checkpoints, and waits for it."""
+        if study_id not in self._running:
+            return
+        thread, stop = self._running.pop(study_id)
+        stop.set()
+        thread.join(STOP_S)
+        if thread.is_alive():
+            _LOG.error("the driver of study %s did not end within %.0f s", study_id, STOP_S)
+
+    def close(self) -> None:
+        """Stops all drivers."""
+        for study_id in list(self._running):
+            self.stop(study_id)
+
+    def _run(self, study_id: str, token: str, stop: threading.Event) -> None:
+        try:
+            with self._connect(token) as client:
+                self._drive(client, study_id, stop)
+        except DriftlineError as error:
+            _LOG.warning("the driver of study %s ended: %s", study_id, error)
+        except Exception:
+            _LOG.exception("the driver of study %s failed", study_id)

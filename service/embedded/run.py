@@ -1,0 +1,235 @@
+"""A study in this process: the app, scheduler, driver and recorder of a service, over one output folder.
+
+    FOLDER/driftline.db     everything that was measured        FOLDER/frontier.{json,html,png}, trials.csv
+    FOLDER/mlflow.db        the same for the MLflow UI          FOLDER/checkpoints, study.yaml, driver.log
+
+The folder belongs to one study: the same study resumes in it, or shows what is finished; another one is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from service.api.access import Tokens
+from service.api.app import create_app
+from service.api.results import Results
+from service.api.serve import Server
+from service.client import ApiClient
+from service.embedded.folder import LOG, Folder
+from service.embedded.launcher import ThreadLauncher
+from service.errors import Conflict, NotFound
+from service.results.curves import TrialCurve
+from service.scheduler.loop import Scheduler
+from service.schemas.records import StudyRecord
+from service.schemas.study import Study
+from service.settings import settings
+
+if TYPE_CHECKING:
+    from service.recorders.mlflow_recorder import Recorder
+
+_LOG = logging.getLogger("service")
+RECORDER_STOP_S = 30.0
+
+
+class EmbeddedRun:
+    """One study over one output folder, served and run by this process.
+
+    Args:
+        folder: The output folder.
+        study: The study; None takes the one that the folder holds.
+        ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
+        source: The study's file as it was given, to be kept in the folder.
+
+    Attributes:
+        folder: The output folder.
+        api: Connection to the app of this process.
+        study_id: Id of the study.
+
+    Raises:
+        NotFound: No study was given and the folder holds none.
+        Conflict: The folder is another study's, holds foreign files, or is worked in by another process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        study: Study | None = None,
+        *,
+        ray_address: str | None = None,
+        source: str | None = None,
+    ) -> None:
+        self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._recording = threading.Event()  # set to end it
+        self._recorder_lock = threading.Lock()
+        self._started = False
+        self._ray_address = ray_address or settings().ray_address
+        self._folder = Folder(folder, create=study is not None)
+        self.folder = folder
+        self._closers: list[Callable[[], None]] = [self._folder.close]
+        try:
+            self._open(study, source)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, study: Study | None, source: str | None) -> None:
+        store = self._folder.store
+        if study is not None:
+            self._folder.claim(study.name, study.fingerprint())
+        if source is not None:
+            self._folder.keep_source(source)
+        self._log_to(self.folder / LOG)
+        self._tokens, token = Tokens.random()
+        self._results = Results(store)
+        server = Server(create_app(store, self._tokens, self._results))
+        self._closers.append(server.close)
+        self._server = server
+        self.api = self._connect(token)
+        self._closers.append(self.api.close)
+        known = self.api.studies()
+        if known:
+            self.study_id = known[0].id
+        elif study is not None:
+            self.study_id = self.api.create(study.to_json(), key="embedded").id
+        else:
+            raise NotFound(f"no study in {self.folder}: run one into it with `driftline run STUDY.yaml --out DIR`")
+
+    def claim(self, study: Study) -> None:
+        """Makes sure that the folder is this study's.
+
+        Raises:
+            Conflict: It is another one's.
+        """
+        self._folder.claim(study.name, study.fingerprint())
+
+    def start(self) -> None:
+        """Starts what is not finished: scheduler, driver (through it) and recorder; comes back at once.
+
+        Raises:
+            Conflict: The study was cancelled for good.
+        """
+        record = self.record()
+        if record.state == "CANCELLED":
+            raise Conflict(f"the study in {self.folder} was cancelled for good: choose another folder with --out")
+        if record.state == "SUCCEEDED" or self._started:
+            return
+        if record.state in ("PAUSED", "FAILED"):
+            self.api.resume(self.study_id)
+        self._started = True
+        launcher = ThreadLauncher(self._connect, self._drive)
+        scheduler = Scheduler(self._folder.store, launcher, self._tokens.driver, every_s=0.25)
+        recording = threading.Thread(target=self._record, name="driftline-recorder", daemon=True)
+        scheduler.start()
+        recording.start()
+        self._closers += [lambda: self._end_recording(recording), launcher.close, scheduler.close]
+
+    def stop(self) -> None:
+        """Pauses the study: packs write their checkpoints, the driver ends; comes back when that is done."""
+        if self.record().state in ("PENDING", "QUEUED", "RUNNING"):
+            self.api.pause(self.study_id)
+        while self.record().state in ("PAUSING", "RUNNING"):
+            time.sleep(0.2)
+
+    def finish(self) -> None:
+        """Brings files and MLflow up to what is stored; called when a study has ended, harmless at any time."""
+        self.write()
+        self._recording.set()
+        with self._recorder_lock:
+            self._recorder().finish()
+
+    def write(self) -> None:
+        """Writes frontier.json, .html, .png and trials.csv from what is stored."""
+        study, curves = self.stored()
+        self._folder.write(self._results.frontier(self.study_id), curves, study.objective, study.budget.rounds)
+
+    def summary(self) -> str:
+        """Where everything is, and how to look at it."""
+        return (
+            f"\nIn {self.folder}: frontier.html, frontier.png, frontier.json, trials.csv; everything measured is in "
+            f"driftline.db.\nOpen it in the MLflow UI:  driftline ui {self.folder}"
+        )
+
+    def stored(self) -> tuple[Study, list[TrialCurve]]:
+        """The study and all its trials with their curves, straight from the store."""
+        store = self._folder.store
+        columns = store.curves(self.study_id)
+        trials = store.trials(self.study_id)
+        curves = [TrialCurve.from_record(trial, columns.get(trial.id, {})) for trial in trials]
+        return Study.from_json(store.study(self.study_id).spec), curves
+
+    def record(self) -> StudyRecord:
+        """The study as it is stored now."""
+        return self._folder.store.study(self.study_id)
+
+    def close(self) -> None:
+        """Ends everything that this run has started; what was measured stays."""
+        for closer in reversed(self._closers):
+            try:
+                closer()
+            except Exception:
+                _LOG.exception("closing went wrong; it goes on")
+        self._closers.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def said(self) -> Iterator[str]:
+        """The lines that have been said since the last call."""
+        while True:
+            try:
+                yield self._messages.get_nowait()
+            except queue.Empty:
+                return
+
+    def _say(self, text: str) -> None:
+        _LOG.info("%s", text)
+        self._messages.put(text)
+
+    def _connect(self, token: str) -> ApiClient:
+        return ApiClient(self._server.url, token, socket=self._server.socket)
+
+    def _drive(self, client: ApiClient, study_id: str, stop: threading.Event) -> None:
+        from service.driver.run import run_driver
+
+        checkpoints = self.folder / "checkpoints"
+        run_driver(client, study_id, stop, folder=checkpoints, address=self._ray_address, progress=self._say)
+
+    def _recorder(self) -> Recorder:
+        from service.recorders.mlflow_recorder import Recorder
+
+        artifacts = self.folder / "mlartifacts"
+        return Recorder(self._folder.store, self.study_id, self._folder.mlflow_uri, str(artifacts.resolve()))
+
+    def _record(self) -> None:
+        with self._recorder_lock:
+            self._recorder().run(self._recording)
+
+    def _end_recording(self, thread: threading.Thread) -> None:
+        self._recording.set()
+        thread.join(RECORDER_STOP_S)
+
+    def _log_to(self, file: Path) -> None:
+        handler = logging.FileHandler(file, encoding="utf-8", delay=True)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger = logging.getLogger("service")
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+
+        def close() -> None:
+            logger.removeHandler(handler)
+            handler.close()
+
+        self._closers.append(close)

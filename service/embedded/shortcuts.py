@@ -1,0 +1,49 @@
+"""The shortest way from a study to a result, without a client in hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from service.embedded.client import Client
+from service.embedded.stored import stored_frontier
+from service.schemas.study import Study
+from service.sdk.frontier import Frontier
+
+
+def run(study: Study | str | Path, out: str | Path | None = None, *, progress: bool = True) -> Frontier:
+    """Runs a study in this process and waits for it.
+
+    Args:
+        study: The study, or its YAML file.
+        out: Its output folder; out/NAME by default.
+        progress: Show it on stderr.
+
+    Returns:
+        Its frontiers; all files lie in the output folder.
+
+    Raises:
+        InvalidSpec: The study cannot be right; the message names the key.
+    """
+    whole = study if isinstance(study, Study) else Study.from_yaml(Path(study))
+    with Client() as client:
+        frontier = client.submit(whole, out=out).wait(progress=progress).frontier()
+        return Frontier(frontier.data)  # outlives the client
+
+
+def frontier(folder: str | Path) -> Frontier:
+    """The frontiers of an output folder, as far as its study has come.
+
+    Raises:
+        NotFound: It holds no study.
+    """
+    return stored_frontier(Path(folder))
+
+
+def compare(folder: str | Path, first: str, second: str) -> dict[str, Any]:
+    """Two labels of an output folder at equal budgets: ``verdict`` is a label or None, ``why`` says it in words.
+
+    Raises:
+        NotFound: It holds no study, or no such label.
+    """
+    return frontier(folder).compare(first, second)

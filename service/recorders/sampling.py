@@ -1,0 +1,92 @@
+"""Which rounds of a curve are worth a row in MLflow: about 64 a metric, evenly spread on a logarithmic axis.
+
+MLflow is where people look at curves; the whole curves stay in the store. Which rounds are shown follows from the
+budget alone, so a curve that is written in several goes has the same rows as one that is written at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from service.results.curves import Array
+
+ROUNDS_SHOWN = 64
+COUNTERS = frozenset({"exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds"})
+"""Columns that grow evenly: only their last value is shown, when the trial has finished."""
+_NOT_SHOWN = frozenset({"round", "diverged"})
+_NOT_ALLOWED = re.compile(r"[^\w\-. :/]")
+
+
+def shown_rounds(rounds: int) -> list[int]:
+    """Rounds at which curves are shown: 0, then at most `ROUNDS_SHOWN` on a logarithmic grid up to the budget.
+
+    Args:
+        rounds: Budget of a trial in rounds, at least 1.
+
+    Examples:
+        >>> shown_rounds(5)
+        [0, 1, 2, 3, 4, 5]
+        >>> len(shown_rounds(10_000))
+        65
+    """
+    if rounds <= ROUNDS_SHOWN:
+        return list(range(rounds + 1))
+    grid: list[int] = [0]
+    for left in range(ROUNDS_SHOWN, 0, -1):  # whole numbers, none twice: each step is at least 1
+        last = max(grid[-1], 1) if grid[-1] else 0
+        ratio = (rounds / last) ** (1 / left) if last else 1.0
+        grid.append(max(grid[-1] + 1, round(last * ratio)) if last else 1)
+    grid[-1] = rounds
+    return grid
+
+
+def rows(columns: Mapping[str, Array], rounds: int, after: int, until: int) -> list[tuple[str, float, int]]:
+    """What is shown of a curve: (metric, value, round).
+
+    Where a metric was not evaluated in a shown round, its last evaluation before it is shown, at its own round. A
+    metric that stays the same is shown only where it changes.
+
+    Args:
+        columns: The curve, NaN where nothing was reported.
+        rounds: Budget of a trial in rounds.
+        after: Rounds up to this one have been written; -1 when nothing has.
+        until: Rounds that are done.
+    """
+    found = []
+    grid = [shown for shown in shown_rounds(rounds) if shown < until] + [until]
+    for name, values in columns.items():
+        if name in _NOT_SHOWN or name in COUNTERS:
+            continue
+        there = np.flatnonzero(np.isfinite(values))
+        at = columns["round"][there]
+        picked = np.unique(np.searchsorted(at, grid, side="right") - 1)
+        previous: float | None = None
+        for index in picked[picked >= 0]:
+            value, number = float(values[there[index]]), int(at[index])
+            if number > after and value != previous:
+                found.append((metric_name(name), value, number))
+            previous = value
+    return found
+
+
+def totals(columns: Mapping[str, Array]) -> dict[str, float]:
+    """The last value of each of `COUNTERS` that was reported."""
+    found = {}
+    for name in sorted(COUNTERS & columns.keys()):
+        values = columns[name][np.isfinite(columns[name])]
+        if values.size:
+            found[name] = float(values[-1])
+    return found
+
+
+def metric_name(name: str) -> str:
+    """A metric's name as MLflow accepts it.
+
+    Examples:
+        >>> metric_name("recall@10")
+        'recall_10'
+    """
+    return _NOT_ALLOWED.sub("_", name)

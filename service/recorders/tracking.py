@@ -1,0 +1,155 @@
+"""MLflow as the recorder needs it: runs found again by a key of ours, and writes that may be repeated.
+
+Nothing here makes a second run for a key, and a row that is written again is dropped by MLflow, because its timestamp
+is the same. MLflow is imported when the connection is made, not before (it takes two seconds).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+KEY = "driftline.key"
+"""Tag of every run: what it shows."""
+
+_METRICS_A_BATCH = 1000  # MLflow's limits
+_PARAMS_A_BATCH = 100
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder itself tries again, and knows when to stop
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+
+Row = tuple[str, float, int]
+"""(metric, value, step)"""
+
+
+class Tracking:
+    """One experiment's runs.
+
+    Args:
+        client: As `connect` makes it.
+        name: Name of the experiment; made when there is none.
+        artifact_root: URI or folder for the artifacts of a new experiment; None leaves it to the server.
+        tags: Tags of the experiment.
+
+    Attributes:
+        experiment_id: MLflow's number of it.
+    """
+
+    def __init__(self, client: Any, name: str, artifact_root: str | None, tags: Mapping[str, str]) -> None:
+        self._client = client
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            location = None if artifact_root is None else f"{artifact_root.rstrip('/')}/{name.replace(' ', '_')}"
+            self.experiment_id = str(client.create_experiment(name, artifact_location=location, tags=dict(tags)))
+        else:
+            self.experiment_id = str(found.experiment_id)
+            if found.lifecycle_stage == "deleted":
+                client.restore_experiment(self.experiment_id)
+        self._runs = {run.data.tags[KEY]: run.info.run_id for run in self._search() if KEY in run.data.tags}
+
+    def tag_experiment(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the experiment."""
+        for name, value in tags.items():
+            self._client.set_experiment_tag(self.experiment_id, name, value)
+
+    def run(self, key: str, name: str, tags: Mapping[str, str], started_ms: int) -> str:
+        """The run of this key, made when there is none.
+
+        Args:
+            key: What it shows; unique in the experiment.
+            name: Its name in the list.
+            tags: Its tags.
+            started_ms: When it began, milliseconds since 1970.
+
+        Returns:
+            MLflow's id of the run.
+        """
+        if key not in self._runs:
+            made = self._client.create_run(
+                self.experiment_id, start_time=started_ms, run_name=name, tags={**tags, KEY: key}
+            )
+            self._runs[key] = made.info.run_id
+        return self._runs[key]
+
+    def write(
+        self,
+        run_id: str,
+        rows: Sequence[Row] = (),
+        *,
+        timestamp_ms: int,
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add rows, parameters and tags to a run, in as few requests as MLflow allows.
+
+        Args:
+            run_id: The run.
+            rows: Metrics; the same rows with the same timestamp may be written again.
+            timestamp_ms: When they were measured.
+            params: Parameters, immutable once written.
+            tags: Tags, in place of older ones.
+        """
+        from mlflow.entities import Metric, Param, RunTag
+
+        metrics = [Metric(name, value, timestamp_ms, step) for name, value, step in rows]
+        given = [Param(name, value[:6000]) for name, value in (params or {}).items()]
+        for start in range(0, len(given), _PARAMS_A_BATCH):
+            self._client.log_batch(run_id, params=given[start : start + _PARAMS_A_BATCH])
+        marks = [RunTag(name, value[:8000]) for name, value in (tags or {}).items()]
+        for start in range(0, max(len(metrics), 1), _METRICS_A_BATCH):
+            part = metrics[start : start + _METRICS_A_BATCH]
+            if part or marks:
+                self._client.log_batch(run_id, metrics=part, tags=marks)
+                marks = []
+
+    def end(self, run_id: str, status: str, ended_ms: int) -> None:
+        """Say how a run ended: FINISHED, FAILED or KILLED."""
+        self._client.set_terminated(run_id, status, ended_ms)
+
+    def artifacts(self, run_id: str, files: Iterable[tuple[str, bytes]]) -> None:
+        """Put files into a run's artifacts, in place of older ones."""
+        with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
+            for name, content in files:
+                (Path(folder) / name).write_bytes(content)
+            self._client.log_artifacts(run_id, folder)
+
+    def keep_only(self, prefix: str, keys: Iterable[str]) -> None:
+        """Delete runs whose key begins so, except these; they stay in MLflow's bin."""
+        wanted = set(keys)
+        for key in [key for key in self._runs if key.startswith(prefix) and key not in wanted]:
+            self._client.delete_run(self._runs[key])
+            del self._runs[key]
+
+    def _search(self) -> Iterable[Any]:
+        token = None
+        while True:
+            page = self._client.search_runs([self.experiment_id], max_results=1000, page_token=token)
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+
+def connect(tracking_uri: str) -> Any:
+    """An MLflow client for a server or a database; a SQLite database is made when there is none.
+
+    Args:
+        tracking_uri: ``http://...`` or ``sqlite:///...``.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    for logger in ("mlflow", "alembic"):
+        logging.getLogger(logger).setLevel(logging.WARNING)
+    from mlflow import MlflowClient
+
+    logging.getLogger("mlflow").setLevel(logging.WARNING)  # its import sets INFO
+    if tracking_uri.startswith("sqlite:///"):
+        Path(tracking_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    return MlflowClient(tracking_uri)

@@ -1,0 +1,47 @@
+"""Which way a metric is better: losses fall, accuracies rise.
+
+A metric rises when one of the words of its name is among `RISING`; every other metric falls. So ``test_accuracy`` and
+``recall@10`` rise, ``train_loss``, ``distance`` and ``perplexity`` fall, and a task of your own that reports
+``test_bleu`` calls it ``test_bleu_score`` to have it rise.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Direction = Literal["falls", "rises"]
+
+RISING: frozenset[str] = frozenset(
+    {
+        "accuracy", "acc", "auc", "auroc", "score", "recall", "precision", "f1", "r2", "map", "mrr", "ndcg", "iou",
+        "reward", "likelihood", "similarity", "hits",
+    }
+)  # fmt: skip
+"""Words that make a metric one that rises."""
+
+
+def direction(metric: str) -> Direction:
+    """Whether a better model has a smaller or a larger value of this metric.
+
+    Args:
+        metric: Its name, as trials report it.
+
+    Returns:
+        "rises" when a word of the name is in `RISING`, "falls" otherwise.
+
+    Examples:
+        >>> direction("test_accuracy"), direction("recall@10"), direction("train_loss"), direction("distance")
+        ('rises', 'rises', 'falls', 'falls')
+    """
+    return "rises" if RISING.intersection(re.split(r"[^a-z0-9]+", metric.lower())) else "falls"
+
+
+def sign(metric: str) -> float:
+    """1.0 for a metric that rises, -1.0 for one that falls: times the metric, larger is better.
+
+    Examples:
+        >>> sign("test_accuracy"), sign("test_loss")
+        (1.0, -1.0)
+    """
+    return 1.0 if direction(metric) == "rises" else -1.0

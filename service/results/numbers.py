@@ -1,0 +1,47 @@
+"""How numbers are written for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number to so many significant digits, without needless zeros; from 100,000 with k, M, G or T.
+
+    Examples:
+        >>> number(0.953125), number(42.0), number(1234567.0), number(2.5e-7), number(0.0)
+        ('0.9531', '42', '1.235M', '2.5e-07', '0')
+    """
+    for limit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e5, "k")):
+        if limit <= abs(value) < 1e15:
+            return f"{value / (1e3 if letter == 'k' else limit):.{digits}g}{letter}"
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.{digits}g}"
+
+
+def banded(value: float, low: float, high: float) -> str:
+    """A number with its band in brackets, or alone when there is no band.
+
+    Examples:
+        >>> banded(0.5, 0.4, 0.62), banded(0.5, 0.5, 0.5)
+        ('0.5 (0.4-0.62)', '0.5')
+    """
+    if low == high:
+        return number(value)
+    dash = " to " if min(low, high) < 0 else "-"
+    return f"{number(value)} ({number(low)}{dash}{number(high)})"
+
+
+def plain(value: Any) -> str:
+    """A hyperparameter's value: numbers to four digits, everything else as it is.
+
+    Examples:
+        >>> plain(0.123456), plain(True), plain("sgd"), plain(10)
+        ('0.1235', 'True', 'sgd', '10')
+    """
+    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def setting_text(values: Mapping[str, Any]) -> str:
+    """``client_lr 0.1, local_steps 10, server.momentum 0.9``: by name."""
+    return ", ".join(f"{name} {plain(value)}" for name, value in sorted(values.items()))

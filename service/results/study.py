@@ -1,0 +1,102 @@
+"""The result of one stored study, and the files it is written to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.results.curves import TrialCurve
+from service.results.document import frontier
+from service.results.table import table
+from service.results.trials import trials_csv
+from service.schemas.records import StudyRecord, TrialRecord
+
+FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
+"""Names of the files of a result."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What results are read against; may differ from what the sampler went for.
+
+    Attributes:
+        quality: A metric that trials report.
+        cost: "rounds", "bytes", "client_gradients" or "seconds".
+    """
+
+    quality: str
+    cost: str
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """The result of a study.
+
+    Attributes:
+        document: frontier.json, see `service.results.document`.
+        curves: Its trials.
+        reading: What it is read against.
+        rounds: Budget of a trial in rounds.
+    """
+
+    document: dict[str, Any]
+    curves: tuple[TrialCurve, ...]
+    reading: Reading
+    rounds: int
+
+    def table(self, width: int = 80) -> str:
+        """All labels' frontiers as text; see `service.results.table`."""
+        return table(self.document, width)
+
+    def file(self, name: str) -> bytes:
+        """The contents of one of `FILES`."""
+        if name == "frontier.html":
+            from service.results.figures.page import frontier_html
+
+            return frontier_html(self.document, self.curves).encode()
+        if name == "frontier.png":
+            from service.results.figures.picture import frontier_png
+
+            return frontier_png(self.document)
+        if name == "trials.csv":
+            return trials_csv(self.curves, self.document, self.reading, self.rounds).encode()
+        return (json.dumps(self.document, indent=1, allow_nan=False) + "\n").encode()
+
+    def write(self, folder: Path) -> None:
+        """Write all `FILES` into a folder; each is replaced as a whole, so that a reader never sees half of one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            part = folder / f".{name}.part"
+            part.write_bytes(self.file(name))
+            part.replace(folder / name)
+
+
+def study_result(
+    study: StudyRecord,
+    trials: Iterable[TrialRecord],
+    columns: Mapping[str, Mapping[str, Sequence[Any]]],
+    *,
+    quality: str | None = None,
+    cost: str | None = None,
+) -> StudyResult:
+    """The result of a study from what is stored of it.
+
+    Args:
+        study: The study.
+        trials: All its trials.
+        columns: Their curves by trial id; trials without any have reported nothing.
+        quality: Read against another metric than the study's objective.
+        cost: Read against another cost than the study's objective.
+
+    Raises:
+        InvalidSpec: The cost is not one, or trials did not count it.
+    """
+    objective = study.spec["objective"]
+    reading = Reading(quality or objective["quality"], cost or objective.get("cost", "rounds"))
+    rounds = int(study.spec["budget"]["rounds"])
+    curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
+    labels = [entry["label"] for entry in study.spec["methods"]]
+    return StudyResult(frontier(study.name, curves, reading, rounds, labels), curves, reading, rounds)

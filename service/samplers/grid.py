@@ -1,0 +1,54 @@
+"""Grid search: every combination of the parameters' grid points, once, in an order shuffled by the seed.
+
+The order is shuffled so that a budget smaller than the grid gets a fair part of it. Beyond its end the grid starts
+again in the same order; `Study.check` refuses a budget that would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from search_spaces.parameters import Space
+from search_spaces.spaces import grid_size
+from service.errors import InvalidSpec
+from service.samplers.protocol import Setting
+
+LARGEST = 1_000_000
+
+
+class Sampler:
+    """Every combination once; learns nothing. See `service.samplers.protocol` for the arguments.
+
+    Raises:
+        InvalidSpec: The grid has more than a million settings.
+    """
+
+    def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
+        del objectives
+        self._points = {name: space[name].grid() for name in sorted(space)}
+        self.size = grid_size(space)
+        if self.size > LARGEST:
+            raise InvalidSpec(
+                "space", f"a grid must have at most {LARGEST} settings, got {self.size}: give fewer points"
+            )
+        self._order = np.random.default_rng(seed).permutation(self.size)
+
+    def ask(self, number: int) -> Setting:
+        """A setting for trial `number`, whatever has been heard."""
+        rest = int(self._order[number % self.size])
+        setting = {}
+        for name, points in self._points.items():
+            rest, index = divmod(rest, len(points))
+            setting[name] = points[index]
+        return setting
+
+    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+        """Makes no difference."""
+
+    def tell(
+        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+    ) -> None:
+        """Makes no difference."""

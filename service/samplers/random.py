@@ -1,0 +1,33 @@
+"""Random search: every trial's setting is drawn independently, from a generator seeded by (seed, number)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from search_spaces.parameters import Space
+from service.samplers.protocol import Setting
+
+
+class Sampler:
+    """Independent draws; learns nothing. See `service.samplers.protocol` for the arguments."""
+
+    def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
+        del objectives
+        self._space = {name: space[name] for name in sorted(space)}
+        self._seed = seed
+
+    def ask(self, number: int) -> Setting:
+        """A setting for trial `number`, whatever has been heard."""
+        generator = np.random.default_rng([self._seed, number])
+        return {name: parameter.sample(generator) for name, parameter in self._space.items()}
+
+    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+        """Makes no difference."""
+
+    def tell(
+        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+    ) -> None:
+        """Makes no difference."""

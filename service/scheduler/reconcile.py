@@ -1,0 +1,192 @@
+"""What the scheduler should do next, as a pure function of what it sees.
+
+Level-triggered: it looks at how things are, not at what has happened, so that deciding twice, late, or after a restart
+gives the right thing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from service.store.drivers import Driven
+
+MAX_DEATHS = 3
+"""A study fails when so many of its drivers in a row were lost without a finished trial in between."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A driver that this scheduler has started.
+
+    Attributes:
+        attempt: The attempt it was to acquire.
+        alive: Whether its launcher sees it running.
+        since: When it was started, in seconds since 1970.
+        cluster: The Ray cluster that it uses.
+        idle_since: When it was first seen to hold nothing after it had let go of its study; None before that.
+    """
+
+    attempt: int
+    alive: bool
+    since: float
+    cluster: str
+    idle_since: float | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a driver for the study; it will acquire this attempt or a later one."""
+
+    study_id: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Let the study wait, and say for what."""
+
+    study_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Note that the study's driver was lost; attempt 0 is one that never came to acquire."""
+
+    study_id: str
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop what the launcher still runs for the study."""
+
+    study_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Put a study that no driver holds into a state."""
+
+    study_id: str
+    state: Literal["PAUSED", "CANCELLED", "FAILED"]
+    reason: str
+
+
+Action = Start | Queue | Lost | Stop | Settle
+
+
+def reconcile(
+    studies: Sequence[Driven],
+    launched: Mapping[str, Launched],
+    clusters: Mapping[str, str],
+    now: float,
+    *,
+    max_deaths: int = MAX_DEATHS,
+    start_seconds: float = 600.0,
+    end_seconds: float = 60.0,
+) -> list[Action]:
+    """The actions that bring what is closer to what should be.
+
+    A driver that is lost is noted in one round and replaced in the next.
+
+    Args:
+        studies: The unfinished studies that are not paused.
+        launched: Drivers that this scheduler has started, by study id.
+        clusters: The Ray cluster that each study would run on; a cluster runs one study at a time, and a study that is
+            not named has a cluster of its own.
+        now: Seconds since 1970.
+        max_deaths: A study fails when so many drivers were lost in a row.
+        start_seconds: A driver that has not acquired its study after so long is lost.
+        end_seconds: A driver that has let go of its study may take so long to clean up; then it is stopped.
+
+    Returns:
+        Actions, in the order in which to do them; none when everything is as it should be.
+    """
+    actions: list[Action] = []
+    busy = {ours.cluster: "before" for ours in launched.values() if ours.alive}
+    free: list[Driven] = []
+    for study in sorted(studies, key=_order):
+        ours = launched.get(study.id)
+        if study.held or (ours is not None and ours.alive):
+            busy[clusters.get(study.id, study.id)] = study.name
+        trouble = _trouble(study, ours, now, start_seconds, end_seconds)
+        if trouble:
+            actions += trouble
+        elif not study.held and ours is None:
+            free.append(study)
+    unfinished = {study.id for study in studies}
+    for study_id, ours in launched.items():
+        if study_id not in unfinished:
+            actions += _ended(study_id, ours, now, end_seconds)
+    for study in free:
+        settled = _settled(study, max_deaths)
+        cluster = clusters.get(study.id, study.id)
+        if settled is not None:
+            actions.append(settled)
+        elif cluster not in busy:
+            busy[cluster] = study.name
+            actions.append(Start(study.id, study.attempt + 1))
+        else:
+            reason = f"waits until study {busy[cluster]} has finished: one study at a time on a Ray cluster"
+            if (study.state, study.reason) != ("QUEUED", reason):
+                actions.append(Queue(study.id, reason))
+    return actions
+
+
+def _order(study: Driven) -> tuple[bool, str]:
+    """Studies that ran already go first, then the oldest."""
+    return (study.state not in ("RUNNING", "PAUSING", "CANCELLING"), study.id)
+
+
+def _ended(study_id: str, ours: Launched, now: float, end_seconds: float) -> list[Action]:
+    """Forget a driver that has let go of its study and ended, or takes too long to end."""
+    if not ours.alive:
+        return [Stop(study_id, "it has ended")]
+    if ours.idle_since is not None and now - ours.idle_since > end_seconds:
+        return [Stop(study_id, f"it has let go of its study and not ended within {end_seconds:.0f} s")]
+    return []
+
+
+def _trouble(
+    study: Driven, ours: Launched | None, now: float, start_seconds: float, end_seconds: float
+) -> Collection[Action]:
+    """What to do about a driver that is lost; nothing when there is none, or it is well."""
+    acquired = ours is not None and study.attempt >= ours.attempt
+    if study.lost:
+        lost = Lost(study.id, study.attempt, "it was silent for longer than its lease")
+        return [Stop(study.id, "its lease has expired"), lost] if ours is not None else [lost]
+    if ours is None:
+        return []
+    if not ours.alive:
+        if study.held:
+            return [Lost(study.id, study.attempt, "its process has ended"), Stop(study.id, "it has ended")]
+        if acquired:
+            return _ended(study.id, ours, now, end_seconds)
+        return [Lost(study.id, 0, "its process ended before it took the study"), Stop(study.id, "it has ended")]
+    if acquired and not study.held:
+        return _ended(study.id, ours, now, end_seconds)
+    if not acquired and not study.held and now - ours.since > start_seconds:
+        return [
+            Stop(study.id, "it did not take the study in time"),
+            Lost(study.id, 0, f"it did not take the study within {start_seconds:.0f} s"),
+        ]
+    return []
+
+
+def _settled(study: Driven, max_deaths: int) -> Settle | None:
+    """How a study without a driver ends up, when it needs no other one."""
+    if study.state == "PAUSING":
+        return Settle(study.id, "PAUSED", "")
+    if study.state == "CANCELLING":
+        return Settle(study.id, "CANCELLED", "")
+    if study.deaths >= max_deaths:
+        reason = (
+            f"{study.deaths} drivers in a row were lost without finishing a trial; see the driver's log, then resume"
+        )
+        return Settle(study.id, "FAILED", reason)
+    return None

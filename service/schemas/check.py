@@ -1,0 +1,146 @@
+"""A study checked in full before anything runs, by the same code that reads trials.
+
+Of every entry the settings at the corners of its space (all low, all high, and each end or choice with the rest low)
+are made into trial documents and read; what is wrong with one is reported under the study's own key. Settings that
+would merely diverge are fine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from search_spaces.parameters import Space
+from search_spaces.spaces import grid_size
+from service.errors import InvalidSpec
+from service.schemas.entries import Entry
+from service.schemas.section import from_spec_error
+from service.schemas.study import Study
+from service.schemas.trials import trial_document
+from trainers import spec
+from trainers.errors import SpecError
+from trainers.hyper import describe
+from trainers.registry import methods, schedules, servers, tasks
+from trainers.scalars import shown
+from trainers.spelling import hint, nearest
+
+
+def check(study: Study) -> list[str]:
+    """Everything that can be found wrong with a study before it runs; imports the trainers and torch.
+
+    Args:
+        study: The study.
+
+    Returns:
+        Remarks: what is allowed but probably not meant, one line each.
+
+    Raises:
+        InvalidSpec: One line with the key, what must hold, and what came.
+    """
+    remarks = []
+    for index, entry in enumerate(study.methods):
+        _check_names(entry, f"methods[{index}]")
+        for setting in corners(entry.parameters()):
+            try:
+                spec.parse(trial_document(study, entry.label, [setting], study.seed))
+            except SpecError as error:
+                raise from_spec_error(error, _study_path(error.path, index)) from error
+        remarks += _grid(study, index)
+    _check_quality(study)
+    if study.budget.seeds and study.budget.front > study.budget.trials_per_method:
+        remarks.append(
+            f"budget.front: {study.budget.front} settings are to be repeated, but only "
+            f"{study.budget.trials_per_method} are searched: all of them will be"
+        )
+    return remarks
+
+
+def _check_names(entry: Entry, path: str) -> None:
+    """Method, server optimizer and schedule must exist, and have the hyperparameters that their spaces name."""
+    for registry, part, place in (
+        (methods(), entry, path),
+        (servers(), entry.server, f"{path}.server"),
+        (schedules(), entry.schedule, f"{path}.schedule"),
+    ):
+        if part.name not in registry:
+            raise InvalidSpec(f"{place}.name", f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}")
+        known = {item.name for item in describe(registry[part.name].Hyper)}
+        if {"client_lr", "server_lr"} <= known:
+            known.add("delta_lr")
+        for key in part.space:
+            if key not in known:
+                raise InvalidSpec(f"{place}.space.{key}", f"unknown hyperparameter of {part.name}: {hint(key, known)}")
+
+
+def corners(space: Space) -> Iterator[dict[str, Any]]:
+    """Settings at the corners of a space: all low, all high, and every end or choice with the rest low.
+
+    Examples:
+        >>> from search_spaces.parameters import Choice, Float
+        >>> [tuple(setting.values()) for setting in corners({"a": Float(1, 2), "b": Choice((3, 4))})]
+        [(1.0, 3), (2.0, 4), (2.0, 3), (1.0, 4)]
+    """
+    ends = {name: parameter.ends() for name, parameter in space.items()}
+    low = {name: values[0] for name, values in ends.items()}
+    yield low
+    if any(len(values) > 1 for values in ends.values()):
+        yield {name: values[min(1, len(values) - 1)] for name, values in ends.items()}
+    for name, values in ends.items():
+        for value in values[1:]:
+            yield low | {name: value}
+
+
+def _study_path(path: str, index: int) -> str:
+    """The study's key for a place in a trial document.
+
+    Examples:
+        >>> [_study_path(path, 0) for path in ("members.0.server.momentum", "method.name", "task.clients", "rounds")]
+        ['methods[0].server.space.momentum', 'methods[0].name', 'task.clients', 'budget.rounds']
+    """
+    entry = f"methods[{index}]"
+    path = re.sub(r"^members\.\d+\.?", "members.", path)
+    for prefix, place in (
+        ("members.server.", f"{entry}.server"),
+        ("members.schedule.", f"{entry}.schedule"),
+        ("members.", entry),
+        ("method.", entry),
+        ("server.", f"{entry}.server"),
+        ("schedule.", f"{entry}.schedule"),
+    ):
+        if path.startswith(prefix):
+            rest = path.removeprefix(prefix)
+            return f"{place}.name" if rest == "name" else f"{place}.space.{rest}".rstrip(".")
+    if path in ("method", "server", "schedule"):
+        return entry if path == "method" else f"{entry}.{path}"
+    return "budget.rounds" if path == "rounds" else path or entry
+
+
+def _check_quality(study: Study) -> None:
+    """The metric must be one that the task reports."""
+    reported = (*tasks()[str(study.task["name"])].METRICS, "train_loss")
+    if study.objective.quality not in reported:
+        quality = study.objective.quality
+        near = nearest(quality, reported)
+        raise InvalidSpec(
+            "objective.quality",
+            f"must be a metric of task {study.task['name']} ({', '.join(reported)}), got {shown(quality)}"
+            + (f": did you mean {near}?" if near else ""),
+        )
+
+
+def _grid(study: Study, index: int) -> list[str]:
+    """With the grid sampler: refuses a budget beyond the grid, remarks on one short of it."""
+    if study.sampler != "grid":
+        return []
+    entry, trials = study.methods[index], study.budget.trials_per_method
+    size = grid_size(entry.parameters())
+    if trials > size:
+        raise InvalidSpec(
+            "budget.trials_per_method",
+            f"must be at most {size}, the settings on the grid of {entry.label}, got trials_per_method={trials}: "
+            f"take fewer, or give methods[{index}].space more points or choices",
+        )
+    if trials < size:
+        return [f"methods[{index}]: {trials} of the {size} settings on the grid of {entry.label} will be tried"]
+    return []

@@ -1,0 +1,78 @@
+"""A Driftline service from Python: submit studies, look at them again."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from service.client import ApiClient
+from service.errors import NotFound
+from service.schemas.study import Study
+from service.sdk.job import Job
+
+
+class Client:
+    """A connection to a Driftline service.
+
+    Args:
+        url: Its address: ``https://driftline.example``.
+        token: Bearer token; None sends none.
+        transport: Instead of the network, for tests of your own: `httpx.MockTransport`.
+
+    Examples:
+        >>> from service.sdk.client import Client
+        >>> with Client("http://127.0.0.1:8080", token="...") as client:  # doctest: +SKIP
+        ...     job = client.submit(study).wait(progress=True)
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
+        self._api = ApiClient(url, token, transport=transport)
+
+    def submit(self, study: Study, key: str | None = None) -> Job:
+        """Submits a study.
+
+        Args:
+            study: What to run.
+            key: The same key again gives the study that was submitted under it before.
+
+        Returns:
+            The job; it runs whether anybody waits for it or not.
+
+        Raises:
+            InvalidSpec: The study cannot be right; the message names the key.
+        """
+        return Job(self._api, self._api.create(study.to_json(), key).id)
+
+    def job(self, study: str) -> Job:
+        """A study that was submitted before.
+
+        Args:
+            study: Its id, or its name (the newest of that name).
+
+        Raises:
+            NotFound: There is none; the message names those there are.
+        """
+        records = self._api.studies()
+        for record in records:
+            if study in (record.id, record.name):
+                return Job(self._api, record.id)
+        names = ", ".join(dict.fromkeys(record.name for record in records)) or "none yet"
+        raise NotFound(f"no study {study!r} (have: {names})")
+
+    def jobs(self) -> list[Job]:
+        """All studies, newest first."""
+        return [Job(self._api, record.id) for record in self._api.studies()]
+
+    def close(self) -> None:
+        """Closes the connection; studies go on."""
+        self._api.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

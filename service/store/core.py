@@ -1,0 +1,96 @@
+"""What every part of the store stands on: the database, the clock, fencing, state changes and events."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.errors import NotFound, StaleDriver
+from service.schemas.records import STUDY_FINISHED, StudyState
+from service.store import progress
+from service.store.database import Database
+from service.store.states import check_study
+from service.store.tables import DRIVERS, EVENTS, STUDIES
+
+
+class Core:
+    """Shared parts of `Store`; every method takes the connection of a running transaction.
+
+    Args:
+        url: Database as `Database` takes it: a path of a SQLite file or a URL.
+        clock: Gives the time in seconds since 1970 (UTC).
+        lease_seconds: How long a driver may be silent before another one may take over.
+    """
+
+    def __init__(self, url: str | Path, *, clock: Callable[[], float] = time.time, lease_seconds: float = 30.0) -> None:
+        self.clock = clock
+        self.lease_seconds = lease_seconds
+        self._database = Database(url)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def _locked(self, connection: sa.Connection, study_id: str) -> sa.Row[Any]:
+        """The study's row, locked: whatever else writes about this study waits until the transaction ends."""
+        row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id).with_for_update()).first()
+        return row or self._missing(study_id)
+
+    def _missing(self, study_id: str) -> Any:
+        raise NotFound(f"no study {study_id!r}; list them to see which there are")
+
+    def _fenced(self, connection: sa.Connection, study_id: str, attempt: int) -> sa.Row[Any]:
+        """The study's row, locked, for a write of the driver that holds the study; renews its lease.
+
+        Raises:
+            NotFound: No such study.
+            StaleDriver: The attempt has been replaced, released or never given.
+        """
+        study = self._locked(connection, study_id)
+        driver = connection.execute(sa.select(DRIVERS).where(DRIVERS.c.study_id == study_id)).first()
+        if driver is None or driver.attempt != attempt or driver.released:
+            newest = (
+                "no driver holds the study" if driver is None or driver.released else f"attempt {driver.attempt} does"
+            )
+            raise StaleDriver(f"attempt {attempt} no longer holds study {study_id}: {newest}; stop this driver")
+        self._update_driver(connection, study_id, expires_at=self.clock() + self.lease_seconds)
+        return study
+
+    def _update_driver(self, connection: sa.Connection, study_id: str, **values: Any) -> None:
+        connection.execute(sa.update(DRIVERS).where(DRIVERS.c.study_id == study_id).values(**values))
+
+    def _move(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str = "") -> None:
+        """Put the study into a state, with an event; the same state with the same reason changes nothing."""
+        if study.state == state and study.reason == reason:
+            return
+        if study.state != state:
+            check_study(study.id, study.state, state)
+        now = self.clock()
+        values: dict[str, Any] = {"state": state, "reason": reason, "updated_at": now}
+        if study.state != state:
+            values["finished_at"] = now if state in STUDY_FINISHED else None
+        connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study.id).values(**values))
+        self._event(connection, study.id, "state", {"state": state, "reason": reason})
+
+    def _changed(self, connection: sa.Connection, study: sa.Row[Any]) -> int:
+        """Give the study its next version, and one progress event in place of the last (it says everything anew)."""
+        version = int(study.version) + 1
+        connection.execute(
+            sa.update(STUDIES).where(STUDIES.c.id == study.id).values(version=version, updated_at=self.clock())
+        )
+        connection.execute(sa.delete(EVENTS).where(EVENTS.c.study_id == study.id, EVENTS.c.kind == "progress"))
+        labels = progress.of(connection, {study.id: study.spec})[study.id]
+        shown = {label: record.model_dump(mode="json") for label, record in labels.items()}
+        self._event(connection, study.id, "progress", {"version": version, "progress": shown})
+        return version
+
+    def _event(self, connection: sa.Connection, study_id: str, kind: str, data: dict[str, Any]) -> None:
+        connection.execute(sa.insert(EVENTS).values(study_id=study_id, kind=kind, data=data, created_at=self.clock()))
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """The time in UTC that a stored number stands for."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,168 @@
+"""Connections: SQLite or PostgreSQL under one pair of context managers, and the schema brought up to date.
+
+SQLite runs in WAL mode: readers see a snapshot and never wait; writers take their turn with BEGIN IMMEDIATE, so that no
+transaction starts as a reader and then fails to become a writer. On PostgreSQL readers are REPEATABLE READ, and writers
+lock the study's row.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from service.errors import Conflict, Unavailable
+from service.store.tables import METADATA
+
+_BUSY_S = 30.0
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_UPGRADE_LOCK = 7_305_918_264  # PostgreSQL advisory lock held while migrating
+
+
+class Database:
+    """One database with its connection pool.
+
+    Args:
+        url: ``sqlite:///file``, ``postgresql://user:password@host/name``, or a plain path of a SQLite file.
+
+    Raises:
+        Unavailable: when it cannot be reached.
+        Conflict: when it was written by a newer Driftline.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        text = str(url)
+        self.url = sa.make_url(text if "://" in text else f"sqlite:///{text}")
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        if self.sqlite:
+            engine = sa.create_engine(self.url, pool_size=8, max_overflow=64, connect_args={"timeout": _BUSY_S})
+            event.listen(engine, "connect", _prepare)
+            event.listen(engine, "begin", _begin)
+            self._reader: sa.Engine = engine
+            self._writer: sa.Engine = engine.execution_options(driftline_write=True)
+        else:
+            engine = sa.create_engine(self.url, pool_size=8, max_overflow=24, pool_pre_ping=True)
+            self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
+            self._writer = engine
+        self._engine = engine
+        self._turn = threading.Lock() if self.sqlite else None  # SQLite's own waiting is polling, and unfair
+        try:
+            upgrade(self)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A snapshot: all statements inside see the same state."""
+        with _reachable(), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction: everything inside is stored, or nothing when an exception leaves it."""
+        with _reachable(), self._turn or nullcontext(), self._writer.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+def upgrade(database: Database, revision: str = "head") -> None:
+    """Bring the schema to a revision; does nothing when it is there.
+
+    Args:
+        database: what to migrate.
+        revision: ``head`` or a revision's identifier.
+
+    Raises:
+        Conflict: when the database is at a revision that this Driftline does not know.
+    """
+    if revision == "head" and _revision(database) == _head():
+        return
+    _migrate(database, "upgrade", revision)
+
+
+def downgrade(database: Database, revision: str = "base") -> None:
+    """Take the schema back to a revision; what later revisions hold is lost."""
+    _migrate(database, "downgrade", revision)
+
+
+def differences(database: Database) -> list[Any]:
+    """What `tables` and the migrated schema do not agree in; empty when they are equal."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with database.read() as connection:
+        return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), METADATA))
+
+
+def _migrate(database: Database, direction: str, revision: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    with database.write() as connection:
+        if not database.sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+        config.attributes["connection"] = connection
+        try:
+            (command.upgrade if direction == "upgrade" else command.downgrade)(config, revision)
+        except CommandError as error:
+            raise Conflict(
+                f"the database must be at a revision this Driftline knows: {error}; use a newer Driftline"
+            ) from error
+
+
+def _revision(database: Database) -> str | None:
+    with database.read() as connection:
+        if not sa.inspect(connection).has_table("alembic_version"):
+            return None
+        found: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+        return found
+
+
+def _head() -> str:
+    """The newest revision: files in versions/ are named by number, in a row."""
+    return max(path.name for path in (_MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
+
+
+@contextmanager
+def _reachable() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, PoolTimeout) as error:
+        raise Unavailable(f"the database must be reachable, got {_cause(error)}; try again later") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unavailable(f"the connection to the database was lost: {_cause(error)}; try again later") from error
+        raise
+
+
+def _cause(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+
+
+def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by `_begin`, not by the module
+    for pragma in (
+        f"busy_timeout = {int(_BUSY_S * 1000)}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: sa.Connection) -> None:
+    write = connection.get_execution_options().get("driftline_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,253 @@
+"""Who drives a study: leases whose attempt numbers are fencing tokens, and what the scheduler sees and settles."""
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.errors import Conflict, StaleDriver
+from service.schemas.protocol import Desired, Lease, Released
+from service.schemas.records import StudyState
+from service.store.curves import Curves
+from service.store.states import DRIVEN
+from service.store.tables import DRIVERS, STUDIES
+
+_DESIRED: dict[StudyState, Desired] = {
+    "PAUSING": "pause",
+    "PAUSED": "pause",
+    "CANCELLING": "cancel",
+    "CANCELLED": "cancel",
+}
+
+
+@dataclass(frozen=True)
+class Driven:
+    """An unfinished study as the scheduler sees it.
+
+    Attributes:
+        id: The study's id; ids sort by time of creation.
+        project: Whom it belongs to.
+        name: The study's name.
+        state: PENDING, QUEUED, RUNNING, PAUSING or CANCELLING.
+        reason: Why it is in this state.
+        attempt: Attempt of its newest driver; 0 when it never had one.
+        held: Whether that driver holds the study: it has not let go, and its lease has not expired.
+        lost: Whether that driver has not let go, but its lease has expired.
+        deaths: Drivers lost in a row without a finished trial in between.
+    """
+
+    id: str
+    project: str
+    name: str
+    state: StudyState
+    reason: str
+    attempt: int
+    held: bool
+    lost: bool
+    deaths: int
+
+
+class Drivers(Curves):
+    """The part of `Store` that says who may drive a study."""
+
+    def acquire(self, study_id: str, holder: str) -> Lease:
+        """Give the study to a driver under the next attempt; trials that ran go back to WAITING with what they have.
+
+        Args:
+            study_id: Id of the study.
+            holder: Who asks: ``host/pid``. The holder of now may ask again and gets the next attempt.
+
+        Raises:
+            NotFound: No such study.
+            Conflict: Another driver holds the study, or the study is in no state to be driven.
+        """
+        now = self.clock()
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            if study.state not in DRIVEN:
+                raise Conflict(f"a study that is {study.state} needs no driver: {study_id}", state=study.state)
+            old = self._holds(connection, study_id)
+            attempt, deaths = 1, 0
+            if old is not None:
+                attempt, deaths = old.attempt + 1, old.deaths
+                if not old.released and old.holder != holder:
+                    if old.expires_at > now and not gone(old.holder):
+                        left = old.expires_at - now
+                        raise Conflict(
+                            f"attempt {old.attempt} of {old.holder} holds study {study_id} for {left:.0f} s more"
+                        )
+                    deaths += 1
+                connection.execute(sa.delete(DRIVERS).where(DRIVERS.c.study_id == study_id))
+            connection.execute(
+                sa.insert(DRIVERS).values(
+                    study_id=study_id,
+                    attempt=attempt,
+                    holder=holder,
+                    acquired_at=now,
+                    expires_at=now + self.lease_seconds,
+                    released=False,
+                    deaths=deaths,
+                )
+            )
+            self._stop_trials(connection, study_id, "WAITING")
+            if study.started_at is None:
+                connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(started_at=now))
+            self._move(connection, study, "RUNNING" if study.state in ("PENDING", "QUEUED") else study.state)
+        return Lease(attempt=attempt, lease_seconds=self.lease_seconds)
+
+    def heartbeat(self, study_id: str, attempt: int) -> Desired:
+        """Renew the lease, and say what the study's owner wants.
+
+        Raises:
+            StaleDriver: The attempt no longer holds the study.
+        """
+        with self._database.write() as connection:
+            return _DESIRED.get(self._fenced(connection, study_id, attempt).state, "run")
+
+    def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyState:
+        """Let go of the study. The same again changes nothing.
+
+        A driver that pauses although nobody wants that (its machine goes away) leaves the study PENDING: it is started
+        again.
+
+        Returns:
+            The study's state afterwards.
+
+        Raises:
+            StaleDriver: The attempt no longer holds the study.
+            Conflict: SUCCEEDED with trials that are not finished, or CANCELLED or PAUSED against the owner's wish.
+        """
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            driver = self._holds(connection, study_id)
+            if driver is not None and driver.released and driver.attempt == attempt:
+                if study.state == state or (state == "PAUSED" and study.state in ("PENDING", "QUEUED", "CANCELLED")):
+                    return self._state(connection, study_id)
+                raise StaleDriver(f"attempt {attempt} has let go of study {study_id} already; it is {study.state}")
+            study = self._fenced(connection, study_id, attempt)
+            target: StudyState = state
+            if state == "SUCCEEDED" and (left := self._unfinished(connection, study_id)):
+                raise Conflict(
+                    f"a study succeeds when all its trials are finished, got {left} that are not: {study_id}"
+                )
+            if state == "PAUSED" and study.state != "PAUSING":
+                target = "CANCELLED" if study.state == "CANCELLING" else "PENDING"
+            if state == "CANCELLED" and study.state != "CANCELLING":
+                raise Conflict(f"only its owner cancels a study; nobody asked for it, it is {study.state}: {study_id}")
+            self._update_driver(connection, study_id, released=True, expires_at=self.clock())
+            self._settle(connection, study, target, reason)
+            return target
+
+    def lost(self, study_id: str, attempt: int, reason: str) -> int:
+        """Note that a driver has died: its lease ends, its trials go back to WAITING.
+
+        Args:
+            study_id: Id of the study.
+            attempt: The attempt that was seen to be dead; 0 for one that never came to acquire. An attempt that has let
+                go or was replaced since is not counted.
+            reason: How it was seen to be dead.
+
+        Returns:
+            Drivers lost in a row without a finished trial in between.
+        """
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            driver = self._holds(connection, study_id)
+            now = self.clock()
+            if driver is None:
+                connection.execute(
+                    sa.insert(DRIVERS).values(
+                        study_id=study_id,
+                        attempt=0,
+                        holder="",
+                        acquired_at=now,
+                        expires_at=now,
+                        released=True,
+                        deaths=1,
+                    )
+                )
+                deaths = 1
+            elif attempt and (driver.attempt != attempt or driver.released):
+                return int(driver.deaths)
+            else:
+                deaths = int(driver.deaths) + 1
+                self._update_driver(connection, study_id, deaths=deaths, released=True, expires_at=now)
+            self._stop_trials(connection, study_id, "WAITING")
+            self._event(connection, study_id, "log", {"level": "warning", "message": f"the driver was lost: {reason}"})
+            if study.state == "RUNNING":
+                self._move(connection, study, "RUNNING", f"the driver was lost ({reason}); it is started again")
+            return deaths
+
+    def settle(self, study_id: str, state: StudyState, reason: str = "") -> None:
+        """Put a study that no driver holds into a state: what the scheduler decides.
+
+        Raises:
+            Conflict: A driver holds it, or the move is not allowed.
+        """
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            driver = self._holds(connection, study_id)
+            if driver is not None and not driver.released and driver.expires_at > self.clock():
+                raise Conflict(
+                    f"attempt {driver.attempt} holds study {study_id}; only it may say how the study goes on"
+                )
+            if driver is not None and not driver.released:
+                self._update_driver(connection, study_id, released=True)
+            self._settle(connection, study, state, reason)
+
+    def driven(self) -> list[Driven]:
+        """The unfinished studies that are not paused, oldest first, as one snapshot."""
+        query = (
+            sa.select(
+                *STUDIES.c["id", "project", "name", "state", "reason"],
+                *DRIVERS.c["attempt", "expires_at", "released", "deaths"],
+            )
+            .join(DRIVERS, DRIVERS.c.study_id == STUDIES.c.id, isouter=True)
+            .where(STUDIES.c.state.in_(tuple(DRIVEN)))
+            .order_by(STUDIES.c.id)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [_driven(row, self.clock()) for row in rows]
+
+    def _settle(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str) -> None:
+        if state == "CANCELLED":
+            self._stop_trials(connection, study.id, "CANCELLED", ("WAITING", "RUNNING"))
+        else:
+            self._stop_trials(connection, study.id, "WAITING")
+        self._move(connection, study, state, reason)
+
+    def _state(self, connection: sa.Connection, study_id: str) -> StudyState:
+        state: StudyState = connection.execute(sa.select(STUDIES.c.state).where(STUDIES.c.id == study_id)).scalar_one()
+        return state
+
+
+def gone(holder: str) -> bool:
+    """Whether a holder (``host/pid``) is a process of this machine that no longer exists."""
+    host, _, pid = holder.rpartition("/")
+    if host != socket.gethostname() or not pid.isdecimal() or int(pid) == 0:
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _driven(row: sa.Row[Any], now: float) -> Driven:
+    holding = row.attempt is not None and not row.released
+    return Driven(
+        id=row.id,
+        project=row.project,
+        name=row.name,
+        state=row.state,
+        reason=row.reason,
+        attempt=row.attempt or 0,
+        held=holding and row.expires_at > now,
+        lost=holding and row.expires_at <= now,
+        deaths=row.deaths or 0,
+    )

@@ -1,0 +1,57 @@
+"""How far each label of a study has come, counted from its trials."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.schemas.records import TRIAL_FINISHED, LabelProgress
+from service.store.tables import TRIALS
+
+
+def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, LabelProgress]]:
+    """Count the trials of several studies in one query.
+
+    Args:
+        connection: Of a running transaction.
+        specs: The studies' specs by study id.
+
+    Returns:
+        Study id -> label -> progress; every label of the spec is there, in the spec's order.
+    """
+    counted = sa.select(
+        TRIALS.c.study_id,
+        TRIALS.c.label,
+        TRIALS.c.phase,
+        TRIALS.c.state,
+        sa.func.count(),
+        sa.func.sum(TRIALS.c.rounds_done),
+    ).where(TRIALS.c.study_id.in_(specs))
+    counts: dict[str, dict[str, list[tuple[str, str, int, int]]]] = {study: {} for study in specs}
+    groups = (TRIALS.c.study_id, TRIALS.c.label, TRIALS.c.phase, TRIALS.c.state)
+    for study_id, label, phase, state, count, rounds in connection.execute(counted.group_by(*groups)):
+        counts[study_id].setdefault(label, []).append((phase, state, count, int(rounds)))
+    return {study: _labels(specs[study], counts[study]) for study in specs}
+
+
+def _labels(spec: Mapping[str, Any], counts: Mapping[str, list[tuple[str, str, int, int]]]) -> dict[str, LabelProgress]:
+    planned = [str(entry["label"]) for entry in spec.get("methods", ())]
+    known = dict.fromkeys([*planned, *sorted(counts)])
+    return {label: _label(spec.get("budget", {}), counts.get(label, [])) for label in known}
+
+
+def _label(budget: Mapping[str, Any], counts: list[tuple[str, str, int, int]]) -> LabelProgress:
+    states: dict[str, dict[str, int]] = {"search": {}, "front": {}}
+    done = finished = finished_rounds = 0
+    for phase, state, count, rounds in counts:
+        states[phase][state] = count
+        done += rounds
+        if state in TRIAL_FINISHED:
+            finished += count
+            finished_rounds += rounds
+    existing = sum(count for _, _, count, _ in counts)
+    settings = int(budget.get("trials_per_method", 0))
+    planned = settings + min(int(budget.get("front", 0)), settings) * int(budget.get("seeds", 0))
+    left = max(planned, existing) - finished
+    total = finished_rounds + left * int(budget.get("rounds", 0))
+    return LabelProgress.model_validate(states | {"rounds_done": done, "rounds_total": total})

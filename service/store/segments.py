@@ -1,0 +1,111 @@
+"""Curve segments: 256 rounds of one trial as compressed columns.
+
+A payload is zlib over: the length of a JSON header (4 bytes, little-endian), the header
+``{"v": 1, "rows": n, "columns": [[name, kind, bytes], ...]}``, then the columns' bodies. Kinds: ``f`` float64 with NaN
+for "not reported", ``i`` int64, ``j`` JSON (flags, and columns of several types). What goes in comes out with the same
+types and bits.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from service.errors import DriftlineError
+from service.schemas.curves import SEGMENT_ROUNDS, Cell, rows
+
+Columns = dict[str, list[Cell]]
+_VERSION = 1
+_INT64 = 2**63
+
+
+def encode(columns: Mapping[str, Sequence[Cell]]) -> bytes:
+    """Compress columns of equal length.
+
+    Args:
+        columns: name -> values, finite or None.
+
+    Returns:
+        The payload; `decode` gives back equal columns.
+    """
+    entries, bodies = [], []
+    for name, values in columns.items():
+        kind, body = _body(values)
+        entries.append([name, kind, len(body)])
+        bodies.append(body)
+    count = len(next(iter(columns.values()))) if columns else 0
+    header = json.dumps({"v": _VERSION, "rows": count, "columns": entries}, separators=(",", ":")).encode()
+    return zlib.compress(b"".join([struct.pack("<I", len(header)), header, *bodies]), 6)
+
+
+def decode(payload: bytes) -> Columns:
+    """Give back the columns that `encode` was given.
+
+    Raises:
+        DriftlineError: The payload was written in a form that this Driftline does not know.
+    """
+    data = zlib.decompress(payload)
+    (size,) = struct.unpack_from("<I", data)
+    header = json.loads(data[4 : 4 + size])
+    if header["v"] != _VERSION:
+        raise DriftlineError(f"a stored curve must be of version {_VERSION}, got {header['v']}; use a newer Driftline")
+    columns: Columns = {}
+    offset = 4 + size
+    for name, kind, length in header["columns"]:
+        body = data[offset : offset + length]
+        offset += length
+        if kind == "f":
+            columns[name] = [None if value != value else value for value in np.frombuffer(body, "<f8").tolist()]
+        elif kind == "i":
+            columns[name] = np.frombuffer(body, "<i8").tolist()
+        else:
+            columns[name] = json.loads(body)
+    return columns
+
+
+def split(columns: Mapping[str, list[Cell]]) -> Iterator[tuple[int, Columns]]:
+    """Give (segment, its part of the columns), segment = round // 256, in rising order."""
+    numbers = [int(number or 0) for number in columns["round"]]
+    start = 0
+    while start < len(numbers):
+        segment = numbers[start] // SEGMENT_ROUNDS
+        end = start
+        while end < len(numbers) and numbers[end] // SEGMENT_ROUNDS == segment:
+            end += 1
+        yield segment, {name: values[start:end] for name, values in columns.items()}
+        start = end
+
+
+def join(parts: Iterable[Mapping[str, list[Cell]]]) -> Columns:
+    """Put segments, in rising order, together; None where a segment lacks another's metric."""
+    joined: Columns = {}
+    length = 0
+    for part in parts:
+        count = len(part["round"])
+        for name in part:
+            joined.setdefault(name, [None] * length)
+        for name, values in joined.items():
+            values.extend(part[name] if name in part else [None] * count)
+        length += count
+    return joined or {"round": []}
+
+
+def contains(old: Mapping[str, list[Cell]], new: Mapping[str, list[Cell]]) -> bool:
+    """Whether every round of `new` is in `old` with the same values (None and absent are the same)."""
+    have = {row["round"]: _reported(row) for row in rows(old)}
+    return all(have.get(row["round"]) == _reported(row) for row in rows(new))
+
+
+def _reported(row: Mapping[str, Cell]) -> dict[str, Cell]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _body(values: Sequence[Cell]) -> tuple[str, bytes]:
+    kinds = {type(value) for value in values}
+    if float in kinds and kinds <= {float, type(None)}:
+        return "f", np.array([np.nan if value is None else value for value in values], dtype="<f8").tobytes()
+    if kinds == {int} and all(-_INT64 <= value < _INT64 for value in values if value is not None):
+        return "i", np.array(values, dtype="<i8").tobytes()
+    return "j", json.dumps(list(values), separators=(",", ":"), allow_nan=False).encode()

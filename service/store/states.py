@@ -1,0 +1,106 @@
+"""Which state may follow which, for studies and trials: the one place where transitions are allowed or refused.
+
+    study   PENDING ──> QUEUED ──> RUNNING ──> SUCCEEDED | FAILED
+               ^           |        |  ^ |
+               |           v        v  | v
+               +──── PAUSED <── PAUSING  CANCELLING ──> CANCELLED
+
+    trial   WAITING <──> RUNNING ──> COMPLETE | DIVERGED | FAILED | CANCELLED
+
+A finished trial is final. A finished study is final too, except that a FAILED one may be resumed.
+"""
+
+from typing import Final
+
+from service.errors import Conflict
+from service.schemas.records import StudyState, TrialState
+
+STUDY_MOVES: Final[dict[StudyState, frozenset[StudyState]]] = {
+    "PENDING": frozenset({"QUEUED", "RUNNING", "PAUSED", "CANCELLED", "FAILED"}),
+    "QUEUED": frozenset({"PENDING", "RUNNING", "PAUSED", "CANCELLED", "FAILED"}),
+    "RUNNING": frozenset({"PENDING", "QUEUED", "PAUSING", "PAUSED", "CANCELLING", "CANCELLED", "SUCCEEDED", "FAILED"}),
+    "PAUSING": frozenset({"RUNNING", "PAUSED", "CANCELLING", "SUCCEEDED", "FAILED", "CANCELLED"}),
+    "PAUSED": frozenset({"PENDING", "CANCELLED"}),
+    "CANCELLING": frozenset({"CANCELLED", "SUCCEEDED", "FAILED"}),
+    "CANCELLED": frozenset(),
+    "SUCCEEDED": frozenset(),
+    "FAILED": frozenset({"PENDING"}),
+}
+
+TRIAL_MOVES: Final[dict[TrialState, frozenset[TrialState]]] = {
+    "WAITING": frozenset({"RUNNING", "COMPLETE", "DIVERGED", "FAILED", "CANCELLED"}),
+    "RUNNING": frozenset({"WAITING", "COMPLETE", "DIVERGED", "FAILED", "CANCELLED"}),
+    "COMPLETE": frozenset(),
+    "DIVERGED": frozenset(),
+    "FAILED": frozenset(),
+    "CANCELLED": frozenset(),
+}
+
+DRIVEN: Final[frozenset[StudyState]] = frozenset({"PENDING", "QUEUED", "RUNNING", "PAUSING", "CANCELLING"})
+"""States in which a driver may hold the study."""
+
+_INTENTS: Final[dict[str, dict[StudyState, StudyState]]] = {
+    "pause": {"PENDING": "PAUSED", "QUEUED": "PAUSED", "RUNNING": "PAUSING", "PAUSING": "PAUSING", "PAUSED": "PAUSED"},
+    "resume": {
+        "PENDING": "PENDING",
+        "QUEUED": "QUEUED",
+        "RUNNING": "RUNNING",
+        "PAUSING": "RUNNING",
+        "PAUSED": "PENDING",
+        "FAILED": "PENDING",
+    },
+    "cancel": {
+        "PENDING": "CANCELLED",
+        "QUEUED": "CANCELLED",
+        "RUNNING": "CANCELLING",
+        "PAUSING": "CANCELLING",
+        "PAUSED": "CANCELLED",
+        "CANCELLING": "CANCELLING",
+        "CANCELLED": "CANCELLED",
+    },
+}
+
+
+def check_study(study_id: str, old: StudyState, new: StudyState) -> None:
+    """Allow a study's move to another state.
+
+    Raises:
+        Conflict: The move is not one of `STUDY_MOVES`.
+    """
+    if new not in STUDY_MOVES[old]:
+        raise Conflict(f"a study that is {old} cannot become {new}: {study_id}", state=old)
+
+
+def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
+    """Allow a trial's move to another state.
+
+    Raises:
+        Conflict: The move is not one of `TRIAL_MOVES`.
+    """
+    if new not in TRIAL_MOVES[old]:
+        final = "; a finished trial is final" if not TRIAL_MOVES[old] else ""
+        raise Conflict(f"a trial that is {old} cannot become {new}: {trial_id}{final}", state=old)
+
+
+def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
+    """The state that an owner's wish leads to; the same state when there is nothing to do.
+
+    Args:
+        study_id: For the error.
+        state: The study's state now.
+        intent: "pause", "resume" or "cancel".
+
+    Raises:
+        Conflict: The wish makes no sense in this state.
+    """
+    target = _INTENTS[intent].get(state)
+    if target is None:
+        raise Conflict(
+            f"{intent} needs a study that is {_listed(_INTENTS[intent])}, got {state}: {study_id}", state=state
+        )
+    return target
+
+
+def _listed(states: dict[StudyState, StudyState]) -> str:
+    names = list(states)
+    return ", ".join(names[:-1]) + " or " + names[-1]

@@ -1,0 +1,203 @@
+"""Studies in the store: created once, moved by their owner's wishes, read as records."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from service.errors import InvalidSpec
+from service.names import new_study_id
+from service.schemas.records import LabelProgress, StudyRecord, StudyState
+from service.store import progress
+from service.store.core import Core, moment
+from service.store.states import intended
+from service.store.tables import DRIVERS, IDEMPOTENCY_KEYS, STUDIES, TRIALS
+
+_KEYS_KEPT_S = 7 * 24 * 3600.0
+
+
+class Glance(NamedTuple):
+    """What is asked most often about a study."""
+
+    project: str
+    state: StudyState
+    version: int
+
+
+class Studies(Core):
+    """The part of `Store` that keeps studies."""
+
+    def create_study(
+        self,
+        spec: Mapping[str, Any],
+        fingerprint: str,
+        *,
+        project: str = "default",
+        key: str | None = None,
+        request_hash: str = "",
+    ) -> StudyRecord:
+        """Store a new study in state PENDING.
+
+        Args:
+            spec: The study in its canonical form; must hold ``name``.
+            fingerprint: Its fingerprint.
+            project: Whom it belongs to.
+            key: Idempotency key: the same key again gives the study that the first request made.
+            request_hash: What was asked under the key.
+
+        Raises:
+            InvalidSpec: The key was used for another request.
+        """
+        now = self.clock()
+        study_id = new_study_id(int(now * 1000))
+        with self._database.write() as connection:
+            if key is not None:
+                used = self._used(connection, project, key, request_hash)
+                if used is not None:
+                    return self._record(connection, self._locked(connection, used))
+            connection.execute(
+                sa.insert(STUDIES).values(
+                    id=study_id,
+                    project=project,
+                    name=str(spec["name"]),
+                    state="PENDING",
+                    reason="",
+                    spec=dict(spec),
+                    fingerprint=fingerprint,
+                    version=0,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+            if key is not None:
+                connection.execute(
+                    sa.insert(IDEMPOTENCY_KEYS).values(
+                        project=project, key=key, request_hash=request_hash, study_id=study_id, created_at=now
+                    )
+                )
+            self._event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
+            return self._record(connection, self._locked(connection, study_id))
+
+    def study(self, study_id: str, project: str | None = None) -> StudyRecord:
+        """The study of this id.
+
+        Raises:
+            NotFound: No such study, or one of another project.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id)).first()
+            if row is None or project not in (None, row.project):
+                row = self._missing(study_id)
+            return self._record(connection, row)
+
+    def studies(
+        self, *, project: str | None = None, before: str | None = None, limit: int | None = None
+    ) -> list[StudyRecord]:
+        """Studies, newest first.
+
+        Args:
+            project: Only this project's.
+            before: Only studies older than the one of this id.
+            limit: At most so many.
+        """
+        query = sa.select(STUDIES).order_by(STUDIES.c.id.desc()).limit(limit)
+        if project is not None:
+            query = query.where(STUDIES.c.project == project)
+        if before is not None:
+            query = query.where(STUDIES.c.id < before)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            counted = progress.of(connection, {row.id: row.spec for row in rows})
+            return [_study(row, counted[row.id]) for row in rows]
+
+    def intend(self, study_id: str, intent: str) -> StudyRecord:
+        """Write down what the owner wants; the scheduler and the driver fulfil it.
+
+        Args:
+            study_id: Id of the study.
+            intent: "pause", "resume" or "cancel".
+
+        Raises:
+            NotFound: No such study.
+            Conflict: The study's state does not allow it.
+        """
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            state = intended(study_id, study.state, intent)
+            if state != study.state:
+                self._move(connection, study, state)
+                if state == "PENDING":
+                    self._update_driver(connection, study_id, deaths=0)
+                if state == "CANCELLED":
+                    self._stop_trials(connection, study_id, "CANCELLED", ("WAITING", "RUNNING"))
+            return self._record(connection, self._locked(connection, study_id))
+
+    def glance(self, study_id: str) -> Glance:
+        """Whose the study is, its state and its version; cheaper than `study`.
+
+        Raises:
+            NotFound: No such study.
+        """
+        query = sa.select(*STUDIES.c["project", "state", "version"]).where(STUDIES.c.id == study_id)
+        with self._database.read() as connection:
+            row = connection.execute(query).first() or self._missing(study_id)
+            return Glance(row.project, row.state, row.version)
+
+    def set_mlflow_url(self, study_id: str, url: str) -> None:
+        """Note where the study's curves can be seen."""
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            if study.mlflow_url != url:
+                connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(mlflow_url=url))
+
+    def _used(self, connection: sa.Connection, project: str, key: str, request_hash: str) -> str | None:
+        keys = IDEMPOTENCY_KEYS
+        if not self._database.sqlite:  # two first requests under one key take their turn
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"{project}/{key}"))))
+        connection.execute(sa.delete(keys).where(keys.c.created_at < self.clock() - _KEYS_KEPT_S))
+        row = connection.execute(sa.select(keys).where(keys.c.project == project, keys.c.key == key)).first()
+        if row is None:
+            return None
+        if row.request_hash != request_hash:
+            problem = f"a key stands for one request, but {key!r} was used for another one; take a fresh key"
+            raise InvalidSpec("Idempotency-Key", problem)
+        return str(row.study_id)
+
+    def _record(self, connection: sa.Connection, row: sa.Row[Any]) -> StudyRecord:
+        return _study(row, progress.of(connection, {row.id: row.spec})[row.id])
+
+    def _stop_trials(
+        self, connection: sa.Connection, study_id: str, state: str, from_states: Iterable[str] = ("RUNNING",)
+    ) -> None:
+        """Move the trials that are in one of `from_states`; what they have done stays."""
+        connection.execute(
+            sa.update(TRIALS)
+            .where(TRIALS.c.study_id == study_id, TRIALS.c.state.in_(tuple(from_states)))
+            .values(state=state, updated_at=self.clock())
+        )
+
+    def _holds(self, connection: sa.Connection, study_id: str) -> sa.Row[Any] | None:
+        return connection.execute(sa.select(DRIVERS).where(DRIVERS.c.study_id == study_id)).first()
+
+
+def _study(row: sa.Row[Any], labels: Mapping[str, LabelProgress]) -> StudyRecord:
+    created, updated = moment(row.created_at), moment(row.updated_at)
+    assert created is not None
+    assert updated is not None
+    state: StudyState = row.state
+    return StudyRecord(
+        id=row.id,
+        name=row.name,
+        project=row.project,
+        state=state,
+        reason=row.reason,
+        spec=row.spec,
+        fingerprint=row.fingerprint,
+        version=row.version,
+        progress=dict(labels),
+        mlflow_url=row.mlflow_url,
+        created_at=created,
+        updated_at=updated,
+        started_at=moment(row.started_at),
+        finished_at=moment(row.finished_at),
+    )

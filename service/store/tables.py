@@ -1,0 +1,150 @@
+"""The tables of the store: the only truth about studies, trials and curves.
+
+Times are seconds since 1970 in UTC, as floats, so that SQLite and PostgreSQL hold the same numbers.
+A change here needs a migration in ``migrations/versions``; a test compares the two.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_Json = JSON(none_as_null=True)
+_Name = String(255).with_variant(String(255, collation="C"), "postgresql")  # sorts by bytes, as SQLite does
+_Counter = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only in INTEGER PRIMARY KEY
+
+STUDIES = Table(
+    "studies",
+    METADATA,
+    Column("id", String(64).with_variant(String(64, collation="C"), "postgresql"), primary_key=True),
+    Column("project", String(64), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("spec", _Json, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("version", Integer, nullable=False),  # bumped by every stored result
+    Column("mlflow_url", Text),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Column("started_at", Double),  # first driver
+    Column("finished_at", Double),
+    Index("ix_studies_project_id", "project", "id"),
+    Index("ix_studies_state", "state"),
+)
+
+TRIALS = Table(
+    "trials",
+    METADATA,
+    Column("id", String(255), primary_key=True),
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
+    Column("label", _Name, nullable=False),
+    Column("phase", String(16).with_variant(String(16, collation="C"), "postgresql"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("setting", Integer),
+    Column("hyperparameters", _Json, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("rounds_done", Integer, nullable=False),
+    Column("pack", String(255)),
+    Column("plan", _Json),
+    Column("checkpoint", Text),
+    Column("values", _Json),
+    Column("error", Text),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    UniqueConstraint("study_id", "label", "phase", "number"),
+    Index("ix_trials_study_id_state", "study_id", "state"),
+)
+
+CURVE_SEGMENTS = Table(
+    "curve_segments",
+    METADATA,
+    Column("trial_id", String(255), ForeignKey("trials.id", ondelete="CASCADE"), primary_key=True),
+    Column("segment", Integer, primary_key=True, autoincrement=False),  # round // 256
+    Column("rounds", Integer, nullable=False),  # how many rounds the payload holds
+    Column("payload", LargeBinary, nullable=False),
+)
+
+EVENTS = Table(
+    "events",
+    METADATA,
+    Column("id", _Counter, primary_key=True, autoincrement=True),
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("data", _Json, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index("ix_events_study_id_id", "study_id", "id"),
+    sqlite_autoincrement=True,  # an id is never given twice, not even after the newest row was deleted
+)
+
+DRIVERS = Table(
+    "drivers",
+    METADATA,
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, nullable=False),  # the fencing token
+    Column("holder", String(255), nullable=False),
+    Column("acquired_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("released", Boolean, nullable=False),
+    Column("deaths", Integer, nullable=False),  # drivers lost in a row without a finished trial in between
+)
+
+LOCKS = Table(
+    "locks",
+    METADATA,
+    Column("name", String(255), primary_key=True),
+    Column("holder", String(255), nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+
+RECORDER_STATE = Table(
+    "recorder_state",
+    METADATA,
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    Column("kind", String(32), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("run_id", String(255), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("rounds", Integer, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+IDEMPOTENCY_KEYS = Table(
+    "idempotency_keys",
+    METADATA,
+    Column("project", String(64), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("request_hash", String(64), nullable=False),
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+META = Table(
+    "meta",
+    METADATA,
+    Column("key", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)

@@ -1,0 +1,200 @@
+"""Trials in the store: created, started and finished by the study's driver, read by everyone."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.errors import Conflict, NotFound
+from service.names import trial_id
+from service.schemas.protocol import NewTrial, TrialResult
+from service.schemas.records import TRIAL_FINISHED, Phase, TrialRecord, TrialState
+from service.store.core import moment
+from service.store.states import check_trial
+from service.store.studies import Studies
+from service.store.tables import STUDIES, TRIALS
+
+_MANY = 500  # values in one IN (...)
+_GIVEN = ("label", "phase", "number", "seed", "setting", "hyperparameters")
+
+
+class Trials(Studies):
+    """The part of `Store` that keeps trials."""
+
+    def trials(
+        self,
+        study_id: str,
+        *,
+        label: str | None = None,
+        phase: Phase | None = None,
+        state: TrialState | None = None,
+        after: tuple[str, str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[TrialRecord]:
+        """Trials of a study in the order label, phase (search before front), number.
+
+        Args:
+            study_id: Id of the study.
+            label: Only this label's.
+            phase: Only this phase's.
+            state: Only those in this state.
+            after: Only those that come after this (label, phase, number).
+            limit: At most so many.
+
+        Raises:
+            NotFound: No such study.
+        """
+        query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
+        for name, value in (("label", label), ("phase", phase), ("state", state)):
+            if value is not None:
+                query = query.where(TRIALS.c[name] == value)
+        if after is not None:
+            query = query.where(_later(*after))
+        query = query.order_by(TRIALS.c.label, TRIALS.c.phase.desc(), TRIALS.c.number).limit(limit)
+        with self._database.read() as connection:
+            self._exists(connection, study_id)
+            return [_trial(row) for row in connection.execute(query)]
+
+    def trial(self, study_id: str, trial: str) -> TrialRecord:
+        """The trial of this id.
+
+        Raises:
+            NotFound: The study has no such trial.
+        """
+        with self._database.read() as connection:
+            return _trial(self._rows(connection, study_id, [trial])[0])
+
+    def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
+        """Create trials in state WAITING; those that exist already as asked for are left alone.
+
+        Args:
+            study_id: Id of the study.
+            attempt: The driver's attempt.
+            trials: What to create.
+
+        Returns:
+            The trials, in the order given.
+
+        Raises:
+            StaleDriver: The attempt no longer holds the study.
+            Conflict: A trial of that label, phase and number exists and differs; nothing is created then.
+        """
+        ids = [trial_id(study_id, new.label, new.phase, new.number) for new in trials]
+        with self._database.write() as connection:
+            study = self._fenced(connection, study_id, attempt)
+            known = {row.id: row for row in self._found(connection, study_id, ids)}
+            values: dict[str, dict[str, Any]] = {}
+            for identity, new in zip(ids, trials, strict=True):
+                given = new.model_dump(mode="json")
+                old = known[identity]._mapping if identity in known else values.get(identity)
+                if old is None:
+                    values[identity] = given
+                elif differing := [name for name in _GIVEN if old[name] != given[name]]:
+                    raise Conflict(f"trial {identity} exists with another {', '.join(differing)}; take the next number")
+            if values:
+                now = self.clock()
+                fresh = {"study_id": study_id, "state": "WAITING", "attempt": 0, "rounds_done": 0}
+                stamps = {"created_at": now, "updated_at": now}
+                rows = [{"id": identity, **given, **fresh, **stamps} for identity, given in values.items()]
+                connection.execute(sa.insert(TRIALS), rows)
+                self._changed(connection, study)
+            return [_trial(row) for row in self._rows(connection, study_id, ids)]
+
+    def start_pack(self, study_id: str, attempt: int, pack: str, trials: Sequence[str]) -> list[TrialRecord]:
+        """Mark trials as running in a pack; each one's attempt grows by 1. The same again changes nothing.
+
+        Raises:
+            StaleDriver: The attempt no longer holds the study.
+            NotFound: The study has no such trial.
+            Conflict: A trial is finished, or runs in another pack; nothing is started then.
+        """
+        with self._database.write() as connection:
+            study = self._fenced(connection, study_id, attempt)
+            rows = self._rows(connection, study_id, trials)
+            starting = [row for row in rows if not (row.state == "RUNNING" and row.pack == pack)]
+            for row in starting:
+                if row.state == "RUNNING":
+                    raise Conflict(
+                        f"trial {row.id} runs in pack {row.pack}; hand it back before pack {pack} may take it"
+                    )
+                check_trial(row.id, row.state, "RUNNING")
+            if starting:
+                values = {"state": "RUNNING", "pack": pack, "attempt": TRIALS.c.attempt + 1, "updated_at": self.clock()}
+                for ids in _chunks([row.id for row in starting]):
+                    connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values))
+                self._changed(connection, study)
+            return [_trial(row) for row in self._rows(connection, study_id, trials)]
+
+    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
+        """Store how trials ended, or hand them back (WAITING). The same again changes nothing.
+
+        Returns:
+            The study's version afterwards.
+
+        Raises:
+            StaleDriver: The attempt no longer holds the study.
+            NotFound: The study has no such trial.
+            Conflict: A trial is finished with another result; nothing is stored then.
+        """
+        with self._database.write() as connection:
+            study = self._fenced(connection, study_id, attempt)
+            changed = False
+            for result in results:
+                changed |= self._result(connection, study_id, result)
+            if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
+                self._update_driver(connection, study_id, deaths=0)
+            return self._changed(connection, study) if changed else int(study.version)
+
+    def _result(self, connection: sa.Connection, study_id: str, result: TrialResult) -> bool:
+        row = self._rows(connection, study_id, [result.trial])[0]
+        values = None if result.values is None else result.values.model_dump(mode="json")
+        if row.state == result.state:
+            if row.state == "WAITING" or (row.values, row.error) == (values, result.error):
+                return False
+            raise Conflict(
+                f"trial {row.id} is finished with another result; a finished trial is final", state=row.state
+            )
+        check_trial(row.id, row.state, result.state)
+        changes = {"state": result.state, "values": values, "error": result.error, "updated_at": self.clock()}
+        connection.execute(sa.update(TRIALS).where(TRIALS.c.id == row.id).values(**changes))
+        return True
+
+    def _exists(self, connection: sa.Connection, study_id: str) -> None:
+        if connection.execute(sa.select(STUDIES.c.id).where(STUDIES.c.id == study_id)).first() is None:
+            self._missing(study_id)
+
+    def _found(self, connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
+        """The rows of those ids that exist, in no order."""
+        query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
+        return [row for part in _chunks(ids) for row in connection.execute(query.where(TRIALS.c.id.in_(part)))]
+
+    def _rows(self, connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
+        """The rows of these ids, in their order; NotFound when one is missing."""
+        found = {row.id: row for row in self._found(connection, study_id, ids)}
+        if len(found) < len(set(ids)):
+            self._exists(connection, study_id)
+            missing = next(identity for identity in ids if identity not in found)
+            raise NotFound(f"study {study_id} has no trial {missing!r}")
+        return [found[identity] for identity in ids]
+
+    def _unfinished(self, connection: sa.Connection, study_id: str) -> int:
+        query = sa.select(sa.func.count()).where(
+            TRIALS.c.study_id == study_id, TRIALS.c.state.not_in(tuple(TRIAL_FINISHED))
+        )
+        return int(connection.execute(query).scalar_one())
+
+
+def _later(label: str, phase: str, number: int) -> sa.ColumnElement[bool]:
+    columns = TRIALS.c
+    same_label = sa.or_(columns.phase < phase, sa.and_(columns.phase == phase, columns.number > number))
+    return sa.or_(columns.label > label, sa.and_(columns.label == label, same_label))
+
+
+def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (ids[start : start + _MANY] for start in range(0, len(ids), _MANY))
+
+
+def _trial(row: sa.Row[Any]) -> TrialRecord:
+    values = dict(row._mapping)
+    values |= {"created_at": moment(row.created_at), "updated_at": moment(row.updated_at)}
+    return TrialRecord.model_validate(values)

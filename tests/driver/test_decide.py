@@ -1,0 +1,228 @@
+"""The rules of the driver: by hand, and as properties of whole simulated studies."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.driver.decide import (
+    ATTEMPTS,
+    Action,
+    Ask,
+    Finish,
+    Launch,
+    Plan,
+    Repeat,
+    Row,
+    after_death,
+    decide,
+    front_number,
+    front_settings,
+    width,
+)
+
+PLAN = Plan(labels=("a", "b"), trials_per_method=4, front=2, seeds=2, packs=2)
+
+
+def searched(label: str, count: int, **changes: object) -> list[Row]:
+    return [replace(Row(f"{label}{n}", label, "search", n, 0), **changes) for n in range(count)]  # type: ignore[arg-type]
+
+
+def test_a_new_study_asks_for_the_first_label() -> None:
+    assert decide(PLAN, [], {}, slots=2) == [Ask("a", 0, 2)]
+
+
+def test_waiting_trials_are_launched_before_the_same_label_is_asked_again() -> None:
+    assert decide(PLAN, searched("a", 2), {}, slots=2) == [Launch(("a0", "a1"))]
+
+
+def test_the_label_that_has_been_handed_out_least_comes_first() -> None:
+    rows = searched("a", 2, state="RUNNING", pack="p")
+    assert decide(PLAN, rows, {"p": ("a0", "a1")}, slots=2) == [Ask("b", 0, 2)]
+
+
+def test_nothing_is_done_without_a_free_slot() -> None:
+    rows = searched("a", 2, state="RUNNING", pack="p")
+    assert decide(PLAN, rows, {"p": ("a0", "a1")}, slots=1) == []
+
+
+def test_trials_of_another_structure_get_another_pack() -> None:
+    rows = searched("a", 4)
+    rows[1] = replace(rows[1], structure="nesterov")
+    assert decide(PLAN, rows, {}, slots=3) == [Launch(("a0", "a2")), Launch(("a1",)), Launch(("a3",))]
+
+
+def test_a_lost_pack_is_formed_again_whole_and_first() -> None:
+    plan = replace(PLAN, packs=1)
+    rows = [*searched("a", 3, pack="p"), *searched("b", 1)]
+    assert decide(plan, rows, {}, slots=1) == [Launch(("a0", "a1", "a2"), resume=True)]
+
+
+def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
+    rows = searched("a", 3, pack="p")
+    rows[0] = replace(rows[0], state="FAILED")
+    assert decide(replace(PLAN, labels=("a",)), rows, {}, slots=1) == [Launch(("a1", "a2"))]
+
+
+def test_the_front_repeats_the_best_settings_of_a_finished_label() -> None:
+    values = [(0.0, 3.0), (1.0, 2.0), (0.5, 0.5), (3.0, 0.0)]
+    rows = [replace(row, state="COMPLETE", values=values[row.number]) for row in searched("a", 4)]
+    assert decide(PLAN, rows, {}, slots=1) == [Repeat("a", (0, 3))]
+    assert [front_number(place, seed, PLAN) for place in range(2) for seed in range(2)] == [0, 1, 2, 3]
+
+
+def test_a_front_of_too_few_complete_trials_is_filled_with_diverged_then_failed_ones() -> None:
+    rows = searched("a", 4, state="FAILED")
+    rows[2] = replace(rows[2], state="COMPLETE", values=(1.0, 1.0))
+    rows[3] = replace(rows[3], state="DIVERGED")
+    assert front_settings(rows, 3) == (2, 3, 0)
+
+
+def test_one_objective_orders_the_front_by_itself() -> None:
+    rows = [replace(row, state="COMPLETE", values=(float(row.number % 3),)) for row in searched("a", 6)]
+    assert front_settings(rows, 3) == (2, 5, 1)
+
+
+def test_a_front_pack_holds_one_seed() -> None:
+    done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
+    front = [Row(f"f{n}", "a", "front", n, seed=1 + n % 2) for n in range(4)]
+    plan = replace(PLAN, labels=("a",), packs=8)
+    assert decide(plan, done + front, {}, slots=2) == [Launch(("f0", "f2")), Launch(("f1", "f3"))]
+
+
+def test_without_seeds_the_search_is_all() -> None:
+    plan = replace(PLAN, labels=("a",), seeds=0)
+    done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
+    assert decide(plan, done, {}, slots=2) == [Finish()]
+
+
+@pytest.mark.parametrize(
+    ("trials", "labels", "slots", "expected"),
+    [(64, 2, 2, 8), (64, 2, 32, 4), (3, 1, 2, 1), (1000, 2, 4, 16), (8, 1, 1, 1), (24, 1, 1, 3), (64, 1, 0, 8)],
+)
+def test_width_of_a_search_pack(trials: int, labels: int, slots: int, expected: int) -> None:
+    plan = Plan(labels=tuple("abcdefgh"[:labels]), trials_per_method=trials)
+    assert width(plan, "search", slots) == expected
+
+
+def test_a_trial_has_failed_after_the_third_death() -> None:
+    assert [after_death(deaths) for deaths in (1, 2, 3, 4)] == ["WAITING", "WAITING", "FAILED", "FAILED"]
+
+
+class Simulation:
+    """A driver's loop with workers that finish, diverge, die and get stopped as a random generator says."""
+
+    def __init__(self, plan: Plan, chance: random.Random, deadliness: float) -> None:
+        self.plan = plan
+        self.chance = chance
+        self.deadliness = deadliness
+        self.rows: dict[str, Row] = {}
+        self.deaths: dict[str, int] = {}
+        self.running: dict[str, tuple[str, ...]] = {}
+        self.started = 0
+        self.steps = 0
+
+    def run(self, slots: int) -> None:
+        while True:
+            self.steps += 1
+            assert self.steps < 10_000, "no progress"
+            slots_now = max(1, slots + self.chance.choice((-1, 0, 0, 1)))
+            rows = list(self.rows.values())
+            actions = decide(self.plan, rows, self.running, slots_now)
+            self.chance.shuffle(rows)
+            assert decide(self.plan, rows, self.running, slots_now) == actions, "depends on the order of the rows"
+            if actions == [Finish()]:
+                assert not self.running
+                return
+            if not actions:
+                assert self.running, "waits for nothing"
+                self.end_one()
+                continue
+            for action in actions:
+                self.do(action, slots_now)
+            if self.running and self.chance.random() < 0.3:
+                self.end_one()
+
+    def do(self, action: Action, slots: int) -> None:
+        plan = self.plan
+        match action:
+            case Ask(label, first, count):
+                for number in range(first, first + count):
+                    self.add(Row(f"{label}.s{number}", label, "search", number, plan.seed, self.chance.choice("xxy")))
+            case Repeat(label, numbers):
+                for place, number in enumerate(numbers):
+                    for index in range(plan.seeds):
+                        structure = self.rows[f"{label}.s{number}"].structure
+                        name = f"{label}.f{front_number(place, index, plan)}"
+                        if name not in self.rows:
+                            number_ = front_number(place, index, plan)
+                            self.add(Row(name, label, "front", number_, plan.seed + 1 + index, structure))
+            case Launch(trials, resume):
+                busy = {trial for pack in self.running.values() for trial in pack}
+                assert not busy & set(trials), "a trial runs twice"
+                assert len(set(trials)) == len(trials)
+                assert len(self.running) < slots, "more packs than slots"
+                kinds = {(row.label, row.phase, row.seed, row.structure) for row in map(self.rows.__getitem__, trials)}
+                assert len(kinds) == 1
+                if resume:
+                    packs = {self.rows[trial].pack for trial in trials}
+                    assert len(packs) == 1
+                    assert {row.id for row in self.rows.values() if row.pack in packs} == set(trials)
+                self.started += 1
+                name = f"p{self.started}"
+                self.running[name] = trials
+                for trial in trials:
+                    assert self.rows[trial].state == "WAITING"
+                    self.rows[trial] = replace(self.rows[trial], state="RUNNING", pack=name)
+
+    def add(self, row: Row) -> None:
+        assert row.id not in self.rows, "created twice"
+        self.rows[row.id] = row
+
+    def end_one(self) -> None:
+        pack = self.chance.choice(sorted(self.running))
+        trials = self.running.pop(pack)
+        fate = self.chance.random()
+        for trial in trials:
+            row = self.rows[trial]
+            if fate < self.deadliness:
+                self.deaths[trial] = self.deaths.get(trial, 0) + 1
+                self.rows[trial] = replace(row, state=after_death(self.deaths[trial]))
+            elif fate < self.deadliness + 0.1:
+                self.rows[trial] = replace(row, state="WAITING")  # stopped, or the driver was replaced
+            elif self.chance.random() < 0.1:
+                self.rows[trial] = replace(row, state="DIVERGED")
+            else:
+                values = (self.chance.random(), self.chance.random())
+                self.rows[trial] = replace(row, state="COMPLETE", values=values)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    labels=st.integers(1, 3),
+    trials=st.integers(1, 20),
+    front=st.integers(1, 6),
+    seeds=st.integers(0, 3),
+    packs=st.sampled_from([None, 1, 3, 16]),
+    slots=st.integers(1, 5),
+    deadliness=st.sampled_from([0.0, 0.2, 0.6]),
+    seed=st.integers(0, 10**6),
+)
+def test_every_study_comes_to_its_end_with_exact_numbers(
+    labels: int, trials: int, front: int, seeds: int, packs: int | None, slots: int, deadliness: float, seed: int
+) -> None:
+    plan = Plan(tuple("abc"[:labels]), trials, front, seeds, seed=7, packs=packs)
+    simulation = Simulation(plan, random.Random(seed), deadliness)
+    simulation.run(slots)
+    rows = list(simulation.rows.values())
+    for label in plan.labels:
+        own = [row for row in rows if row.label == label]
+        assert sorted(row.number for row in own if row.phase == "search") == list(range(trials))
+        repeats = min(front, trials) * seeds
+        assert sorted(row.number for row in own if row.phase == "front") == list(range(repeats))
+        per_seed = [sum(row.seed == 8 + index for row in own) for index in range(seeds)]
+        assert per_seed == [min(front, trials)] * seeds
+    assert all(row.state in ("COMPLETE", "DIVERGED", "FAILED") for row in rows)
+    assert max(simulation.deaths.values(), default=0) <= ATTEMPTS

@@ -1,0 +1,134 @@
+"""Made-up studies whose curves follow a formula, close to what training does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from service.results.curves import TrialCurve
+
+
+@dataclass(frozen=True)
+class Chosen:
+    quality: str = "test_accuracy"
+    cost: str = "rounds"
+
+
+def curve(
+    values: Any,
+    *,
+    metric: str = "test_accuracy",
+    rounds: Any = None,
+    label: str = "fedavg",
+    number: int = 0,
+    seed: int = 0,
+    state: str = "COMPLETE",
+    phase: str = "search",
+    setting: int | None = None,
+    hyperparameters: dict[str, Any] | None = None,
+    gradients: int = 10,
+    **columns: Any,
+) -> TrialCurve:
+    """A trial that reported these values, in rounds 0, 1, ... unless they are given."""
+    at = np.arange(len(values)) if rounds is None else np.asarray(rounds)
+    table = {
+        "round": at,
+        metric: np.asarray(values),
+        "client_gradients": gradients * at,
+        "bytes_up": 400 * at,
+        "bytes_down": 400 * at,
+        "exchanges": at,
+        **columns,
+    }
+    return TrialCurve(
+        trial=f"study.{label}.{phase[0]}{number:05d}",
+        label=label,
+        phase=phase,
+        number=number,
+        seed=seed,
+        setting=setting,
+        hyperparameters=hyperparameters or {"client_lr": 0.1 * (number + 1)},
+        state=state,
+        columns={name: np.asarray(column, dtype=np.float64) for name, column in table.items()},
+    )
+
+
+def learning(
+    rounds: int, rate: float, client_lr: float, seed: int, metric: str, every: int = 1
+) -> tuple[dict[str, Any], str]:
+    """Columns and state of a made-up trial: fast settings end at a worse place, too fast ones diverge."""
+    generator = np.random.default_rng([seed, int(1e6 * rate), int(1e6 * client_lr)])
+    at = np.arange(rounds + 1)
+    final = 0.955 - 0.25 * client_lr**1.5 + 0.004 * generator.standard_normal()
+    accuracy = 0.1 + (final - 0.1) * (1 - np.exp(-rate * at)) + 0.008 * generator.standard_normal(rounds + 1)
+    accuracy[0] = 0.1
+    state = "COMPLETE"
+    if rate > 1.2:
+        state, at = "DIVERGED", at[:12]
+        accuracy = accuracy[:12] * np.exp(-0.3 * at)
+    evaluated = (at % every == 0) | (at == at[-1])
+    loss = -2.3 * np.log(np.clip(accuracy, 0.01, 0.999)) / np.log(10)
+    return {
+        "round": at,
+        "test_accuracy": np.where(evaluated, accuracy, np.nan),
+        "test_loss": np.where(evaluated, loss, np.nan),
+        "train_loss": np.where(at > 0, loss * 0.95, np.nan),
+        "client_gradients": at * 50.0,
+        "bytes_up": at * 26000.0 * (2 if metric == "two" else 1),
+        "bytes_down": at * 26000.0,
+        "exchanges": at,
+        "wall_seconds": at * 0.03,
+    }, state
+
+
+def study(
+    labels: tuple[str, ...] = ("fedavg", "fedprox", "scaffold"),
+    trials: int = 32,
+    rounds: int = 200,
+    seeds: int = 3,
+    front: int = 8,
+    every: int = 1,
+) -> list[TrialCurve]:
+    """A whole finished study: search at seed 0, the best of it again on fresh seeds."""
+    found = []
+    for index, label in enumerate(labels):
+        generator = np.random.default_rng(index)
+        settings = []
+        for number in range(trials):
+            client_lr = float(10 ** generator.uniform(-2.5, 0.0))
+            local_steps = int(generator.choice([1, 5, 10, 50]))
+            rate = client_lr * local_steps**0.7 * (0.5 + 0.25 * index)
+            settings.append((client_lr, local_steps, rate))
+            found.append(_trial(label, "search", number, 0, None, settings[number], rounds, every))
+        good = sorted(range(trials), key=lambda n: abs(np.log(settings[n][2]) + 1.5))[:front]
+        for repeat in range(front * seeds):
+            setting, seed = good[repeat // seeds], 1 + repeat % seeds
+            found.append(_trial(label, "front", repeat, seed, setting, settings[setting], rounds, every))
+    return found
+
+
+def _trial(
+    label: str,
+    phase: str,
+    number: int,
+    seed: int,
+    setting: int | None,
+    drawn: tuple[float, int, float],
+    rounds: int,
+    every: int,
+) -> TrialCurve:
+    client_lr, local_steps, rate = drawn
+    columns, state = learning(rounds, rate, client_lr, seed, label, every)
+    return TrialCurve(
+        trial=f"01k6study.{label}.{phase[0]}{number:05d}",
+        label=label,
+        phase=phase,
+        number=number,
+        seed=seed,
+        setting=setting,
+        hyperparameters={"client_lr": client_lr, "local_steps": local_steps, "server.momentum": 0.9, "server_lr": 1.0},
+        state=state,
+        columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},
+    )

@@ -1,0 +1,76 @@
+"""The default spaces and the papers' grids."""
+
+import pytest
+
+from search_spaces import rates, spaces
+from search_spaces.methods import fedavg, fedprox
+from search_spaces.schedules import plateau
+from search_spaces.server import sgd
+from trainers.errors import SpecError
+from trainers.hyper import describe
+from trainers.registry import methods, schedules, servers
+
+REGISTRIES = {"methods": methods, "server": servers, "schedules": schedules}
+ALL = [(kind, name) for kind in spaces.KINDS for name in spaces.names(kind)]
+
+
+@pytest.mark.parametrize(("kind", "name"), ALL)
+def test_default_space_fits_its_module(kind, name):
+    described = {item.name: item for item in describe(REGISTRIES[kind]()[name].Hyper)}
+    space = spaces.default(kind, name)
+    assert space.keys() <= described.keys()
+    for key, parameter in space.items():
+        for value in parameter.ends():
+            described[key].check(value, key)
+    required = {key for key, item in described.items() if item.required}
+    assert required <= space.keys()
+
+
+@pytest.mark.parametrize("kind", spaces.KINDS)
+def test_everything_that_can_be_chosen_has_a_default_space(kind):
+    assert set(REGISTRIES[kind]()) == set(spaces.names(kind))
+
+
+def test_rates_are_on_a_log_scale_everywhere():
+    for kind, name in ALL:
+        for key, parameter in spaces.default(kind, name).items():
+            if key.endswith("_lr") or key == "prox":
+                assert parameter.log, (name, key)
+            if key == "momentum":
+                assert parameter.complement
+
+
+def test_unknown_name_is_named_with_its_neighbour():
+    with pytest.raises(SpecError, match="no default space for method 'fedpro': did you mean fedprox"):
+        spaces.default("methods", "fedpro")
+
+
+def test_papers_grids_have_the_papers_numbers():
+    assert rates.client_lr_grid().options == (0, 1e-3, 1e-2, 1e-1, 1, 10)
+    assert rates.client_lr_grid(100).options == (0, 1e-3, 1e-2, 1e-1, 1, 10, 100)
+    assert rates.half_decades().options == pytest.approx(
+        [0.001, 0.00316227766, 0.01, 0.0316227766, 0.1, 0.316227766, 1, 3.16227766, 10], rel=1e-9
+    )
+    assert [spaces.grid_size(space) for space in (fedavg.fixed_server_lr(), fedavg.tuned_server_lr())] == [6, 63]
+    assert [spaces.grid_size(space) for space in (fedavg.jointly_tuned(), fedprox.jointly_tuned())] == [81, 324]
+    assert fedavg.tuned_server_lr()["local_steps"].options == (10,)
+    assert fedavg.jointly_tuned()["local_steps"].options == (50,)
+    assert sgd.paper()["momentum"].options == (0, 0.9)
+    assert {key: value.options for key, value in plateau.paper().items()} == {
+        "window": (100,),
+        "patience": (100,),
+        "cooldown": (100,),
+        "min_delta": (1e-4,),
+        "client_decay": (0.1,),
+        "server_decay": (0.9,),
+    }
+
+
+def test_the_default_ranges_grid_is_the_papers():
+    assert rates.client_lr().grid() == rates.client_lr_grid().options
+    assert rates.server_lr().grid() == pytest.approx(rates.half_decades().options, rel=1e-11)
+
+
+def test_free_names_are_sorted_and_leave_out_the_fixed():
+    assert spaces.free(fedavg.fixed_server_lr()) == ("client_lr",)
+    assert spaces.free(spaces.default("methods", "fedprox")) == ("client_lr", "local_steps", "prox", "server_lr")

@@ -1,0 +1,82 @@
+"""A service on a unix socket, and clients of it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from service.api.access import Access, Tokens
+from service.api.app import create_app
+from service.api.serve import Server
+from service.api.submission import CheckedStudy
+from service.client import ApiClient
+from service.errors import InvalidSpec
+from service.store.store import Store
+
+TOKENS = {
+    "all": Access(),
+    "reader": Access(scopes=frozenset({"read"})),
+    "writer": Access(scopes=frozenset({"read", "write"})),
+    "stranger": Access(project="other"),
+}
+
+
+def check(body: Mapping[str, Any]) -> CheckedStudy:
+    """Takes every study with a name: what a study may be is tested elsewhere."""
+    if "name" not in body:
+        raise InvalidSpec("name", "must be given")
+    text = json.dumps(body, sort_keys=True)
+    return CheckedStudy(spec=dict(body), fingerprint=hashlib.sha256(text.encode()).hexdigest())
+
+
+class FakeResults:
+    """Results that say how often they were asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def frontier(self, study_id: str) -> dict[str, Any]:
+        self.asked += 1
+        return {"study": study_id, "asked": self.asked}
+
+    def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
+        return {"a": a, "b": b, "verdict": None}
+
+
+@dataclass
+class Service:
+    store: Store
+    server: Server
+    tokens: Tokens
+
+    def client(self, token: str | None = "all", **options: Any) -> ApiClient:
+        return ApiClient(self.server.url, token, socket=self.server.socket, **options)
+
+    def http(self, token: str | None = "all") -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        transport = httpx.HTTPTransport(uds=str(self.server.socket)) if self.server.socket else None
+        return httpx.Client(base_url=self.server.url, headers=headers, transport=transport, timeout=20)
+
+
+@contextmanager
+def running(store: Store, **options: Any) -> Iterator[Service]:
+    """A service over the store, until the block ends."""
+    tokens = Tokens(TOKENS, b"secret")
+    loopback = options.pop("loopback", False)
+    arguments: dict[str, Any] = {"check": check, "results": FakeResults(), "poll_s": 0.02, **options}
+    with Server(create_app(store, tokens, **arguments), loopback=loopback) as server:
+        yield Service(store, server, tokens)
+
+
+def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Waits until the condition holds."""
+    import time
+
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)

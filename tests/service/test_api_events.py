@@ -1,0 +1,223 @@
+"""Event streams and the server in a thread: resumed where they broke, ended when the study has."""
+
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.api.serve import Server
+from service.errors import NotFound, Unavailable
+from service.schemas.protocol import Report
+from service.schemas.records import Event
+from service.store.store import Store
+
+from .api_setup import Service, eventually, running
+from .conftest import SPEC, new_trials
+
+
+@pytest.fixture
+def service(sqlite_store: Store) -> Iterator[Service]:
+    with running(sqlite_store, heartbeat_s=0.15) as started:
+        yield started
+
+
+def lines(service: Service, study: str, last: int | None = None) -> Iterator[str]:
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    with service.http() as http, http.stream("GET", f"/v1/studies/{study}/events", headers=headers) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in response.headers
+        yield from response.iter_lines()
+
+
+def test_a_stream_as_it_is_on_the_wire(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    service.store.intend(study, "cancel")
+    received = list(lines(service, study))
+    assert [line for line in received if line.startswith(("id", "event", "retry"))] == [
+        "retry: 1000",
+        "id: 1",
+        "event: state",
+        "id: 2",
+        "event: state",
+        "event: end",
+    ]
+    assert '"state":"CANCELLED"' in next(line for line in received if "CANCELLED" in line)
+
+
+def test_events_arrive_as_they_happen(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    seen: list[Event] = []
+
+    def follow() -> None:
+        with service.client() as client:
+            seen.extend(client.events(study))
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    service.store.acquire(study, "h/1")
+    eventually(lambda: service.store.events(study, after=1))
+    service.store.release(study, 1, "SUCCEEDED")
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [event.data["state"] for event in seen] == ["PENDING", "RUNNING", "SUCCEEDED"]
+
+
+def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    service.store.log(study, "info", "one")
+    service.store.log(study, "info", "two")
+    service.store.intend(study, "cancel")
+    ids = [event.id for event in service.store.events(study)]
+    with service.client() as client:
+        assert [event.id for event in client.events(study)] == ids
+        assert [event.id for event in client.events(study, after=ids[1])] == ids[2:]
+        assert list(client.events(study, after=ids[-1])) == []
+
+
+def test_progress_that_was_replaced_is_seen_in_its_newest_form(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    service.store.acquire(study, "h/1")
+    (trial,) = service.store.create_trials(study, 1, new_trials("fedavg", 1))
+    service.store.start_pack(study, 1, "p", [trial.id])
+    seen = service.store.events(study)[-1]
+    for last in range(5):
+        service.store.report(study, Report(attempt=1, pack="p", rounds_done=last))
+    service.store.release(study, 1, "FAILED", "so it is")
+    with service.client() as client:
+        events = list(client.events(study, after=seen.id))
+    assert [event.kind for event in events] == ["progress", "state"]
+    assert events[0].data["version"] == service.store.study(study).version
+
+
+def test_silence_is_broken_by_heartbeats(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    heard = []
+    for line in lines(service, study):
+        if line.startswith(":"):
+            heard.append(line)
+        if len(heard) == 2:
+            break
+    assert heard == [": still here"] * 2
+
+
+def test_a_stream_of_an_unknown_study_and_a_wrong_position(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.client() as client, service.http() as http:
+        with pytest.raises(NotFound):
+            list(client.events("none"))
+        for wrong in ("x", "-1", str(2**63)):
+            assert http.get(f"/v1/studies/{study}/events", headers={"Last-Event-ID": wrong}).status_code == 400
+
+
+def test_a_client_follows_over_a_restart_of_the_server(sqlite_store: Store) -> None:
+    """The server goes away and comes back on the same port: nothing is missed or seen twice."""
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    with running(sqlite_store, loopback=True) as first:
+        client = first.client(patience_s=20)
+        seen: list[Event] = []
+
+        def follow() -> None:
+            seen.extend(client.events(study))
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        time.sleep(0.1)
+        port = int(first.server.url.rpartition(":")[2])
+    sqlite_store.log(study, "info", "while it was away")
+
+    from service.api.app import create_app
+
+    from .api_setup import FakeResults, check
+
+    app = create_app(sqlite_store, first.tokens, FakeResults(), check=check, poll_s=0.02)
+    with Server(app, loopback=True, port=port):
+        sqlite_store.intend(study, "cancel")
+        thread.join(15)
+    assert not thread.is_alive()
+    client.close()
+    assert [event.id for event in seen] == [event.id for event in sqlite_store.events(study)]
+    assert len(seen) == 3
+
+
+# ---- the server
+
+
+def test_the_socket_is_private_and_goes_away(sqlite_store: Store) -> None:
+    before = threading.active_count()
+    with running(sqlite_store) as service:
+        path = service.server.socket
+        assert path is not None
+        assert len(str(path)) < 100
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        with service.client() as client:
+            assert client.ready()
+    assert not path.parent.exists()
+    eventually(lambda: threading.active_count() <= before)
+
+
+def test_a_loopback_port(sqlite_store: Store) -> None:
+    with running(sqlite_store, loopback=True) as service:
+        assert service.server.socket is None
+        assert service.server.url.startswith("http://127.0.0.1:")
+        with service.client() as client:
+            assert client.ready()
+            assert client.studies() == []
+        url = service.server.url
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url + "/healthz", trust_env=False)
+
+
+def test_stopping_ends_open_streams_at_once(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    received: list[str] = []
+    thread = threading.Thread(target=lambda: received.extend(lines(service, study)))
+    thread.start()
+    eventually(lambda: received == [] and thread.is_alive())
+    time.sleep(0.1)
+    start = time.monotonic()
+    service.server.close()
+    thread.join(5)
+    assert time.monotonic() - start < 3
+    assert "event: end" not in received  # the study has not ended: a client comes back
+
+
+def test_signal_handlers_are_left_alone(sqlite_store: Store) -> None:
+    import signal
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with running(sqlite_store):
+        assert {number: signal.getsignal(number) for number in before} == before
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_a_server_that_cannot_start_says_so(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+
+    def fail(self: object, sockets: object = None) -> None:
+        raise OSError("no more files")
+
+    monkeypatch.setattr(uvicorn.Server, "run", fail)
+    folders = set(Path("/tmp").glob("driftline-*"))
+    with pytest.raises(Unavailable, match="got no more files"), running(sqlite_store):
+        pass
+    assert set(Path("/tmp").glob("driftline-*")) == folders
+
+
+def test_many_clients_at_once(sqlite_store: Store) -> None:
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    answers: list[str] = []
+    with running(sqlite_store) as service, service.client() as shared:
+
+        def ask() -> None:
+            answers.extend(shared.study(study).state for _ in range(5))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert answers == ["PENDING"] * 40

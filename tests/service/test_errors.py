@@ -1,0 +1,87 @@
+"""Errors: their tree, and the way over HTTP and back."""
+
+import json
+
+import pytest
+
+from service import errors
+from service.errors import (
+    Conflict,
+    DriftlineError,
+    Forbidden,
+    InvalidRequest,
+    InvalidSpec,
+    NotFound,
+    StaleDriver,
+    Unauthorized,
+    Unavailable,
+    from_problem,
+    problem,
+)
+
+TABLE = [
+    (DriftlineError("x"), "error", 500, 1),
+    (InvalidSpec("a.b", "x"), "invalid-spec", 422, 2),
+    (InvalidRequest("page_token", "x"), "invalid-request", 400, 2),
+    (Unauthorized("x"), "unauthorized", 401, 3),
+    (Forbidden("x"), "forbidden", 403, 3),
+    (NotFound("x"), "not-found", 404, 4),
+    (Conflict("x"), "conflict", 409, 5),
+    (StaleDriver("x"), "stale-driver", 409, 5),
+    (Unavailable("x"), "unavailable", 503, 6),
+]
+
+
+def test_the_table_is_complete():
+    def tree(kind):
+        return {kind}.union(*(tree(child) for child in kind.__subclasses__() if child.__module__ == errors.__name__))
+
+    assert tree(DriftlineError) == {type(row[0]) for row in TABLE}
+
+
+@pytest.mark.parametrize(("error", "code", "status", "exit_code"), TABLE)
+def test_code_status_and_exit(error, code, status, exit_code):
+    assert (error.code, error.status, error.exit_code) == (code, status, exit_code)
+    assert f"{status}   exit {exit_code}" in errors.__doc__
+    assert type(error).__name__ in errors.__doc__
+
+
+@pytest.mark.parametrize("error", [row[0] for row in TABLE])
+def test_over_http_and_back(error):
+    body = json.loads(json.dumps(problem(error)))
+    assert body["status"] == error.status
+    back = from_problem(error.status, body)
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert problem(back) == problem(error)
+
+
+def test_path_and_details_travel():
+    back = from_problem(422, problem(InvalidSpec("budget.rounds", "must be at least 1, got rounds=0", line=3)))
+    assert isinstance(back, InvalidSpec)
+    assert (back.path, back.problem, back.details) == ("budget.rounds", "must be at least 1, got rounds=0", {"line": 3})
+    assert str(back) == "budget.rounds: must be at least 1, got rounds=0"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, Unauthorized),
+        (404, NotFound),
+        (409, Conflict),
+        (422, InvalidSpec),
+        (502, Unavailable),
+        (500, DriftlineError),
+    ],
+)
+def test_foreign_answers_fall_back_on_the_status(status, kind):
+    back = from_problem(status, {"detail": "from a proxy", "type": "about:blank"})
+    assert type(back) is kind
+    assert "from a proxy" in str(back)
+    assert str(status) in str(from_problem(status, {}))
+
+
+def test_they_are_what_python_users_catch():
+    assert isinstance(InvalidSpec("", "x"), ValueError)
+    assert isinstance(NotFound("x"), LookupError)
+    assert str(NotFound("no study 'abc'")) == "no study 'abc'"

@@ -1,0 +1,144 @@
+"""What every sampler must do, and what random, grid and quasi_random are on top."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces import spaces
+from search_spaces.methods import fedavg
+from search_spaces.parameters import Choice, Float, Int
+from service.errors import InvalidSpec
+from service.samplers import grid
+from service.samplers.build import NAMES, build
+
+OBJECTIVES = ("quality", "speed")
+SPACE = {
+    "client_lr": Float(1e-3, 10, log=True, also=(0,)),
+    "local_steps": Choice((1, 5, 10)),
+    "gradient_weights": Choice(([1, 1], [0, 1])),
+    "prox": Choice((0.5,)),
+    "server.momentum": Float(0, 0.99, log=True, complement=True),
+    "server.nesterov": Choice((True, False)),
+    "schedule.window": Int(5, 50, log=True, also=(1,)),
+    "schedule.decay_mode": Choice(("paper", "reference")),
+}
+
+
+def score(setting):
+    """Values of a setting, or None where it diverges."""
+    if setting["client_lr"] > 3:
+        return None
+    return {"quality": -setting["client_lr"], "speed": setting["client_lr"] * setting["local_steps"]}
+
+
+def search(sampler, numbers, slots=3):
+    """(number, setting) of a search in which `slots` trials run at a time."""
+    running, done = [], []
+    for number in numbers:
+        running.append((number, sampler.ask(number)))
+        if len(running) == slots:
+            finished, setting = running.pop(0)
+            values = score(setting)
+            sampler.tell(finished, setting, values, diverged=values is None)
+            done.append((finished, setting))
+    return done, running
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_proposals_lie_inside_and_do_not_depend_on_the_spaces_order(name):
+    turned = dict(reversed(SPACE.items()))
+    done, running = search(build(name, SPACE, OBJECTIVES, 7), range(24))
+    again = search(build(name, turned, OBJECTIVES, 7), range(24))
+    assert (done, running) == again
+    for _, setting in done + running:
+        assert setting.keys() == SPACE.keys()
+        assert all(SPACE[key].contains(value) for key, value in setting.items())
+        assert type(setting["local_steps"]) is int
+        assert type(setting["server.nesterov"]) is bool
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rebuilt_sampler_goes_on_as_the_interrupted_one_would(name):
+    sampler = build(name, SPACE, OBJECTIVES, 7)
+    done, running = search(sampler, range(18))
+    shuffled = [(*row, True) for row in done] + [(*row, False) for row in running]
+    random.Random(0).shuffle(shuffled)
+    rebuilt = build(name, SPACE, OBJECTIVES, 7)
+    for number, setting, finished in shuffled:
+        if finished:
+            values = score(setting)
+            rebuilt.tell(number, setting, values, diverged=values is None)
+        else:
+            rebuilt.pending(number, setting)
+    assert [rebuilt.ask(number) for number in (18, 19, 20)] == [sampler.ask(number) for number in (18, 19, 20)]
+
+
+@pytest.mark.parametrize("name", ["random", "grid", "quasi_random"])
+def test_proposals_depend_on_seed_and_number_alone(name):
+    forward = [build(name, SPACE, OBJECTIVES, 1).ask(number) for number in range(12)]
+    one = build(name, SPACE, OBJECTIVES, 1)
+    assert [one.ask(number) for number in reversed(range(12))] == forward[::-1]
+    assert [build(name, SPACE, OBJECTIVES, 2).ask(number) for number in range(12)] != forward
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_space_with_nothing_to_try(name):
+    sampler = build(name, {"client_lr": Choice((0.1,))}, OBJECTIVES, 0)
+    assert [sampler.ask(number) for number in range(20)] == [{"client_lr": 0.1}] * 20
+    assert build(name, {}, OBJECTIVES, 0).ask(0) == {}
+
+
+def test_unknown_sampler():
+    with pytest.raises(InvalidSpec, match=r"^sampler: no sampler 'tpee': did you mean tpe\?$"):
+        build("tpee", SPACE, OBJECTIVES, 0)
+
+
+def test_grid_holds_every_combination_once_and_then_repeats():
+    space = {"a": Choice((1, 2, 3)), "b": Float(0, 1, points=2), "c": Choice(("x",))}
+    sampler = build("grid", space, OBJECTIVES, 3)
+    drawn = [tuple(sampler.ask(number).values()) for number in range(12)]
+    assert sorted(drawn[:6]) == sorted(itertools.product((1, 2, 3), (0.0, 1.0), ("x",)))
+    assert drawn[6:] == drawn[:6]
+
+
+def test_grid_over_the_papers_space_is_the_papers_grid():
+    sampler = grid.Sampler(fedavg.tuned_server_lr(), OBJECTIVES, 0)
+    drawn = {(setting["client_lr"], setting["server_lr"]) for setting in map(sampler.ask, range(63))}
+    assert sampler.size == len(drawn) == 63
+    assert {client for client, _ in drawn} == {0, 1e-3, 1e-2, 1e-1, 1, 10, 100}
+
+
+def test_a_grid_that_is_too_large_is_refused():
+    with pytest.raises(InvalidSpec, match="at most 1000000 settings, got 10000000000"):
+        build("grid", {str(index): Choice(tuple(range(10))) for index in range(10)}, OBJECTIVES, 0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**31))
+def test_quasi_random_fills_every_cell(seed):
+    sampler = build("quasi_random", {"a": Float(0, 1), "b": Float(0, 1)}, OBJECTIVES, seed)
+    points = np.array([list(sampler.ask(number).values()) for number in range(16)])
+    for column in points.T:
+        assert sorted((column * 16).astype(int)) == list(range(16))
+    assert len({tuple(cell) for cell in (points * 4).astype(int)}) == 16
+
+
+def test_random_draws_are_spread_evenly():
+    sampler = build("random", {"a": Float(0, 1), "b": Choice((0, 1))}, OBJECTIVES, 0)
+    drawn = [sampler.ask(number) for number in range(2000)]
+    counts = np.histogram([setting["a"] for setting in drawn], bins=10, range=(0, 1))[0]
+    assert counts.min() > 150
+    assert sum(setting["b"] for setting in drawn) == pytest.approx(1000, abs=100)
+    assert abs(np.corrcoef([[s["a"], s["b"]] for s in drawn], rowvar=False)[0, 1]) < 0.1
+
+
+def test_default_spaces_suit_every_sampler():
+    for name in spaces.names("methods"):
+        space = spaces.default("methods", name)
+        for kind in NAMES:
+            setting = build(kind, space, OBJECTIVES, 0).ask(0)
+            assert all(space[key].contains(value) for key, value in setting.items())

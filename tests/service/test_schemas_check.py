@@ -1,0 +1,144 @@
+"""Study.check: what only the trainers know is wrong is found before anything starts, under the study's own keys."""
+
+from pathlib import Path
+
+import pytest
+
+from service.errors import InvalidSpec
+from service.schemas.study import Study
+from service.schemas.trials import trial_document
+from trainers import spec
+
+TEXT = """\
+name: check
+task: {name: quadratic, problem: random, clients: 20}
+methods:
+  - name: fedavg
+    space: {client_lr: {float: [1e-3, 1.0], log: true, also: [0]}, server_lr: 0.1, local_steps: {choice: [1, 5, 10]}}
+    server: {name: sgd, space: {momentum: {choice: [0.0, 0.9]}}}
+    schedule: {name: plateau, space: {window: {int: [5, 50]}, client_decay: {choice: [0.1, 0.5]}}}
+budget: {trials_per_method: 16, rounds: 20}
+"""
+
+
+def test_a_good_study_passes():
+    assert Study.from_yaml(TEXT).check() == []
+
+
+BAD = [
+    (
+        "[1e-3, 1.0], log: true, also: [0]",
+        "[-1, 1]",
+        "methods[0].space.client_lr: must be at least 0, got client_lr=-1",
+    ),
+    ("also: [0]", "also: [-1]", "methods[0].space.client_lr: must be at least 0, got client_lr=-1"),
+    ("server_lr: 0.1", "server_lr: 0", "methods[0].space.server_lr: must be above 0, got server_lr=0"),
+    ("server_lr: 0.1, ", "", "methods[0].space.server_lr: must be given"),
+    ("server_lr: 0.1", "server_lr: 0.1, delta_lr: 1", "methods[0].space.delta_lr: must not be given beside server_lr"),
+    ("server_lr: 0.1", "delta_lr: 1", "methods[0].space.delta_lr: must come with a client_lr above 0, got client_lr=0"),
+    ("[1, 5, 10]", "[5, 0]", "methods[0].space.local_steps: must be at least 1, got local_steps=0"),
+    ("[1, 5, 10]", "[5, 2.5]", "methods[0].space.local_steps: must be a whole number, got local_steps=2.5"),
+    ("[0.0, 0.9]", "[0.0, 1.0]", "methods[0].server.space.momentum: must be in [0, 1), got momentum=1"),
+    ("[0.1, 0.5]", "[0.1, 0]", "methods[0].schedule.space.client_decay: must be in (0, 1], got client_decay=0"),
+    ("int: [5, 50]", "int: [0, 50]", "methods[0].schedule.space.window: must be at least 1, got window=0"),
+    ("client_lr:", "clent_lr:", "methods[0].space.clent_lr: unknown hyperparameter of fedavg: did you mean client_lr?"),
+    ("momentum:", "moment:", "methods[0].server.space.moment: unknown hyperparameter of sgd: did you mean momentum?"),
+    ("window:", "windw:", "methods[0].schedule.space.windw: unknown hyperparameter of plateau: did you mean window?"),
+    ("name: fedavg", "name: fedavgg", 'methods[0].name: no method "fedavgg": did you mean fedavg?'),
+    ("name: sgd", "name: sdg", 'methods[0].server.name: no server optimizer "sdg": did you mean sgd?'),
+    ("name: plateau", "name: plateu", 'methods[0].schedule.name: no schedule "plateu": did you mean plateau?'),
+    ("name: quadratic", "name: quadric", 'task.name: no task "quadric": did you mean quadratic?'),
+    ("clients: 20", "clints: 20", "task.clints: unknown key: did you mean clients?"),
+    ("clients: 20", "clients: 0", "task.clients: must be at least 1, got clients=0"),
+    ("budget:", "clients_per_round: 21\nbudget:", "clients_per_round: must be at most 20, the clients of the task"),
+    ("budget:", "batch_size: 0\nbudget:", "batch_size: must be at least 1, got batch_size=0"),
+    ("budget:", "dtype: int8\nbudget:", 'dtype: must be one of float32, float64, got dtype="int8"'),
+    ("budget:", "weighting: size\nbudget:", 'weighting: must be one of uniform, examples, got weighting="size"'),
+    ("budget:", "objective: {quality: los}\nbudget:", "objective.quality: must be a metric of task quadratic (loss, "),
+    (
+        "budget:",
+        "objective: {quality: test_accuracy}\nbudget:",
+        "objective.quality: must be a metric of task quadratic",
+    ),
+    (
+        "budget: {trials_per_method: 16",
+        "sampler: grid\nbudget: {trials_per_method: 10000",
+        "budget.trials_per_method: must be at most 360, the settings on the grid of fedavg, got trials_per_method=",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD)
+def test_bad_settings_are_found_at_the_corners(old, new, message):
+    assert old in TEXT
+    bad = Study.from_yaml(TEXT.replace(old, new, 1))
+    with pytest.raises(InvalidSpec) as error:
+        bad.check()
+    assert str(error.value).startswith(message)
+    assert message.startswith(error.value.path)
+
+
+def test_the_second_entry_is_named():
+    text = TEXT.replace(
+        "budget:", "  - {label: b, name: fedavg, space: {client_lr: -1, server_lr: 1, local_steps: 1}}\nbudget:"
+    )
+    with pytest.raises(InvalidSpec, match=r"^methods\[1\]\.space\.client_lr: must be at least 0"):
+        Study.from_yaml(text).check()
+
+
+def test_what_would_merely_diverge_is_fine():
+    text = TEXT.replace("[1e-3, 1.0]", "[1e-3, 1e6]").replace("server_lr: 0.1", "server_lr: 1e6")
+    assert Study.from_yaml(text).check() == []
+
+
+def test_remarks():
+    grid = Study.from_yaml(TEXT.replace("budget:", "sampler: grid\nbudget:")).check()
+    assert grid == ["methods[0]: 16 of the 360 settings on the grid of fedavg will be tried"]
+    front = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, front: 17")).check()
+    assert front == ["budget.front: 17 settings are to be repeated, but only 16 are searched: all of them will be"]
+
+
+def test_trial_document_is_the_contracts():
+    one = Study.from_yaml(TEXT.replace("budget:", "clients_per_round: 4\neval_every: auto\nbudget:"))
+    settings = [
+        {"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5, "server.momentum": 0.9, "schedule.window": 7},
+        {"client_lr": 0.5, "server_lr": 0.1, "local_steps": 1, "server.momentum": 0.0, "schedule.window": 9},
+    ]
+    document = trial_document(one, "fedavg", settings, seed=3)
+    assert document == {
+        "task": {"name": "quadratic", "problem": "random", "clients": 20},
+        "method": {"name": "fedavg"},
+        "server": {"name": "sgd"},
+        "schedule": {"name": "plateau"},
+        "clients_per_round": 4,
+        "eval_every": "auto",
+        "rounds": 20,
+        "seed": 3,
+        "members": settings,
+    }
+    parsed = spec.parse(document)
+    assert parsed.members == 2
+    assert parsed.server.values["momentum"] == (0.9, 0.0)
+
+
+def test_structural_values_stand_outside_the_members():
+    one = Study.from_yaml(
+        TEXT.replace("client_decay: {choice: [0.1, 0.5]}", "decay_mode: {choice: [paper, reference]}")
+    )
+    assert one.check() == []
+    setting = {"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5, "schedule.decay_mode": "reference"}
+    document = trial_document(one, "fedavg", [setting, setting], seed=0)
+    assert document["schedule"] == {"name": "plateau", "decay_mode": "reference"}
+    assert document["members"] == [{"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5}] * 2
+    other = setting | {"schedule.decay_mode": "paper"}
+    keys = [spec.structure_key(trial_document(one, "fedavg", [member], seed=0)) for member in (setting, other)]
+    assert keys[0] != keys[1]
+    with pytest.raises(ValueError, match=r"settings of one pack must share schedule\.decay_mode"):
+        trial_document(one, "fedavg", [setting, other], seed=0)
+    with pytest.raises(ValueError, match="at least one setting"):
+        trial_document(one, "fedavg", [], seed=0)
+
+
+def test_the_example_is_right():
+    path = Path(__file__).parents[2] / "examples" / "digits.yaml"
+    assert Study.from_yaml(path).check() == []

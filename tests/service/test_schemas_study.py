@@ -1,0 +1,267 @@
+"""Studies: the YAML form, round trips, and bad input with the exact key in the message."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search_spaces import spaces
+from search_spaces.parameters import Choice, Float, Int
+from service.errors import InvalidSpec, NotFound
+from service.samplers.build import NAMES
+from service.schemas import loading
+from service.schemas.entries import Entry, Schedule, Server
+from service.schemas.study import Budget, Objective, Resources, SamplerName, Study
+
+TEXT = """\
+name: digits-fedavg-vs-fedprox
+task: {name: digits, clients: 50, partition: {dirichlet: 0.3}}
+methods:
+  - label: averaging
+    name: fedavg
+    space: {client_lr: {float: [1e-3, 1.0], log: true, also: [0]}, server_lr: 1e-1, local_steps: {choice: [1, 5]}}
+    server: {name: sgd, space: {momentum: {choice: [0.0, 0.9]}}}
+    schedule: {name: plateau, space: {window: {int: [5, 50]}}}
+  - {name: fedprox, space: default}
+objective: {quality: test_accuracy, cost: bytes}
+budget: {trials_per_method: 64, rounds: 200}
+resources: {gpu: auto, packs: 4}
+clients_per_round: 10
+"""
+
+
+def study(text=TEXT):
+    return Study.from_yaml(text)
+
+
+def test_every_value_is_read():
+    one = study()
+    assert one.labels == ("averaging", "fedprox")
+    assert one.entry("averaging").parameters() == {
+        "client_lr": Float(1e-3, 1, log=True, also=(0,)),
+        "server_lr": Choice((0.1,)),
+        "local_steps": Choice((1, 5)),
+        "server.momentum": Choice((0.0, 0.9)),
+        "schedule.window": Int(5, 50),
+    }
+    assert one.entry("fedprox").parameters() == spaces.default("methods", "fedprox")
+    assert (one.entry("fedprox").server.name, one.entry("fedprox").schedule.name) == ("sgd", "constant")
+    assert (one.objective.quality, one.objective.cost, one.objective.objectives) == (
+        "test_accuracy",
+        "bytes",
+        ("quality", "speed"),
+    )
+    assert (one.budget.trials_per_method, one.budget.rounds, one.budget.seeds, one.budget.front) == (64, 200, 3, 8)
+    assert (one.resources.gpu, one.resources.cpus, one.resources.packs) == ("auto", 1.0, 4)
+    assert (one.sampler, one.seed, one.clients_per_round, one.batch_size) == ("tpe", 0, 10, None)
+
+
+def test_python_and_yaml_agree():
+    made = Study(
+        name="digits-fedavg-vs-fedprox",
+        task={"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
+        methods=[
+            Entry(
+                label="averaging",
+                name="fedavg",
+                space={
+                    "client_lr": Float(1e-3, 1, log=True, also=(0,)),
+                    "server_lr": 0.1,
+                    "local_steps": Choice((1, 5)),
+                },
+                server=Server(name="sgd", space={"momentum": {"choice": [0, 0.9]}}),
+                schedule=Schedule(name="plateau", space={"window": Int(5, 50)}),
+            ),
+            {"name": "fedprox"},
+        ],
+        objective=Objective(quality="test_accuracy", cost="bytes"),
+        budget=Budget(trials_per_method=64, rounds="200"),
+        resources=Resources(packs=4),
+        clients_per_round=10,
+    )
+    assert made == study()
+
+
+def test_canonical_json_round_trips_through_text_in_any_key_order():
+    one = study()
+    document = json.loads(json.dumps(one.to_json(), sort_keys=True))
+    assert Study.from_json(document) == one
+    assert Study.from_json(document).fingerprint() == one.fingerprint()
+    assert len(one.fingerprint()) == 64
+
+
+def test_canonical_json_leaves_out_what_is_left_to_the_task():
+    document = study().to_json()
+    assert document["methods"][0]["space"]["server_lr"] == 0.1
+    assert document["methods"][1]["space"]["prox"] == {"float": [0.001, 10.0], "log": True}
+    assert document["clients_per_round"] == 10
+    assert not {"batch_size", "dtype", "init"} & document.keys()
+    assert "rungs" not in document["budget"]
+
+
+def test_fingerprint_changes_with_every_value_and_not_with_the_spelling():
+    same = TEXT.replace("1e-3", "0.001").replace("rounds: 200", "rounds: 200, seeds: 3, front: 8")
+    assert study(same).fingerprint() == study().fingerprint()
+    for old, new in [("64", "65"), ("1e-3", "2e-3"), ("bytes", "rounds"), ("0.9]", "0.8]"), ("averaging", "a")]:
+        assert study(TEXT.replace(old, new, 1)).fingerprint() != study().fingerprint()
+
+
+def test_objective_follows_the_task():
+    text = TEXT.replace("objective: {quality: test_accuracy, cost: bytes}\n", "")
+    assert study(text).objective == Objective(quality="test_accuracy")
+    assert study(text.replace("name: digits,", "name: quadratic,")).objective.quality == "loss"
+    assert study(TEXT.replace("cost: bytes", "optimize: speed")).objective.objectives == ("speed",)
+
+
+BAD = [
+    (
+        "trials_per_method: 64",
+        "trials_per_methd: 64",
+        "budget.trials_per_methd: unknown key: did you mean trials_per_method?",
+    ),
+    ("methods:", "method:", "method: unknown key: did you mean methods?"),
+    ("rounds: 200", "rounds: 0", "budget.rounds: must be at least 1, got rounds=0"),
+    ("rounds: 200", "rounds: true", "budget.rounds: must be a whole number, got true"),
+    ("rounds: 200", "rounds: 1.5", "budget.rounds: must be a whole number, got 1.5"),
+    (", rounds: 200", "", "budget.rounds: must be given"),
+    ("rounds: 200", "rounds: 200, seeds: -1", "budget.seeds: must be at least 0, got seeds=-1"),
+    (
+        "rounds: 200",
+        "rounds: 200, rungs: [25, 200]",
+        "budget.rungs: stopping trials at rungs is not available yet: leave it out",
+    ),
+    ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
+    ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),
+    ("label: averaging", "label: 3", "methods[0].label: must be a text, got label=3"),
+    ("name: fedprox", "name: fedpro", "methods[1].name: no default space for method 'fedpro': did you mean fedprox?"),
+    ("name: fedavg", "nam: fedavg", "methods[0].nam: unknown key: did you mean name?"),
+    (
+        "space: default",
+        "space: 3",
+        "methods[1].space: must be a mapping of hyperparameters to what may be tried, or default",
+    ),
+    ("[1e-3, 1.0]", "[1, 1e-3]", "methods[0].space.client_lr: low must be below high, got float=[1.0, 0.001]"),
+    ("log: true", "lg: true", "methods[0].space.client_lr.lg: unknown key: did you mean log?"),
+    ("{int: [5, 50]}", "{int: 5}", "methods[0].schedule.space.window.int: must be a list, got 5"),
+    ("{int: [5, 50]}", "[5, 50]", "methods[0].schedule.space.window: write {choice: [5, 50]}"),
+    (
+        "space: {momentum",
+        "momentum: 0.9, space: {momentum",
+        "methods[0].server.momentum: unknown key: known are name and space",
+    ),
+    ("{name: plateau, ", "{", "methods[0].schedule.name: must be given"),
+    ("cost: bytes", "cost: euros", "objective.cost: must be rounds, bytes, client_gradients or seconds, got cost="),
+    ("gpu: auto", "gpu: some", 'resources.gpu: must be auto or a number of at least 0, got "some"'),
+    ("packs: 4", "packs: 0", "resources.packs: must be auto or a whole number of at least 1, got 0"),
+    ("packs: 4", "cpus: 0", "resources.cpus: must be above 0, got cpus=0"),
+    ("clients_per_round: 10", "seed: -1", "seed: must be at least 0, got seed=-1"),
+    ("clients_per_round: 10", "sampler: tpee", "sampler: must be tpe, random, grid or quasi_random, got sampler="),
+    ("clients_per_round: 10", "eval_every: 0", "eval_every: must be auto or a whole number of at least 1, got 0"),
+    ("clients_per_round: 10", "rungs: 3", "rungs: unknown key: "),
+    ("name: digits-", "name: /tmp/", "name: must be 1 to 100 letters"),
+    ("name: digits,", "nam: digits,", "task.name: must be given"),
+    ("{name: digits, clients: 50, partition: {dirichlet: 0.3}}", "digits", "task: must be a mapping, got task="),
+    ("- {name: fedprox, space: default}", "- fedprox", 'methods[1]: must be a mapping, got "fedprox"'),
+    (
+        "objective: {quality: test_accuracy, cost: bytes}",
+        "objective: 1",
+        "objective: must be a mapping, got objective=1",
+    ),
+    ("clients_per_round: 10", "name: b", "line 13, column 1: key 'name' is given twice (first in line 1): keep one"),
+    ("gpu: auto", "gpu: auto, gpu: 1", "line 12, column 24: key 'gpu' is given twice"),
+    ("gpu: auto", "gpu: [auto", "line 12, column 33: "),
+    ("clients_per_round: 10", "3: 4", "3: keys must be text"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD)
+def test_bad_input_names_key_value_and_remedy(old, new, message):
+    assert old in TEXT
+    with pytest.raises(InvalidSpec) as error:
+        study(TEXT.replace(old, new, 1))
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+    assert error.value.path in message
+
+
+def test_parts_built_alone_raise_the_same_error():
+    with pytest.raises(InvalidSpec, match=r"^space\.client_lr: low must be below high"):
+        Entry(name="fedavg", space={"client_lr": {"float": [1, 0]}})
+    with pytest.raises(InvalidSpec, match=r"^rounds: must be given$"):
+        Budget(trials_per_method=3)
+    with pytest.raises(InvalidSpec, match=r"^must be a mapping of keys to values, got \[\]$"):
+        Study.from_json([])
+    with pytest.raises(InvalidSpec, match=r'^label: no entry "fedprx" in study .*: did you mean fedprox\?$'):
+        study().entry("fedprx")
+
+
+def test_a_study_file(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(TEXT, encoding="utf-8")
+    assert Study.from_yaml(path) == Study.from_yaml(str(path)) == study()
+    with pytest.raises(NotFound, match=r"no study file .*absent\.yaml"):
+        Study.from_yaml(tmp_path / "absent.yaml")
+    path.write_text("name: [\n", encoding="utf-8")
+    with pytest.raises(InvalidSpec, match=r"^study\.yaml: line 2, column 1: "):
+        Study.from_yaml(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidSpec, match="cannot read study file"):
+        Study.from_yaml(path)
+    with pytest.raises(InvalidSpec, match="cannot read study file"):
+        Study.from_yaml(tmp_path)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_any_way_to_write_a_number_is_a_number(value):
+    for text in (repr(value), f"{value:e}", f"{value:E}", f"{value:.17g}"):
+        read = loading.parse(f"x: {text}")["x"]
+        assert isinstance(read, float | int)
+        assert read == float(text)
+
+
+def test_yaml_texts_that_old_loaders_change_stay_as_they_are():
+    assert loading.parse("[no, on, y, 1:30, 2020-01-01, 0x10, 1_000, .5, 010, ~, null, True]") == [
+        "no", "on", "y", "1:30", "2020-01-01", "0x10", "1_000", 0.5, 10, None, None, True,
+    ]  # fmt: skip
+
+
+def test_yaml_anchors_merge_and_tags():
+    assert loading.parse("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}") == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
+    with pytest.raises(InvalidSpec, match="line 1, column 1: could not determine a constructor"):
+        loading.parse("!!python/object/apply:os.system [ls]")
+    with pytest.raises(InvalidSpec, match="nested"):
+        loading.parse("[" * 100_000)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, object()])
+def test_what_json_cannot_hold_is_refused(value):
+    for task, space in [({"name": "digits", "x": value}, "default"), ({"name": "digits"}, {"client_lr": value})]:
+        entry = {"name": "fedavg", "space": space}
+        with pytest.raises(InvalidSpec):
+            Study(name="a", task=task, methods=[entry], budget={"trials_per_method": 1, "rounds": 1})
+
+
+def test_a_text_that_contains_itself_is_refused():
+    with pytest.raises(InvalidSpec):
+        study(TEXT.replace("clients: 50", "clients: &a [*a]"))
+
+
+def test_the_json_schema_can_be_made():
+    schema = Study.model_json_schema()
+    assert set(schema["required"]) >= {"name", "task", "methods", "budget"}
+
+
+def test_the_sampler_names_are_those_of_the_samplers():
+    assert set(SamplerName.__args__) == set(NAMES)
+
+
+def test_reading_a_study_needs_no_heavy_library():
+    code = (
+        "import sys; import service.names; import service.schemas.protocol; import service.schemas.study;"
+        "print([name for name in ('torch', 'scipy', 'optuna', 'ray', 'mlflow', 'sqlalchemy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,122 @@
+"""A writer killed at any moment leaves whole transactions behind, and every one that it was told of."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from service.names import holder
+from service.schemas.protocol import Report
+from service.store import segments
+from service.store.store import Store
+
+from .conftest import SPEC, new_trials
+
+WRITER = """
+import sys
+from service.schemas.protocol import NewTrial, Report, TrialResult
+from service.schemas.records import Values
+from service.store.store import Store
+from service.names import holder
+
+store = Store(sys.argv[1])
+study = sys.argv[2]
+attempt = store.acquire(study, holder()).attempt
+number = len(store.trials(study))
+print("ready", flush=True)
+while True:
+    new = [NewTrial(label="fedavg", phase="search", number=number + i, seed=0, hyperparameters={}) for i in (0, 1)]
+    trials = [trial.id for trial in store.create_trials(study, attempt, new)]
+    pack = f"p{attempt}.{number}"
+    store.start_pack(study, attempt, pack, trials)
+    for start in range(0, 300, 100):
+        rounds = list(range(start, start + 100))
+        columns = {"round": rounds, "train_loss": [float(value) for value in rounds]}
+        reports = dict.fromkeys(trials, columns)
+        store.report(study, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds[-1]))
+        print("stored", trials[0], rounds[-1], flush=True)
+    values = Values(quality=1, speed=1)
+    store.finish(study, attempt, [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials])
+    print("finished", trials[1], 299, flush=True)
+    number += 2
+"""
+
+
+def test_kill_while_writing(tmp_path: Path) -> None:
+    path = tmp_path / "driftline.db"
+    store = Store(path)
+    study = store.create_study(SPEC, "f" * 64).id
+    pause = random.Random(7)
+    told: list[list[str]] = []
+    for _ in range(3):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), study], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(pause.uniform(0.1, 0.4))
+        writer.send_signal(signal.SIGKILL)
+        lines = writer.stdout.read().splitlines()
+        writer.wait()
+        writer.stdout.close()
+        told += [line.split() for line in lines if len(line.split()) == 3]
+        _check(store, study)
+        reopened = Store(path)
+        _check(reopened, study)
+        reopened.close()
+    assert told, "the writers were killed before they stored anything"
+    rounds = {trial: columns["round"][-1] for trial, columns in store.curves(study).items()}
+    states = {trial.id: trial.state for trial in store.trials(study)}
+    for word, trial, last in told:
+        assert (rounds[trial] or 0) >= int(last)
+        if word == "finished":
+            assert states[trial] == "COMPLETE"
+    attempt = store.acquire(study, holder()).attempt  # the dead writer's lease does not stand in the way
+    assert attempt == 4
+    assert "RUNNING" not in {trial.state for trial in store.trials(study)}
+    store.close()
+
+
+def _check(store: Store, study: str) -> None:
+    """Transactions are whole: pairs of trials were written together."""
+    trials = store.trials(study)
+    curves = store.curves(study)
+    assert len(trials) % 2 == 0
+    for first, second in zip(trials[::2], trials[1::2], strict=True):
+        assert first.state == second.state
+        assert first.rounds_done == second.rounds_done
+        columns = curves.get(first.id, {"round": []})
+        assert curves.get(second.id, {"round": []}) == columns
+        assert columns["round"] == list(range(first.rounds_done + 1 if columns["round"] else 0))
+        if first.state == "COMPLETE":
+            assert first.rounds_done == 299
+    progress = store.study(study).progress
+    assert sum(progress["fedavg"].search.values()) == len(trials)
+
+
+def test_a_report_that_breaks_half_way_stores_nothing(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    attempt = sqlite_store.acquire(study, holder()).attempt
+    trials = [trial.id for trial in sqlite_store.create_trials(study, attempt, new_trials("fedavg", 2))]
+    sqlite_store.start_pack(study, attempt, "p", trials)
+    before = (sqlite_store.study(study), sqlite_store.trials(study), sqlite_store.events(study))
+    columns = {"round": [0], "train_loss": [1.0]}
+    body = Report(attempt=attempt, pack="p", reports=dict.fromkeys(trials, columns), rounds_done=5)
+    calls = []
+
+    def fail_second(values: object) -> bytes:
+        calls.append(values)
+        if len(calls) == 2:
+            raise MemoryError
+        return segments.encode(columns)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("service.store.curves.encode", fail_second)
+    with pytest.raises(MemoryError):
+        sqlite_store.report(study, body)
+    assert sqlite_store.curves(study) == {}
+    assert (sqlite_store.study(study), sqlite_store.trials(study), sqlite_store.events(study)) == before
+    monkeypatch.undo()
+    sqlite_store.report(study, body)
+    assert set(sqlite_store.curves(study)) == set(trials)

@@ -1,0 +1,115 @@
+"""Properties: however reports are cut, repeated and interleaved, the same curves are stored."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.errors import Conflict
+from service.names import holder
+from service.schemas.protocol import Report, TrialResult
+from service.schemas.records import Values
+from service.store.store import Store
+
+from .conftest import SPEC, new_trials
+
+ROUNDS = 300  # more than a segment
+SHARED = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def curve(trial: int) -> dict[str, list[Any]]:
+    rounds = list(range(ROUNDS + 1))
+    return {
+        "round": rounds,
+        "train_loss": [None if number == 0 else 1 / (number + trial) for number in rounds],
+        "test_accuracy": [number / ROUNDS if number % 7 == trial else None for number in rounds],
+        "bytes_up": [number * 10**9 for number in rounds],
+        "diverged": [False] * len(rounds),
+    }
+
+
+def part(columns: dict[str, list[Any]], start: int, stop: int) -> dict[str, list[Any]]:
+    return {name: values[start:stop] for name, values in columns.items()}
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> list[list[tuple[int, int, int]]]:
+    """For two trials: a cut of all rounds into pieces, some of them sent again later, in some order."""
+    pieces = []
+    for trial in range(2):
+        inner = draw(st.lists(st.integers(1, ROUNDS), max_size=4, unique=True).map(sorted))
+        cuts = [0, *inner, ROUNDS + 1]
+        pieces += [(trial, start, stop) for start, stop in itertools.pairwise(cuts)]
+    repeats = draw(st.lists(st.sampled_from(pieces), max_size=4))
+    order = draw(st.permutations(pieces + repeats))
+    packs: list[list[tuple[int, int, int]]] = []
+    while order:  # a request holds one piece, or one of each trial
+        together = 2 if len(order) > 1 and order[0][0] != order[1][0] and draw(st.booleans()) else 1
+        packs.append(list(order[:together]))
+        order = order[together:]
+    return packs
+
+
+@given(deliveries())
+@SHARED
+def test_the_same_curves_however_they_were_sent(
+    sqlite_store: Store, requests: list[list[tuple[int, int, int]]]
+) -> None:
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    attempt = sqlite_store.acquire(study, holder()).attempt
+    trials = [trial.id for trial in sqlite_store.create_trials(study, attempt, new_trials("fedavg", 2))]
+    sqlite_store.start_pack(study, attempt, "p1", trials)
+    for pieces in requests:
+        reports = {trials[trial]: part(curve(trial), start, stop) for trial, start, stop in pieces}
+        body = Report(attempt=attempt, pack="p1", reports=reports, rounds_done=ROUNDS)
+        version = sqlite_store.report(study, body)
+        assert sqlite_store.report(study, body) == version  # a repeat changes nothing
+    assert sqlite_store.curves(study) == {trials[0]: curve(0), trials[1]: curve(1)}
+    assert len([event for event in sqlite_store.events(study) if event.kind == "progress"]) == 1
+
+
+RESULTS = st.sampled_from(
+    [
+        ("COMPLETE", Values(quality=0.5, speed=0.1), None),
+        ("COMPLETE", Values(quality=0.6, speed=0.1), None),
+        ("DIVERGED", None, None),
+        ("FAILED", None, "worker died"),
+        ("WAITING", None, None),
+    ]
+)
+
+
+@given(st.lists(RESULTS, min_size=1, max_size=8))
+@SHARED
+def test_the_first_final_result_stays(sqlite_store: Store, results: list[tuple[Any, Any, Any]]) -> None:
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    attempt = sqlite_store.acquire(study, holder()).attempt
+    (trial,) = sqlite_store.create_trials(study, attempt, new_trials("fedavg", 1))
+    final: tuple[Any, Any, Any] | None = None
+    for state, values, error in results:
+        if final is None and state == "WAITING":
+            sqlite_store.start_pack(study, attempt, "p", [trial.id])
+        result = TrialResult(trial=trial.id, state=state, values=values, error=error)
+        if final in (None, (state, values, error)):
+            sqlite_store.finish(study, attempt, [result])
+        else:
+            with pytest.raises(Conflict):
+                sqlite_store.finish(study, attempt, [result])
+        if final is None and state != "WAITING":
+            final = (state, values, error)
+        stored = sqlite_store.trial(study, trial.id)
+        assert (stored.state, stored.values, stored.error) == (final or ("WAITING", None, None))
+
+
+def test_two_processes_worth_of_stores_share_a_file(sqlite_store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path / "plain.db")
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    attempt = other.acquire(study, holder()).attempt
+    assert sqlite_store.heartbeat(study, attempt) == "run"
+    assert other.intend(study, "pause").state == sqlite_store.study(study).state == "PAUSING"
+    other.close()

@@ -1,0 +1,148 @@
+"""The digits task: the data is all there, split without overlap, and its absence is said clearly."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainers.data import digits as data
+from trainers.errors import MissingDataError, SpecError
+from trainers.tasks import digits
+
+FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
+
+
+def parsed(**document: Any) -> digits.Settings:
+    return digits.parse({"name": "digits", **document}, "task")
+
+
+def rows_of(examples: Any) -> list[bytes]:
+    """Each example as bytes, label included, to be compared as a multiset."""
+    return sorted(
+        np.append(x.astype(np.float64), y).tobytes() for x, y in zip(examples.inputs, examples.targets, strict=True)
+    )
+
+
+def test_the_whole_set_is_there() -> None:
+    pictures, labels = data.load()
+    assert pictures.shape == (1797, 64)
+    assert (pictures.min(), pictures.max()) == (0.0, 1.0)
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert (pictures[0] * 16).astype(int).tolist()[:8] == [0, 0, 5, 13, 9, 1, 0, 0]
+
+
+def test_scikit_learn_is_not_imported() -> None:
+    script = "import sys; from trainers.data import digits; digits.load(); print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("partition", ["iid", "by_label", {"dirichlet": 0.3}, {"classes_per_client": 2}])
+def test_a_problem_holds_every_example_once(partition: Any) -> None:
+    settings = parsed(clients=23, partition=partition, central={"fraction": 0.1})
+    problem = digits.build(settings, "float64")
+    train, test, central = problem.train, problem.test, problem.central
+    assert (settings.clients, train.clients, test.clients, central.clients) == (23, 23, 1, 1)
+    assert train.offsets.tolist() == [0, *np.cumsum(train.sizes)[:-1].tolist()]
+    assert train.sizes.sum() == len(train.inputs) == len(train.targets)
+    assert settings.examples.tolist() == train.sizes.tolist()
+    pictures, labels = data.load()
+    whole = sorted(np.append(x, y).tobytes() for x, y in zip(pictures, labels, strict=True))
+    assert sorted(rows_of(train) + rows_of(test) + rows_of(central)) == whole
+    held_out = np.bincount(test.targets) / np.bincount(labels)
+    assert np.abs(held_out - 0.2).max() < 0.005
+    assert len(central.inputs) == pytest.approx(0.1 * 1437, abs=5)
+    assert problem.model_settings == {"classes": 10}
+
+
+def test_the_split_depends_on_its_seed_alone() -> None:
+    one, same, other = (digits.build(parsed(clients=5, split_seed=seed), "float32") for seed in (0, 0, 1))
+    assert one.train.inputs.dtype == np.float32
+    assert np.array_equal(one.train.inputs, same.train.inputs)
+    assert not np.array_equal(one.test.targets, other.test.targets)
+
+
+def test_defaults_and_the_filled_document() -> None:
+    settings = parsed()
+    assert settings.document == {
+        "name": "digits",
+        "clients": 50,
+        "partition": "iid",
+        "split_seed": 0,
+        "central": None,
+        "model": "softmax",
+    }
+    again = digits.parse(json.loads(json.dumps(settings.document)), "task")
+    assert all(np.array_equal(a, b) for a, b in zip(again.parts, settings.parts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"clients": 0}, "task.clients must be at least 1, got clients=0"),
+        (
+            {"clients": 5000},
+            "task: clients must be in [1, 1438], one training example for each at least, got clients=5000",
+        ),
+        ({"split_seed": -1}, "task.split_seed must be at least 0, got split_seed=-1"),
+        ({"partitions": "iid"}, 'unknown key "partitions" in task: did you mean partition?'),
+        ({"partition": "by_lable"}, 'task.partition: no partition "by_lable": did you mean by_label?'),
+        (
+            {"partition": "natural"},
+            f"task.partition must not be natural for digits, whose writers are not recorded: use {FORMS}",
+        ),
+        ({"partition": {"dirichlt": 1}}, 'unknown key "dirichlt" in task.partition: did you mean dirichlet?'),
+        ({"partition": {"dirichlet": 0}}, "task.partition.dirichlet must be above 0, got dirichlet=0"),
+        ({"partition": {"dirichlet": "x"}}, 'task.partition.dirichlet must be a number, got dirichlet="x"'),
+        (
+            {"partition": {"classes_per_client": 11}},
+            "task.partition.classes_per_client must be in [1, 10], got classes_per_client=11",
+        ),
+        (
+            {"clients": 3, "partition": {"classes_per_client": 2}},
+            (
+                "task: clients times classes_per_client must be at least 10, the number of labels, "
+                "got clients=3 and classes_per_client=2"
+            ),
+        ),
+        ({"partition": 3}, f"task.partition must be one of {FORMS}, got partition=3"),
+        ({"central": 0.1}, 'task.central must be like {"fraction": 0.1}, got central=0.1'),
+        ({"central": {"part": 0.1}}, 'unknown key "part" in task.central: known are fraction'),
+        ({"central": {"fraction": 1}}, "task.central.fraction must be in (0, 1), got fraction=1"),
+        ({"central": {"fraction": 1e-4}}, "task.central.fraction must give the server an example, got 0.0001"),
+        ({"model": "quadratic"}, 'task.model must be a model of labelled examples, got model="quadratic"'),
+        ({"model": "softmx"}, 'task.model: no model "softmx": did you mean softmax?'),
+    ],
+)
+def test_wrong_documents(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parsed(**document)
+    assert str(caught.value) == message
+
+
+def test_missing_data_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    data.load.cache_clear()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDataError) as caught:
+        parsed()
+    assert str(caught.value) == (
+        "task: the digits data must be installed, got no scikit-learn with its data: pip install scikit-learn"
+    )
+    assert caught.value.path == "task"
+
+
+def test_damaged_data_is_said_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data.load.cache_clear()
+    broken = tmp_path / "digits.csv.gz"
+    monkeypatch.setattr(data, "find", lambda: broken)
+    for content in (b"no gzip", gzip.compress(b"1,2,3\n" * 70)[:-9], gzip.compress(b"1,b\n")):
+        broken.write_bytes(content)
+        with pytest.raises(MissingDataError, match=r"must be readable, got \w+ for digits.csv.gz: install it again"):
+            data.load()

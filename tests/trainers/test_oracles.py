@@ -1,0 +1,243 @@
+"""Every oracle of every model gives the same numbers, and they are the right ones."""
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.batches import cuts
+from trainers.engine.oracle import replicas
+from trainers.flat import Layout
+from trainers.models import linear, quadratic, softmax
+from trainers.problem import Examples, Problem, Quadratics
+
+SIZES = np.array([4, 30, 9, 1, 17, 12])
+FEATURES = 5
+
+
+def examples(targets, seed=0):
+    generator = np.random.default_rng(seed)
+    rows = int(SIZES.sum())
+    wanted = generator.integers(0, 3, rows) if targets == "classes" else generator.normal(size=(rows, 2))
+    return Examples(generator.normal(size=(rows, FEATURES)), wanted, np.cumsum(SIZES) - SIZES, SIZES)
+
+
+def build(name, dtype=torch.float64):
+    device = torch.device("cpu")
+    if name == "softmax":
+        data = examples("classes")
+        return softmax.build(Problem("softmax", data, test=data, model_settings={"classes": 3}), dtype, device)
+    if name == "linear":
+        data = examples("numbers")
+        return linear.build(Problem("linear", data, test=data), dtype, device)
+    generator = np.random.default_rng(1)
+    factors = generator.normal(size=(6, 4, 4))
+    hessians = factors @ factors.transpose(0, 2, 1) + np.eye(4)
+    losses = Quadratics(hessians, generator.normal(size=(6, 4)), generator.normal(size=6))
+    return quadratic.build(Problem("quadratic", losses), dtype, device)
+
+
+MODELS = ["softmax", "linear", "quadratic"]
+
+
+def models_and_vectors(model, trials=3, clients=6):
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(count):
+        rows = torch.randn(trials, count, model.layout.count, generator=generator, dtype=torch.float64)
+        return model.layout.row(rows)
+
+    return draw(clients), draw(1), draw(clients)
+
+
+def round_of(model, batch_size):
+    return model.source(0, batch_size, "with_replacement").round(0, np.arange(model.clients))
+
+
+def batch_of(model, batch_size, clients=6):
+    return round_of(model, batch_size).batch(0, clients)
+
+
+def close(one, other):
+    torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("name", ["softmax", "linear"])
+def test_all_oracles_agree(name, batch_size):
+    model = build(name)
+    params, broadcast, vectors = models_and_vectors(model)
+    batch = batch_of(model, batch_size)
+    assert len(model.oracles) > 1
+    reference = model.oracles["autograd"]
+    for oracle in model.oracles.values():
+        for point in (params, broadcast):
+            loss, gradient = oracle.value_and_grad(point, batch)
+            wanted_loss, wanted = reference.value_and_grad(point, batch)
+            close(loss, wanted_loss)
+            close(gradient, wanted)
+            close(oracle.value(point, batch), wanted_loss)
+            for vector in (vectors, vectors[:, :1]):
+                close(oracle.hvp(point, batch, vector), reference.hvp(point, batch, vector))
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_and_hessian_products_are_derivatives(name, batch_size):
+    model = build(name)
+    params, _, vectors = models_and_vectors(model)
+    batch = batch_of(model, batch_size)
+    step = 1e-5
+    for oracle in model.oracles.values():
+        ahead, slope_ahead = oracle.value_and_grad(params + step * vectors, batch)
+        behind, slope_behind = oracle.value_and_grad(params - step * vectors, batch)
+        slope = (oracle.value_and_grad(params, batch)[1] * vectors).sum(-1)
+        torch.testing.assert_close((ahead - behind) / (2 * step), slope, rtol=1e-7, atol=1e-7)
+        bend = oracle.hvp(params, batch, vectors)
+        torch.testing.assert_close((slope_ahead - slope_behind) / (2 * step), bend, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_added_in_place_to_the_first_clients_and_trials_only(name):
+    model = build(name)
+    params, _, _ = models_and_vectors(model)
+    before = params.clone()
+    batch = batch_of(model, 7, clients=4)
+    for oracle in model.oracles.values():
+        total = replicas(params, 3, 6, model.layout.size).fill_(1)
+        loss = oracle.add_gradient_(params[:2, :4], batch, total[:2], want_loss=True)
+        wanted_loss, wanted = oracle.value_and_grad(params[:2, :4], batch)
+        assert loss.shape == (2, 4)
+        close(loss, wanted_loss)
+        close(total[:2, :4], wanted + 1)
+        assert (total[2] == 1).all()
+        assert (total[:, 4:] == 1).all()
+        assert torch.equal(params, before)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pads_stay_zero(name):
+    model = build(name)
+    params, _, vectors = models_and_vectors(model)
+    pads = model.layout.row(torch.ones(model.layout.count, dtype=torch.float64)) == 0
+    assert pads.any()
+    for oracle in model.oracles.values():
+        batch = batch_of(model, None)
+        assert (oracle.value_and_grad(params, batch)[1][..., pads] == 0).all()
+        assert (oracle.hvp(params, batch, vectors)[..., pads] == 0).all()
+
+
+def test_softmax_by_hand():
+    data = Examples(np.array([[2.0]]), np.array([1]), np.array([0]), np.array([1]))
+    model = softmax.build(Problem("softmax", data, model_settings={"classes": 2}), torch.float64, torch.device("cpu"))
+    assert model.layout.count == 4
+    params = model.layout.row(torch.tensor([[[0.0, 0.0, 1.0, 0.5]]], dtype=torch.float64))  # scores 0 and 2.5
+    batch = model.source(0, None, "shuffled").round(0, np.array([0])).batch(0, 1)
+    loss, gradient = model.oracles["stacked"].value_and_grad(params, batch)
+    share = 1 / (1 + np.exp(2.5))
+    assert loss.item() == pytest.approx(-np.log(1 - share), rel=1e-12)
+    assert model.layout.vector(gradient)[0, 0].tolist() == pytest.approx([2 * share, share, -2 * share, -share])
+
+
+def test_quadratics_by_hand():
+    losses = Quadratics(np.array([[[2.0, 1.0], [1.0, 3.0]]]), np.array([[1.0, -1.0]]), np.array([0.25]))
+    model = quadratic.build(Problem("quadratic", losses), torch.float64, torch.device("cpu"))
+    params = model.layout.row(torch.tensor([[[2.0, 1.0]]], dtype=torch.float64))  # away from the center by (1, 2)
+    batch = model.source(0, None, "with_replacement").round(0, np.array([0])).batch(0, 1)
+    loss, gradient = model.oracles["closed_form"].value_and_grad(params, batch)
+    assert loss.item() == 0.25 + 0.5 * (1 * 4 + 2 * 7)
+    assert gradient[0, 0, :2].tolist() == [4.0, 7.0]
+    assert model.oracles["closed_form"].hvp(params, batch, params)[0, 0, :2].tolist() == [5.0, 5.0]
+    found = model.evaluate(params)
+    assert found["loss"].item() == pytest.approx(9.25, rel=1e-14)
+    assert found["distance"].item() == pytest.approx(5**0.5, rel=1e-14)
+
+
+def test_evaluation_is_over_the_union_of_test_examples():
+    model = build("softmax")
+    data = examples("classes")
+    _, params, _ = models_and_vectors(model)
+    found = model.evaluate(params)
+    for trial in range(3):
+        weight = model.layout.views(params)["weight"][trial, 0].numpy()
+        scores = data.inputs @ weight[:, :FEATURES].T + weight[:, FEATURES]
+        logs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        loss = -logs[np.arange(len(scores)), data.targets].mean()
+        assert found["test_loss"][trial].item() == pytest.approx(loss, rel=1e-12)
+        assert found["test_accuracy"][trial].item() == pytest.approx((scores.argmax(1) == data.targets).mean())
+
+
+def test_accuracy_of_clients_ignores_filled_up_examples():
+    model = build("softmax")
+    data = examples("classes")
+    _, params, _ = models_and_vectors(model)
+    batches = round_of(model, None)
+    found = model.accuracy(params, batches.full())
+    assert build("linear").accuracy(params, batches.full()) is None
+    for place, client in enumerate(batches.clients):
+        rows = slice(data.offsets[client], data.offsets[client] + data.sizes[client])
+        weight = model.layout.views(params)["weight"][1, 0].numpy()
+        scores = data.inputs[rows] @ weight[:, :FEATURES].T + weight[:, FEATURES]
+        right = (scores.argmax(1) == data.targets[rows]).mean()
+        assert found[1, place].item() == pytest.approx(right, rel=1e-12)
+
+
+def test_evaluation_in_pieces_changes_nothing(monkeypatch):
+    model = build("softmax")
+    _, params, _ = models_and_vectors(model)
+    whole = model.evaluate(params)
+    monkeypatch.setattr("trainers.models._affine._EVALUATED", 40)
+    pieces = model.evaluate(params)
+    assert whole.keys() == pieces.keys()
+    for name, values in whole.items():
+        close(values, pieces[name])
+
+
+def test_large_scores_do_not_overflow():
+    model = build("softmax")
+    params = 1e4 * models_and_vectors(model)[0]
+    for oracle in model.oracles.values():
+        loss, gradient = oracle.value_and_grad(params, batch_of(model, None))
+        assert loss.isfinite().all()
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("clients", [2, 6])
+def test_full_batches_are_the_plain_means_of_each_clients_examples(clients):
+    model = build("linear")
+    data = examples("numbers")
+    params, _, _ = models_and_vectors(model)
+    batches = model.source(0, None, "shuffled").round(0, np.arange(clients))
+    assert [SIZES[client] for client in batches.clients] == sorted(SIZES[:clients], reverse=True)
+    losses = model.oracles["stacked"].value(params[:, :clients], batches.full())
+    for place, client in enumerate(batches.clients):
+        rows = slice(data.offsets[client], data.offsets[client] + data.sizes[client])
+        weight = model.layout.views(params)["weight"][0, place].numpy()
+        away = data.inputs[rows] @ weight[:, :FEATURES].T + weight[:, FEATURES] - data.targets[rows]
+        assert losses[0, place].item() == pytest.approx(0.5 * (away**2).sum(1).mean(), rel=1e-12)
+
+
+def test_cuts_cost_the_least():
+    sizes = [90, 60, 58, 20, 19, 19, 3, 1]
+
+    def cost(edges):
+        pieces = zip(edges[:-1], edges[1:], strict=True)
+        return sum((stop - start) * sizes[start] + 25 for start, stop in pieces)
+
+    every = []
+    for mask in range(2 ** (len(sizes) - 1)):
+        inner = [place + 1 for place in range(len(sizes) - 1) if mask >> place & 1]
+        every.append([0, *inner, len(sizes)])
+    assert cost(cuts(sizes, group_cost=25)) == min(cost(edges) for edges in every)
+
+
+def test_layout_views_and_vectors_fit():
+    layout = Layout.of({"weight": (3, 2, 5), "bias": (1,)}, padded_rows=("weight",))
+    assert layout.count == 31
+    assert layout.size == 6 * 16 + 16
+    vector = torch.arange(62.0).view(2, 31)
+    params = layout.row(vector)
+    assert torch.equal(layout.vector(params), vector)
+    assert params.sum() == vector.sum()
+    assert layout.views(params)["weight"].shape == (2, 3, 2, 5)
+    with pytest.raises(ValueError, match="31 parameters must get as many numbers, got 30"):
+        layout.row(vector[:, :30])

@@ -1,0 +1,144 @@
+"""Partitions: every example goes to exactly one client, no client is empty, the same seed gives the same split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from trainers.data import partitions
+
+LABELS = np.repeat(np.arange(10), [140, 150, 130, 145, 141, 139, 160, 120, 135, 137])
+Spread = Callable[[np.ndarray, int, int], list[np.ndarray]]
+SPREADS: dict[str, Spread] = {
+    "iid": partitions.iid,
+    "by_label": partitions.by_label,
+    "one_class": lambda labels, clients, seed: partitions.classes_per_client(labels, clients, 1, seed),
+    "three_classes": lambda labels, clients, seed: partitions.classes_per_client(labels, clients, 3, seed),
+    "dirichlet_tiny": lambda labels, clients, seed: partitions.dirichlet(labels, clients, 1e-9, seed),
+    "dirichlet_small": lambda labels, clients, seed: partitions.dirichlet(labels, clients, 0.3, seed),
+    "dirichlet_large": lambda labels, clients, seed: partitions.dirichlet(labels, clients, 1e6, seed),
+}
+
+
+def covers(parts: list[np.ndarray], examples: int) -> None:
+    together = np.concatenate(parts)
+    assert len(together) == examples
+    assert np.array_equal(np.sort(together), np.arange(examples))
+    assert min(len(part) for part in parts) >= 1
+
+
+def possible(name: str, labels: np.ndarray, clients: int) -> bool | None:
+    """Whether there are enough examples and labels; None where it depends on which labels are held once more."""
+    if clients > len(labels):
+        return False
+    counts = np.unique(labels, return_counts=True)[1]
+    classes = {"by_label": 1, "one_class": 1, "three_classes": 3}.get(name)
+    if classes is None or (name == "by_label" and clients < len(counts)):
+        return True
+    if classes > len(counts) or clients * classes < len(counts):
+        return False
+    holders = clients * classes // len(counts)
+    odd = clients * classes % len(counts)
+    if (counts >= holders + (odd > 0)).all():
+        return True
+    return None if odd and (counts >= holders).all() and (counts > holders).sum() >= odd else False
+
+
+@pytest.mark.parametrize("name", SPREADS)
+@given(data=st.data(), seed=st.integers(0, 2**60))
+@settings(max_examples=40, deadline=None)
+def test_every_example_is_used_exactly_once(name: str, data: Any, seed: int) -> None:
+    labels = np.array(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=60)))
+    clients = data.draw(st.integers(1, 20))
+    can = possible(name, labels, clients)
+    assume(can is not None)
+    if not can:
+        with pytest.raises(ValueError, match="got "):
+            SPREADS[name](labels, clients, seed)
+        return
+    parts = SPREADS[name](labels, clients, seed)
+    assert len(parts) == clients
+    covers(parts, len(labels))
+    again = SPREADS[name](labels, clients, seed)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+
+
+@pytest.mark.parametrize("name", SPREADS)
+def test_another_seed_gives_another_split(name: str) -> None:
+    one, two = (SPREADS[name](LABELS, 20, seed) for seed in (0, 1))
+    assert any(not np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize("clients", [1, 7, 50, len(LABELS)])
+def test_iid_and_dirichlet_give_equal_shares(clients: int) -> None:
+    for name in ("iid", "dirichlet_tiny", "dirichlet_small", "dirichlet_large"):
+        sizes = [len(part) for part in SPREADS[name](LABELS, clients, 3)]
+        assert max(sizes) - min(sizes) <= 1
+        assert sum(sizes) == len(LABELS)
+
+
+@pytest.mark.parametrize("clients", [10, 13, 50, 200])
+def test_by_label_gives_each_client_one_label(clients: int) -> None:
+    parts = partitions.by_label(LABELS, clients, 0)
+    covers(parts, len(LABELS))
+    held = [np.unique(LABELS[part]) for part in parts]
+    assert all(len(labels) == 1 for labels in held)
+    times = np.bincount([labels[0] for labels in held], minlength=10)
+    assert times.max() - times.min() <= 1
+
+
+def test_by_label_with_fewer_clients_gives_contiguous_blocks() -> None:
+    parts = partitions.by_label(LABELS, 4, 0)
+    covers(parts, len(LABELS))
+    held = [np.unique(LABELS[part]) for part in parts]
+    assert all(np.array_equal(labels, np.arange(labels[0], labels[-1] + 1)) for labels in held)
+    assert all(held[i][-1] <= held[i + 1][0] for i in range(3))
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5, 10])
+def test_classes_per_client_is_exact_and_balanced(classes: int) -> None:
+    parts = partitions.classes_per_client(LABELS, 30, classes, 0)
+    covers(parts, len(LABELS))
+    held = [np.unique(LABELS[part]) for part in parts]
+    assert {len(labels) for labels in held} == {classes}
+    assert set(np.bincount(np.concatenate(held))) == {3 * classes}
+
+
+def test_dirichlet_goes_from_one_label_to_iid() -> None:
+    shares = {}
+    for name in ("dirichlet_tiny", "dirichlet_small", "dirichlet_large"):
+        parts = SPREADS[name](LABELS, 20, 0)
+        shares[name] = np.mean([np.bincount(LABELS[part]).max() / len(part) for part in parts])
+    assert shares["dirichlet_tiny"] > 0.8
+    assert shares["dirichlet_large"] < 0.25
+    assert shares["dirichlet_tiny"] > shares["dirichlet_small"] + 0.1 > shares["dirichlet_large"] + 0.2
+
+
+def test_stratified_sets_the_same_share_of_every_label_aside() -> None:
+    aside, kept = partitions.stratified(LABELS, 0.2, 0)
+    covers([aside, kept], len(LABELS))
+    counts = np.bincount(LABELS)
+    assert np.abs(np.bincount(LABELS[aside]) - 0.2 * counts).max() <= 0.5
+    assert not np.array_equal(aside, partitions.stratified(LABELS, 0.2, 1)[0])
+
+
+@pytest.mark.parametrize(
+    ("spread", "message"),
+    [
+        (lambda: partitions.iid(LABELS[:5], 6, 0), r"clients must be in \[1, 5\].*got clients=6"),
+        (lambda: partitions.iid(LABELS, 0, 0), "got clients=0"),
+        (lambda: partitions.dirichlet(LABELS, 3, 0.0, 0), "must be above 0, got dirichlet=0"),
+        (lambda: partitions.dirichlet(LABELS, 3, float("nan"), 0), "must be above 0, got dirichlet=nan"),
+        (lambda: partitions.classes_per_client(LABELS, 3, 11, 0), r"must be in \[1, 10\], got classes_per_client=11"),
+        (lambda: partitions.classes_per_client(LABELS, 3, 2, 0), "got clients=3 and classes_per_client=2"),
+        (lambda: partitions.by_label(LABELS, 1300, 0), "130 examples of label 2 for|120 examples of label 7 for"),
+    ],
+)
+def test_impossible_splits(spread: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        spread()

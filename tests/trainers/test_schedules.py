@@ -1,0 +1,273 @@
+"""Schedules: golden traces of the automatic decay, against a plain state machine, and independence of members."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.errors import SpecError
+from trainers.hyper import check
+from trainers.registry import schedules
+from trainers.schedules import constant, plateau
+
+MODES = ("paper", "reference")
+
+
+def decided(**given_values: Any) -> dict[str, Any]:
+    return plateau.complete(check(plateau.Hyper, given_values, "schedule"))
+
+
+def packed(members: list[dict[str, Any]]) -> plateau.Hyper:
+    integers = {"window", "patience", "cooldown"}
+    values: dict[str, Any] = {}
+    for name in members[0]:
+        column = [member[name] for member in members]
+        if isinstance(column[0], str):
+            values[name] = column[0]
+        else:
+            values[name] = torch.tensor(column, dtype=torch.int64 if name in integers else torch.float64)
+    return plateau.Hyper(**values)
+
+
+def trace(members: list[dict[str, Any]], losses: Any, client_lr: Any = 1.0, server_lr: Any = 1.0) -> list[Any]:
+    """(decay rounds from 1, client_lr, server_lr) of each member; losses: (rounds,) or (rounds, members)."""
+    hyper = packed(members)
+    width = len(members)
+    state = plateau.init(
+        hyper,
+        torch.tensor(client_lr, dtype=torch.float64).expand(width),
+        torch.tensor(server_lr, dtype=torch.float64).expand(width),
+    )
+    decays: list[list[int]] = [[] for _ in members]
+    for index, loss in enumerate(losses, start=1):
+        before = state["decays"]
+        state = plateau.update(hyper, state, torch.tensor(loss, dtype=torch.float64).expand(width))
+        for member in torch.nonzero(state["decays"] > before).flatten().tolist():
+            decays[member].append(index)
+    rates = plateau.rates(state)
+    return [(decays[m], float(rates[0][m]), float(rates[1][m])) for m in range(width)]
+
+
+def alone(member: dict[str, Any], losses: list[float], client_lr: float = 1.0, server_lr: float = 1.0) -> Any:
+    """The state machine of the paper, and of its public code, for one trial in plain Python."""
+    value = SimpleNamespace(**member)
+    last: deque[float] = deque(maxlen=value.window)
+    best, wait, cooldown_left, decays = math.inf, 0, value.cooldown, []
+    for index, loss in enumerate(losses, start=1):
+        last.append(loss)
+        smoothed = sum(last) / value.window if len(last) == value.window else math.inf
+        improved = smoothed < best - value.min_delta
+        decay = False
+        if value.decay_mode == "paper":
+            if cooldown_left > 0:
+                cooldown_left, wait = cooldown_left - 1, 0
+            elif improved:
+                wait = 0
+            else:
+                wait += 1
+                decay = wait >= value.patience
+            best = min(best, smoothed)
+        else:
+            if cooldown_left > 0:
+                cooldown_left, wait = cooldown_left - 1, 0
+            if improved:
+                best, wait = smoothed, 0
+            elif cooldown_left <= 0:
+                wait += 1
+                above = client_lr > value.min_client_lr or server_lr > value.min_server_lr
+                decay = wait >= value.patience and above
+        if decay:
+            client_lr = max(value.client_decay * client_lr, value.min_client_lr)
+            server_lr = max(value.server_decay * server_lr, value.min_server_lr)
+            cooldown_left, wait = value.cooldown, 0
+            decays.append(index)
+    return decays, client_lr, server_lr
+
+
+SEQUENCES = {
+    "constant": [1.0] * 40,
+    "falling": [1 - 0.001 * t for t in range(60)],
+    "drifting": [1 - 3e-5 * t for t in range(60)],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "rounds"),
+    [
+        ("constant", "paper", [6, 12, 18, 24, 30, 36]),
+        ("constant", "reference", [6, 11, 16, 21, 26, 31, 36]),
+        ("falling", "paper", []),
+        ("falling", "reference", []),
+        ("drifting", "paper", [6, 12, 18, 24, 30, 36, 42, 48, 54, 60]),
+        ("drifting", "reference", [6, 14, 22, 30, 38, 46, 54]),
+    ],
+)
+def test_golden_traces(name: str, mode: str, rounds: list[int]) -> None:
+    member = decided(window=3, decay_mode=mode)
+    assert (member["patience"], member["cooldown"]) == (3, 3)
+    decays, client_lr, server_lr = trace([member], SEQUENCES[name])[0]
+    assert decays == rounds
+    assert client_lr == pytest.approx(0.1 ** len(rounds), rel=1e-12)
+    assert server_lr == pytest.approx(0.9 ** len(rounds), rel=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_golden_trace_of_the_base_method(mode: str) -> None:
+    member = decided(window=1, patience=1, cooldown=0, decay_mode=mode)
+    assert trace([member], [1, 0.9, 0.9, 0.8, 0.85, 0.7, 0.7])[0][0] == [3, 5, 7]
+
+
+def test_defaults_are_those_of_the_experiments() -> None:
+    assert decided() == {
+        "window": 100,
+        "patience": 100,
+        "cooldown": 100,
+        "min_delta": 1e-4,
+        "client_decay": 0.1,
+        "server_decay": 0.9,
+        "min_client_lr": 0.0,
+        "min_server_lr": 0.0,
+        "decay_mode": "paper",
+        "monitor": "loss",
+    }
+    assert decided(window=7, cooldown=0)["patience"] == 7
+    assert decided(window=7, cooldown=0)["cooldown"] == 0
+
+
+def test_a_decay_takes_effect_from_the_next_round() -> None:
+    member = decided(window=1, patience=1, cooldown=0)
+    hyper = packed([member])
+    one = torch.ones(1, dtype=torch.float64)
+    state = plateau.init(hyper, one, one)
+    seen = []
+    for loss in [1.0, 1.0, 1.0]:
+        seen.append(float(plateau.rates(state)[0]))
+        state = plateau.update(hyper, state, torch.tensor([loss], dtype=torch.float64))
+    assert seen == [1.0, 1.0, 0.1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_floors_hold_and_rates_never_rise(mode: str) -> None:
+    member = decided(window=1, patience=1, cooldown=0, min_client_lr=0.05, min_server_lr=0.85, decay_mode=mode)
+    _, client_lr, server_lr = trace([member], [1.0] * 10)[0]
+    assert (client_lr, server_lr) == (0.05, 0.85)
+    _, client_lr, server_lr = trace([member], [1.0] * 10, client_lr=0.0, server_lr=0.5)[0]
+    assert (client_lr, server_lr) == (0.0, 0.5)
+
+
+def test_a_zero_client_rate_stays_zero_and_server_only_leaves_the_client() -> None:
+    server_only = decided(window=2, client_decay=1.0, server_decay=0.5)
+    _, client_lr, server_lr = trace([server_only], [1.0] * 4, client_lr=0.3)[0]
+    assert (client_lr, server_lr) == (0.3, 0.5)
+    decays, client_lr, server_lr = trace([decided(window=2)], [1.0] * 4, client_lr=0.0)[0]
+    assert (decays, client_lr, server_lr) == ([4], 0.0, 0.9)
+
+
+def test_an_unfinished_window_counts_as_no_improvement() -> None:
+    assert trace([decided(window=5, patience=2, cooldown=0)], [1.0] * 8)[0][0] == [2, 4, 7]
+    assert trace([decided(window=5, patience=5, cooldown=0)], [1.0] * 10)[0][0] == [10]
+
+
+def test_a_rising_accuracy_is_an_improvement() -> None:
+    rising = [0.1 + 0.01 * t for t in range(30)]
+    assert trace([decided(window=3, monitor="accuracy")], rising)[0][0] == []
+    assert trace([decided(window=3)], rising)[0][0] == [6, 12, 18, 24, 30]
+
+
+def test_nan_counts_as_the_worst_value_and_passes() -> None:
+    member = decided(window=1, patience=2, cooldown=0)
+    assert trace([member], [1.0, math.nan, 0.5, 0.4, math.inf, math.nan])[0][0] == [6]
+
+
+@given(
+    data=st.data(),
+    mode=st.sampled_from(MODES),
+    steps=st.lists(st.integers(-4, 4), min_size=1, max_size=60),
+)
+@settings(max_examples=60, deadline=None)
+def test_each_member_follows_the_state_machine_whatever_the_others(data: Any, mode: str, steps: list[int]) -> None:
+    member = st.fixed_dictionaries(
+        {
+            "window": st.integers(1, 9),
+            "patience": st.integers(1, 6),
+            "cooldown": st.integers(0, 6),
+            "min_delta": st.sampled_from([1e-4, 0.1, 0.3]),
+            "client_decay": st.sampled_from([0.1, 0.5, 1.0]),
+            "min_client_lr": st.sampled_from([0.0, 0.2]),
+        }
+    )
+    members = [decided(**m, decay_mode=mode) for m in data.draw(st.lists(member, min_size=1, max_size=4))]
+    # Multiples of 1/8 make every sum exact, so that the two machines compare equal numbers.
+    losses = [1 + step / 8 for step in steps]
+    together = trace(members, losses)
+    for index, one in enumerate(members):
+        decays, client_lr, server_lr = alone(one, losses)
+        assert together[index][0] == decays
+        assert together[index][1:] == pytest.approx((client_lr, server_lr), rel=1e-12)
+        assert trace([one], losses)[0] == together[index]
+
+
+@given(losses=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=50), other=st.integers(1, 40))
+@settings(max_examples=50, deadline=None)
+def test_the_smoothed_value_does_not_depend_on_other_windows_to_the_bit(losses: list[float], other: int) -> None:
+    one = decided(window=4, patience=2, cooldown=1)
+    hyper_alone, hyper_pair = packed([one]), packed([one, decided(window=other, patience=2, cooldown=1)])
+    lr = torch.ones(2, dtype=torch.float64)
+    alone_state = plateau.init(hyper_alone, lr[:1], lr[:1])
+    pair_state = plateau.init(hyper_pair, lr, lr)
+    for loss in losses:
+        value = torch.tensor([loss], dtype=torch.float64)
+        alone_state = plateau.update(hyper_alone, alone_state, value)
+        pair_state = plateau.update(hyper_pair, pair_state, value.expand(2))
+        assert torch.equal(alone_state["best"], pair_state["best"][:1])
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"window": 0}, "schedule.window must be at least 1, got window=0"),
+        ({"patience": 0}, "schedule.patience must be at least 1, got patience=0"),
+        ({"cooldown": -1}, "schedule.cooldown must be at least 0, got cooldown=-1"),
+        ({"min_delta": 0}, "schedule.min_delta must be above 0, got min_delta=0"),
+        ({"client_decay": 0}, "schedule.client_decay must be in (0, 1], got client_decay=0"),
+        ({"server_decay": 1.5}, "schedule.server_decay must be in (0, 1], got server_decay=1.5"),
+        ({"min_client_lr": -1}, "schedule.min_client_lr must be at least 0, got min_client_lr=-1"),
+        ({"decay_mode": "papr"}, 'schedule.decay_mode must be one of paper, reference, got decay_mode="papr"'),
+        ({"windows": 3}, 'unknown key "windows" in schedule: did you mean window?'),
+    ],
+)
+def test_wrong_settings(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        decided(**document)
+    assert str(caught.value) == message
+
+
+def test_constant_keeps_the_rates() -> None:
+    client_lr, server_lr = torch.tensor([0.0, 0.1]), torch.tensor([1.0, 2.0])
+    state = constant.init(constant.Hyper(), client_lr, server_lr)
+    state = constant.update(constant.Hyper(), state, torch.tensor([1.0, math.nan]))
+    assert torch.equal(constant.rates(state)[0], client_lr)
+    assert torch.equal(constant.rates(state)[1], server_lr)
+
+
+@pytest.mark.parametrize("name", list(schedules()))
+def test_every_schedule_keeps_the_contract(name: str) -> None:
+    module = schedules()[name]
+    assert module.LOSS_DATA in ("full", "batches")
+    values = check(module.Hyper, {}, "schedule") if name in ("constant", "plateau") else None
+    if values is None:
+        return
+    values = module.complete(values) if hasattr(module, "complete") else values
+    hyper = module.Hyper(**{k: v if isinstance(v, str) else torch.full((2,), v) for k, v in values.items()})
+    state = module.init(hyper, torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5]))
+    for _ in range(3):
+        state = module.update(hyper, state, torch.tensor([1.0, 2.0]))
+        assert all(isinstance(value, torch.Tensor) for value in state.values())
+        assert [tuple(rate.shape) for rate in module.rates(state)] == [(2,), (2,)]

@@ -1,0 +1,109 @@
+"""Server optimizers against an independent simulation."""
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.pack import Pack
+from trainers.registry import servers
+from trainers.server import sgd
+from trainers.spec import parse
+
+HESSIAN, CENTER = np.diag([1.0, 10.0]), np.array([1.0, -2.0])
+
+
+def simulate(momentum, nesterov, server_lr, rounds, start):
+    """The theory's forms: heavy ball by differences of iterates; Nesterov in the variable y."""
+    found = [start]
+    if not nesterov:
+        before = now = start
+        for _ in range(rounds):
+            before, now = now, now - server_lr * HESSIAN @ (now - CENTER) + momentum * (now - before)
+            found.append(now)
+        return np.array(found)
+    now = look = start
+    for _ in range(rounds):
+        after = look - server_lr * HESSIAN @ (look - CENTER)
+        look = after + momentum * (after - now)
+        now = after
+        found.append(look)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_against_the_theory(nesterov):
+    given = {
+        "task": {"name": "quadratic", "hessians": [HESSIAN.tolist()], "centers": [CENTER.tolist()]},
+        "method": {"name": "fedsgd", "server_lr": 0.05},
+        "server": {"name": "sgd", "momentum": 0.0, "nesterov": nesterov},
+        "members": [{"server.momentum": 0.0}, {"server.momentum": 0.5}, {"server.momentum": 0.9}],
+        "init": [3.0, 3.0],
+        "rounds": 50,
+        "eval_every": 1,
+        "report": ["params"],
+    }
+    lines = Pack.from_spec(parse(given)).advance()
+    for member, momentum in enumerate([0.0, 0.5, 0.9]):
+        path = np.array([line["params"] for line in lines if line["member"] == member])
+        wanted = simulate(momentum, nesterov, 0.05, 50, np.array([3.0, 3.0]))
+        np.testing.assert_allclose(path, wanted, rtol=0, atol=1e-12)
+
+
+def optimum_of(kappa, nesterov):
+    if nesterov:
+        root = np.sqrt(3 * kappa + 1)
+        return 4 / (3 * kappa + 1), (root - 2) / (root + 2), 1 - 2 / root
+    root = np.sqrt(kappa)
+    return 4 / (root + 1) ** 2, ((root - 1) / (root + 1)) ** 2, (root - 1) / (root + 1)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_best_settings_reach_the_best_rate(nesterov):
+    server_lr, momentum, rate = optimum_of(10.0, nesterov)
+    given = {
+        "task": {"name": "quadratic", "hessians": [HESSIAN.tolist()], "centers": [CENTER.tolist()]},
+        "method": {"name": "fedsgd", "server_lr": server_lr},
+        "server": {"name": "sgd", "momentum": momentum, "nesterov": nesterov},
+        "init": [2.0, -1.0],
+        "rounds": 40,
+        "eval_every": 1,
+    }
+    lines = Pack.from_spec(parse(given)).advance()
+    distances = np.array([line["distance"] for line in lines])
+    assert distances[-1] / distances[0] < 60 * rate**40  # linear growth in the rounds is allowed
+    assert distances[-1] / distances[0] > rate**40
+
+
+def test_by_hand():
+    hyper = sgd.Hyper(momentum=torch.tensor([[[0.5]]]), nesterov=True)
+    params, gradient, rate = torch.tensor([[[1.0]]]), torch.tensor([[[2.0]]]), torch.tensor([[[0.1]]])
+    state = sgd.init(hyper, params)
+    first, state = sgd.step(hyper, state, params, gradient, rate)
+    assert first.item() == pytest.approx(1 - 0.1 * (2 + 0.5 * 2))
+    second, state = sgd.step(hyper, state, first, gradient, rate)
+    assert state["velocity"].item() == 3.0
+    assert second.item() == pytest.approx(0.7 - 0.1 * (2 + 0.5 * 3))
+
+
+@pytest.mark.parametrize("name", list(servers()))
+def test_every_optimizer_leaves_its_inputs_alone_and_keeps_pads_zero(name):
+    from trainers.engine.binding import hyper_of
+    from trainers.parts import parse_part
+
+    module = servers()[name]
+    part = parse_part("server", {"name": name}, [{}, {}])
+    params = torch.randn(2, 1, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gradient = torch.randn(2, 1, 32, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    params[..., 20:], gradient[..., 20:] = 0, 0
+    hyper = hyper_of(part, np.arange(2), (1, 1), params)
+    rate = torch.full((2, 1, 1), 0.1, dtype=torch.float64)
+    state = module.init(hyper, params)
+    before = (params.clone(), gradient.clone(), {key: held.clone() for key, held in state.items()})
+    after, _ = module.step(hyper, state, params, gradient, rate)
+    assert torch.equal(params, before[0])
+    assert torch.equal(gradient, before[1])
+    assert all(torch.equal(held, before[2][key]) for key, held in state.items())
+    assert after.isfinite().all()
+    assert (after[..., 20:] == 0).all()
+    assert (after[..., :20] != params[..., :20]).any()
+    assert all(held.shape[0] == 2 for held in state.values())

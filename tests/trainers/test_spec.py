@@ -1,0 +1,362 @@
+"""Trial documents: defaults, alternatives, members, and every way of being wrong, each in one line with its place."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.errors import SpecError
+from trainers.spec import parse, structure_key
+
+METHOD = {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10}
+DESIGN = {
+    "task": {
+        "name": "quadratic",
+        "hessians": [[[2, 0], [0, 1]], [[1, 0], [0, 3]]],
+        "centers": [[1, 0], [0, 1]],
+        "client_weights": [0.5, 0.5],
+        "gradient_noise": 0.0,
+    },
+    "method": METHOD,
+    "server": {"name": "sgd", "momentum": 0.0, "nesterov": False},
+    "schedule": {"name": "constant"},
+    "init": [0.0, 0.0],
+    "clients_per_round": None,
+    "batch_size": None,
+    "rounds": 200,
+    "seed": 0,
+    "dtype": "float64",
+    "eval_every": 1,
+    "report": ["params"],
+}
+
+
+def with_(path: str, value: Any) -> dict[str, Any]:
+    """The design's document with one place changed; dots go down, Ellipsis takes the key out."""
+    document = copy.deepcopy(DESIGN)
+    *folders, key = path.split(".")
+    place: Any = document
+    for folder in folders:
+        place = place[folder]
+    if value is ...:
+        del place[key]
+    else:
+        place[key] = value
+    return document
+
+
+def wrong(document: Any) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        parse(document)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_the_document_of_the_design() -> None:
+    spec = parse(DESIGN)
+    assert spec.method.values["client_lr"] == (0.05,)
+    assert spec.method.values["local_steps"] == (10,)
+    assert spec.server.values == {"momentum": (0.0,), "nesterov": (False,)}
+    assert (spec.members, spec.listed) == (1, False)
+    assert spec.init == (0.0, 0.0)
+    assert (spec.clients_per_round, spec.batch_size) == (None, None)
+    assert (spec.rounds, spec.seed, spec.dtype, spec.eval_every, spec.report) == (200, 0, "float64", 1, ("params",))
+    assert (spec.batching, spec.weighting, spec.loss_data) == ("with_replacement", "uniform", "batches")
+    assert spec.task.clients == 2
+    assert spec.warnings == ()
+
+
+def test_only_task_method_and_rounds_must_be_given() -> None:
+    spec = parse({"task": {"name": "quadratic", "problem": "two_clients"}, "method": METHOD, "rounds": "1e2"})
+    assert (spec.rounds, spec.seed, spec.dtype, spec.eval_every, spec.report) == (100, 0, "float64", "auto", ())
+    assert (spec.server.name, spec.schedule.name, spec.init) == ("sgd", "constant", None)
+    for key in ("task", "method"):
+        assert str(wrong(with_(key, ...))) == f"{key} must be given"
+    assert str(wrong(with_("rounds", ...))) == "rounds must be given (at least 1)"
+
+
+def test_numbers_written_as_text_are_numbers() -> None:
+    document = with_("method.client_lr", "1e-3")
+    document["method"]["local_steps"] = 10.0
+    assert parse(document).method.member(0)["client_lr"] == 0.001
+    assert parse(document).canonical == parse(with_("method.client_lr", 0.001)).canonical
+
+
+def test_plateau_takes_the_loss_on_all_data_and_the_window_for_patience_and_cooldown() -> None:
+    spec = parse(with_("schedule", {"name": "plateau", "window": 7}))
+    assert spec.loss_data == "full"
+    assert spec.schedule.member(0)["patience"] == spec.schedule.member(0)["cooldown"] == 7
+    document = with_("schedule", {"name": "plateau", "window": 7})
+    document["members"] = [{"schedule.window": 3}, {"schedule.cooldown": 0}]
+    spec = parse(document)
+    assert spec.schedule.values["patience"] == (3, 7)
+    assert spec.schedule.values["cooldown"] == (3, 0)
+
+
+class TestAlternatives:
+    def test_delta_lr_in_place_of_server_lr(self) -> None:
+        document = with_("method", {"name": "fedavg", "client_lr": 0.05, "delta_lr": 2, "local_steps": 10})
+        spec = parse(document)
+        assert spec.method.values["server_lr"] == (0.1,)
+        assert spec.canonical == parse(DESIGN).canonical
+        assert "delta_lr" not in spec.method.values
+
+    def test_both_neither_and_with_client_lr_0(self) -> None:
+        assert str(wrong(with_("method.delta_lr", 1))) == (
+            "method.delta_lr must not be given beside server_lr, got both: leave one out"
+        )
+        assert str(wrong(with_("method.server_lr", ...))) == (
+            "method.server_lr must be given (above 0, or delta_lr in its place)"
+        )
+        document = with_("method", {"name": "fedavg", "client_lr": 0, "delta_lr": 1, "local_steps": 1})
+        assert str(wrong(document)) == (
+            "method.delta_lr must come with a client_lr above 0, got client_lr=0: give server_lr instead"
+        )
+
+    def test_a_member_replaces_the_alternative_of_the_document(self) -> None:
+        document = with_("members", [{"delta_lr": 1}, {"client_lr": 0.2}, {"delta_lr": 4, "client_lr": 0.5}])
+        assert parse(document).method.values["server_lr"] == (0.05, 0.1, 2.0)
+        both = wrong(with_("members", [{}, {"delta_lr": 1, "server_lr": 1}]))
+        assert (both.path, "got both" in str(both)) == ("members.1.delta_lr", True)
+
+    def test_epochs_in_place_of_steps(self) -> None:
+        assert str(wrong(with_("method.local_epochs", 1))) == (
+            "method.local_epochs must not be given beside local_steps, got both: leave one out"
+        )
+        assert str(wrong(with_("method.local_steps", ...))) == (
+            "method.local_steps must be given (at least 1, or local_epochs in its place)"
+        )
+        document = with_("method.local_steps", ...)
+        document["method"]["local_epochs"] = 1
+        assert str(wrong(document)) == (
+            "method.local_epochs must be left out for a task without countable examples: give local_steps"
+        )
+
+
+class TestMembers:
+    def test_values_of_each_member(self) -> None:
+        document = with_("members", [{"client_lr": 0.1, "server.momentum": 0.9}, {"local_steps": 3}])
+        spec = parse(document)
+        assert (spec.members, spec.listed) == (2, True)
+        assert spec.method.values["client_lr"] == (0.1, 0.05)
+        assert spec.method.values["local_steps"] == (10, 3)
+        assert spec.server.values["momentum"] == (0.9, 0.0)
+        assert spec.canonical["members"] == [
+            {"client_lr": 0.1, "local_steps": 10, "server.momentum": 0.9},
+            {"client_lr": 0.05, "local_steps": 3, "server.momentum": 0.0},
+        ]
+
+    def test_what_all_members_give_may_be_left_out_above(self) -> None:
+        document = with_("method", {"name": "fedavg", "local_steps": 2})
+        document["members"] = [{"client_lr": 0.1, "server_lr": 0.2}, {"client_lr": 0, "server_lr": 0.3}]
+        assert parse(document).method.values["server_lr"] == (0.2, 0.3)
+        del document["members"][1]["server_lr"]
+        assert str(wrong(document)) == (
+            "method.server_lr must be given (above 0, or delta_lr in its place): member 1 has none"
+        )
+
+    @pytest.mark.parametrize(
+        ("members", "message"),
+        [
+            ([], "members must be a list of at least one object, got members=[]"),
+            ({}, "members must be a list of at least one object, got members={}"),
+            ([3], "members.0 must be an object, got 3"),
+            ([{"client_rl": 1}], 'unknown key "client_rl" in members.0: did you mean client_lr?'),
+            ([{"momentum": 0.9}], 'unknown key "momentum" in members.0: did you mean server.momentum?'),
+            ([{}, {"client_lr": -1}], "members.1.client_lr must be at least 0, got client_lr=-1"),
+            ([{"server.momentum": 1}], "members.0.server.momentum must be in [0, 1), got momentum=1"),
+            (
+                [{"server.nesterov": True}],
+                "members.0.server.nesterov must be the same for all members: give it once, outside members",
+            ),
+            ([{"rounds": 3}], None),
+        ],
+    )
+    def test_wrong_members(self, members: Any, message: str | None) -> None:
+        error = wrong(with_("members", members))
+        assert error.path.startswith("members")
+        if message is not None:
+            assert str(error) == message
+
+
+WRONG = [
+    ("rounds", 0, "rounds must be at least 1, got rounds=0"),
+    ("rounds", 1.5, "rounds must be a whole number, got rounds=1.5"),
+    ("seed", -1, "seed must be in [0, 9223372036854775807], got seed=-1"),
+    ("seed", True, "seed must be a whole number, got seed=true"),
+    ("dtype", "float16", 'dtype must be one of float32, float64, got dtype="float16"'),
+    ("batch_size", 0, "batch_size must be at least 1, got batch_size=0"),
+    ("batching", "shufled", 'batching must be one of with_replacement, shuffled, got batching="shufled"'),
+    ("weighting", "sizes", 'weighting must be one of uniform, examples, got weighting="sizes"'),
+    (
+        "weighting",
+        "examples",
+        (
+            'weighting must be uniform for a task without countable examples, got weighting="examples": '
+            "give task.client_weights instead"
+        ),
+    ),
+    ("loss_data", "all", 'loss_data must be one of full, batches, got loss_data="all"'),
+    ("clients_per_round", 0, "clients_per_round must be at least 1, got clients_per_round=0"),
+    (
+        "clients_per_round",
+        3,
+        "clients_per_round must be at most 2, the clients of the task, got clients_per_round=3",
+    ),
+    ("init", [0.0], "init must have 2 numbers, one for each parameter of the task, got 1"),
+    ("init", 0.0, "init must be a list of 2 numbers, got init=0"),
+    ("init", [0.0, None], "init.1 must be a number, got init.1=null"),
+    ("eval_every", 0, "eval_every must be at least 1, got eval_every=0"),
+    ("eval_every", "often", 'eval_every must be "auto" or at least 1, got eval_every="often"'),
+    ("report", "params", 'report must be a list of names, got report="params"'),
+    ("report", ["param"], 'report.0 must be one of params, got "param"'),
+    ("round", 3, 'unknown key "round": did you mean rounds?'),
+    ("task", "quadratic", 'task must be an object like {"name": "digits"}, got task="quadratic"'),
+    ("task.name", "quadratics", 'task.name: no task "quadratics": did you mean quadratic?'),
+    ("task.hessian", [], 'unknown key "hessian" in task: did you mean hessians?'),
+    ("task.centers", [[1, 0]], "task.centers must have one center per hessian: 2 hessians, got 1 centers"),
+    (
+        "task.hessians",
+        [[[2, 1], [0, 1]], [[1, 0], [0, 3]]],
+        "task.hessians.0 must be symmetric, got 1 at row 0, column 1 and 0 at row 1, column 0",
+    ),
+    (
+        "task.hessians",
+        [[[2, 3], [3, 1]], [[1, 0], [0, 3]]],
+        "task.hessians.0 must be positive definite, got smallest eigenvalue -1.54138",
+    ),
+    ("method", "fedavg", 'method must be an object like {"name": ...}, got method="fedavg"'),
+    ("method.name", "FedAverage", 'method.name: no method "FedAverage": did you mean fedavg?'),
+    ("method.client_rl", 1, 'unknown key "client_rl" in method: did you mean client_lr?'),
+    ("method.client_lr", -0.1, "method.client_lr must be at least 0, got client_lr=-0.1"),
+    ("method.client_lr", None, "method.client_lr must be a number, got client_lr=null"),
+    ("method.client_lr", float("nan"), "method.client_lr must be finite, got client_lr=NaN"),
+    ("method.server_lr", 0, "method.server_lr must be above 0, got server_lr=0"),
+    ("method.server_lr", -1, "method.server_lr must be above 0, got server_lr=-1"),
+    ("method.local_steps", 0, "method.local_steps must be at least 1, got local_steps=0"),
+    ("method.local_steps", 2.5, "method.local_steps must be a whole number, got local_steps=2.5"),
+    ("server", 3, 'server must be an object like {"name": ...}, got server=3'),
+    ("server.momentum", 1, "server.momentum must be in [0, 1), got momentum=1"),
+    ("server.momentum", -0.1, "server.momentum must be in [0, 1), got momentum=-0.1"),
+    ("server.momentum", "much", 'server.momentum must be a number, got momentum="much"'),
+    ("server.nesterov", 1, "server.nesterov must be true or false, got nesterov=1"),
+    ("server.moment", 0.9, 'unknown key "moment" in server: did you mean momentum?'),
+    ("schedule.name", "plato", 'schedule.name: no schedule "plato": did you mean plateau?'),
+    ("schedule.window", 3, 'unknown key "window" in schedule: known are name'),
+    (
+        "schedule",
+        {"name": "plateau", "monitor": "accuracy"},
+        'schedule.monitor must be "loss": the task has no accuracy',
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), WRONG)
+def test_wrong_documents(path: str, value: Any, message: str) -> None:
+    error = wrong(with_(path, value))
+    assert str(error) == message
+    assert error.path.split(".")[0] == path.split(".")[0]
+
+
+@pytest.mark.parametrize("document", [None, [], "trial", 3])
+def test_a_trial_is_an_object(document: Any) -> None:
+    assert str(wrong(document)).startswith('the trial must be an object like {"task": ...}, got ')
+
+
+def test_names_must_be_given() -> None:
+    assert str(wrong(with_("task", {}))).startswith("task.name must be given: one of ")
+    assert str(wrong(with_("method", {}))).startswith("method.name must be given: one of ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    path=st.sampled_from(
+        [
+            *DESIGN,
+            *(f"{k}.{key}" for k in ("task", "method", "server", "schedule") for key in DESIGN[k]),
+            "members",
+            "x",
+        ]
+    ),
+    value=JSON,
+)
+@settings(max_examples=300, deadline=None)
+def test_whatever_stands_anywhere_is_accepted_or_refused_in_one_line(path: str, value: Any) -> None:
+    refused = ""
+    try:
+        json.dumps(parse(with_(path, value)).canonical, allow_nan=False)
+    except SpecError as error:
+        refused = str(error)
+    assert "\n" not in refused
+    assert len(refused) < 400
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        DESIGN,
+        with_("members", [{"client_lr": 0.1, "server.momentum": 0.9}, {"delta_lr": 3}]),
+        with_("members", [{}]),
+        with_("schedule", {"name": "plateau", "window": 5, "decay_mode": "reference"}),
+        with_("method", {"name": "fedavg", "client_lr": 0, "server_lr": 1, "local_steps": 1}),
+    ],
+)
+def test_the_canonical_document_means_the_same_trial(document: dict[str, Any]) -> None:
+    spec = parse(document)
+    again = parse(json.loads(json.dumps(spec.canonical)))
+    assert again.canonical == spec.canonical
+    assert (again.method, again.server, again.schedule) == (spec.method, spec.server, spec.schedule)
+    assert again.members == spec.members
+
+
+def test_structure_keys() -> None:
+    key = structure_key(DESIGN)
+    same = [
+        with_("method.client_lr", 0.5),
+        with_("method.local_steps", 3),
+        with_("server.momentum", 0.5),
+        with_("members", [{"client_lr": 1}]),
+        with_("eval_every", "1"),
+        with_("task.gradient_noise", ...),
+        with_("task.client_weights", [0.5, 0.5]),
+    ]
+    other = [
+        with_("server.nesterov", True),
+        with_("schedule", {"name": "plateau"}),
+        with_("batch_size", 3),
+        with_("rounds", 3),
+        with_("seed", 3),
+        with_("dtype", "float32"),
+        with_("task.gradient_noise", 1),
+        with_("clients_per_round", 1),
+    ]
+    assert {structure_key(document) for document in same} == {key}
+    assert key not in {structure_key(document) for document in other}
+    plateau = [structure_key(with_("schedule", {"name": "plateau", "window": w})) for w in (3, 9)]
+    assert plateau[0] == plateau[1]
+
+
+class TestWarnings:
+    def test_a_large_ratio_of_the_rates_warns(self) -> None:
+        assert parse(with_("method.server_lr", 0.5)).warnings == ()
+        (warning,) = parse(with_("method.server_lr", 0.6)).warnings
+        assert warning.startswith("method.server_lr is 12 times client_lr, more than 10")
+        members = with_("members", [{"client_lr": 0.1}, {"client_lr": 0.001}, {"client_lr": 0}])
+        assert parse(members).warnings[0].startswith("method.server_lr is 100 times client_lr")
+        assert parse(with_("method.client_lr", 0)).warnings == ()
+
+    def test_overshooting_on_one_client_warns(self) -> None:
+        assert parse(with_("method.client_lr", 0.33)).warnings == ()
+        (warning,) = parse(with_("method.client_lr", 0.4)).warnings
+        assert warning.startswith("method.client_lr times the largest curvature of a client is 1.2:")

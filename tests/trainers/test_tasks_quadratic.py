@@ -1,0 +1,233 @@
+"""The quadratic task: known optima, generated problems, wrong documents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.data.quadratics import distortion
+from trainers.errors import SpecError
+from trainers.tasks import quadratic
+
+GOLDEN = {
+    "name": "quadratic",
+    "hessians": [[[1, 0], [0, 10]], [[5.5, 4.5], [4.5, 5.5]]],
+    "centers": [[1, 0], [0, 1]],
+}
+
+
+def problem(**document: Any) -> Any:
+    return quadratic.build(quadratic.parse({"name": "quadratic", **document}, "task"), "float64")
+
+
+def surrogate(losses: Any, weights: Any, client_lr: float, steps: list[float], prox: float = 0.0) -> np.ndarray:
+    """The point that local work with these weights converges to, from matrix powers."""
+    clients, size = losses.centers.shape
+    weights = np.full(clients, 1 / clients) if weights is None else weights
+    left, right = np.zeros((size, size)), np.zeros(size)
+    for weight, hessian, center in zip(weights, losses.hessians, losses.centers, strict=True):
+        factor = np.eye(size) - client_lr * (hessian + prox * np.eye(size))
+        q = sum(t * np.linalg.matrix_power(factor, k) for k, t in enumerate(steps))
+        left += weight * q @ hessian
+        right += weight * q @ hessian @ center
+    return np.linalg.solve(left, right)
+
+
+def test_the_optimum_of_the_golden_case() -> None:
+    built = quadratic.build(quadratic.parse(GOLDEN, "task"), "float64")
+    assert built.optimum == pytest.approx([0.7515528, 0.1366460], abs=5e-8)
+    assert built.train.hessians.shape == (2, 2, 2)
+    assert built.client_weights is None
+    assert surrogate(built.train, None, 0.05, [1.0] * 10) == pytest.approx([0.550125, 0.315285], abs=5e-7)
+
+
+def test_client_weights_move_the_optimum() -> None:
+    one = [[[1.0]], [[1.0]]]
+    built = problem(hessians=one, centers=[[0.0], [1.0]], client_weights=[0.25, 0.75], gradient_noise="1e-1")
+    assert built.optimum == pytest.approx([0.75], abs=1e-15)
+    assert built.client_weights.tolist() == [0.25, 0.75]
+    assert built.train.gradient_noise == 0.1
+
+
+def test_weights_within_rounding_are_made_exact() -> None:
+    built = problem(problem="continuum", clients=3, client_weights=[0.3333333, 0.3333333, 0.3333333])
+    assert built.client_weights.sum() == pytest.approx(1.0, abs=1e-16)
+
+
+def test_two_clients() -> None:
+    built = problem(problem="two_clients")
+    assert built.optimum == pytest.approx([2 / 3], abs=1e-15)
+    assert surrogate(built.train, None, 0.5, [1, 1])[0] == pytest.approx((4 - 1.5) / (6 - 2.5), abs=1e-14)
+
+
+def test_continuum() -> None:
+    built = problem(problem="continuum")
+    curvature = built.train.hessians[:, 0, 0]
+    assert built.train.clients == 1000
+    assert (curvature.min() > 0.5, curvature.max() < 2.0) == (True, True)
+    assert built.optimum[0] == pytest.approx(1 / 1.4, abs=1e-7)
+    assert built.train.centers.mean() == pytest.approx(0.8, abs=1e-6)
+    assert built.train.constants == pytest.approx(-0.5 / curvature)
+    for steps, value in [(2, 0.748201), (5, 0.786126), (20, 0.799934)]:
+        assert surrogate(built.train, None, 0.5, [1.0] * steps)[0] == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0] * 5, [1.0] * 20, [0.0] * 9 + [1.0]])
+@pytest.mark.parametrize("prox", [0.0, 1.0])
+def test_worst_case_attains_the_bound(weights: list[float], prox: float) -> None:
+    mu, large, bound, client_lr = 1.0, 10.0, 2.0, 0.01
+    built = problem(
+        problem="worst_case",
+        strong_convexity=mu,
+        smoothness=large,
+        center_bound=bound,
+        client_lr=client_lr,
+        gradient_weights=weights,
+        prox=prox,
+    )
+    low, high = (distortion(value, client_lr, weights, prox) for value in (large, mu))
+    delta = (np.sqrt(high) - np.sqrt(low)) / (np.sqrt(high) + np.sqrt(low))
+    reached = surrogate(built.train, built.client_weights, client_lr, weights, prox)
+    assert np.linalg.norm(reached - built.optimum) == pytest.approx(2 * bound * delta, abs=1e-12)
+
+
+@given(
+    clients=st.integers(1, 5),
+    dimension=st.integers(1, 6),
+    low=st.floats(0.1, 2),
+    ratio=st.floats(1, 100),
+    seed=st.integers(0, 2**40),
+)
+@settings(max_examples=40, deadline=None)
+def test_random_hessians_have_the_extremes_asked_for(
+    clients: int, dimension: int, low: float, ratio: float, seed: int
+) -> None:
+    document = {
+        "problem": "random",
+        "clients": clients,
+        "dimension": dimension,
+        "strong_convexity": low,
+        "smoothness": low * ratio,
+        "data_seed": seed,
+    }
+    built = problem(**document)
+    assert built.train.centers.shape == (clients, dimension)
+    for hessian in built.train.hessians:
+        assert np.array_equal(hessian, hessian.T)
+        values = np.linalg.eigvalsh(hessian)
+        assert values[0] >= low * (1 - 1e-9)
+        assert values[-1] <= low * ratio * (1 + 1e-9)
+        if dimension > 1:
+            assert values[0] == pytest.approx(low, rel=1e-9)
+            assert values[-1] == pytest.approx(low * ratio, rel=1e-9)
+    again = problem(**document)
+    assert np.array_equal(again.train.hessians, built.train.hessians)
+    assert np.array_equal(again.train.centers, built.train.centers)
+    gradient = np.einsum("ijk,ik->j", built.train.hessians, built.optimum - built.train.centers) / clients
+    assert gradient == pytest.approx(np.zeros(dimension), abs=1e-8 * low * ratio)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        GOLDEN,
+        {"name": "quadratic", "problem": "random", "clients": 3, "dimension": 2, "client_weights": [0.5, 0.25, 0.25]},
+        {"name": "quadratic", "problem": "worst_case", "client_lr": 0.01, "gradient_weights": [1, 1]},
+        {"name": "quadratic", "problem": "two_clients", "gradient_noise": 0.5},
+    ],
+)
+def test_the_filled_document_means_the_same(document: dict[str, Any]) -> None:
+    first = quadratic.parse(document, "task")
+    again = quadratic.parse(json.loads(json.dumps(first.document)), "task")
+    assert again.document == first.document
+    assert np.array_equal(again.losses.hessians, first.losses.hessians)
+    assert np.array_equal(again.losses.centers, first.losses.centers)
+
+
+WRONG = [
+    ({}, "task.hessians must be given (or a problem: random, two_clients, continuum, worst_case)"),
+    ({"hessians": [[[1]]]}, "task.centers must be given (or a problem: random, two_clients, continuum, worst_case)"),
+    ({"hessians": [], "centers": []}, "task.hessians must be a list with one square matrix per client, got []"),
+    ({"hessians": [[1, 0]], "centers": [[1]]}, "task.hessians.0 must be a square matrix (a list of rows), got [1, 0]"),
+    (
+        {"hessians": [[[1, 0]]], "centers": [[1]]},
+        "task.hessians.0 must be a square matrix, got 1 rows of 2 numbers",
+    ),
+    (
+        {"hessians": [[[1, 2], [3, 9]]], "centers": [[1, 0]]},
+        "task.hessians.0 must be symmetric, got 2 at row 0, column 1 and 3 at row 1, column 0",
+    ),
+    (
+        {"hessians": [[[1]], [[-1]]], "centers": [[1], [1]]},
+        "task.hessians.1 must be positive definite, got smallest eigenvalue -1",
+    ),
+    (
+        {"hessians": [[[0]]], "centers": [[1]]},
+        "task.hessians.0 must be positive definite, got smallest eigenvalue 0",
+    ),
+    (
+        {"hessians": [[[1, 0], [0, 1]], [[1]]], "centers": [[1, 0], [1, 0]]},
+        "task.hessians.1 must be 2 x 2 as task.hessians.0, got 1 x 1",
+    ),
+    (
+        {"hessians": [[[1]], [[1]]], "centers": [[1]]},
+        "task.centers must have one center per hessian: 2 hessians, got 1 centers",
+    ),
+    (
+        {"hessians": [[[1]]], "centers": [[1, 2]]},
+        "task.centers.0 must have 1 numbers as the hessians have rows, got 2",
+    ),
+    (
+        {"hessians": [[[1]]], "centers": [1]},
+        "task.centers must be a list with one list of 1 numbers per client, got [1]",
+    ),
+    ({"hessians": [[["x"]]], "centers": [[1]]}, 'task.hessians.0.0.0 must be a number, got hessians.0.0.0="x"'),
+    ({"hessians": [[[True]]], "centers": [[1]]}, "task.hessians.0.0.0 must be a number, got hessians.0.0.0=true"),
+    ({"hessian": [[[1]]], "centers": [[1]]}, 'unknown key "hessian" in task: did you mean hessians?'),
+    (
+        {"problem": "random", "hessians": [[[1]]]},
+        "task must have either problem or hessians and centers, got both: leave one out",
+    ),
+    ({"problem": "randm"}, 'task.problem: no quadratic problem "randm": did you mean random?'),
+    ({"problem": "random", "clientz": 3}, 'unknown key "clientz" in task: did you mean clients?'),
+    ({"problem": "random", "clients": 0}, "task.clients must be at least 1, got clients=0"),
+    (
+        {"problem": "random", "strong_convexity": 2, "smoothness": 1},
+        "task.smoothness must be at least strong_convexity=2, got smoothness=1",
+    ),
+    ({"problem": "two_clients", "gradient_noise": -1}, "task.gradient_noise must be at least 0, got gradient_noise=-1"),
+    (
+        {"problem": "two_clients", "client_weights": [0.5]},
+        "task.client_weights must have one weight per client: 2 clients, got 1 weights",
+    ),
+    (
+        {"problem": "two_clients", "client_weights": [0.5, 0.6]},
+        "task.client_weights must sum to 1, got a sum of 1.1: divide each weight by it",
+    ),
+    ({"problem": "two_clients", "client_weights": [1.5, -0.5]}, "task.client_weights.1 must be at least 0, got -0.5"),
+    ({"problem": "two_clients", "client_weights": 1}, "task.client_weights must be a list of 2 numbers, got 1"),
+    ({"problem": "worst_case", "client_lr": 0.1}, "task.gradient_weights must be given (at least 0)"),
+    (
+        {"problem": "worst_case", "client_lr": 0.1, "gradient_weights": [1, 0]},
+        "task.gradient_weights must end with a weight above 0, got [1.0, 0.0]",
+    ),
+    (
+        {"problem": "worst_case", "client_lr": 1, "gradient_weights": [0, 1]},
+        (
+            "task: client_lr must be small enough for positive distortions of both curvatures, got client_lr=1.0, "
+            "with distortion -9 at smoothness and 0 at strong_convexity"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "message"), WRONG)
+def test_wrong_documents(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        quadratic.parse({"name": "quadratic", **document}, "task")
+    assert str(caught.value) == message

@@ -1,0 +1,165 @@
+"""Ways to spread labelled examples over clients: every example goes to exactly one client, and no client is empty.
+
+All are functions of (labels, clients, ..., seed) alone, and return one array of row numbers a client.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+
+def iid(labels: Rows, clients: int, seed: int) -> list[Rows]:
+    """Equal shares (to one example) of a random permutation.
+
+    Args:
+        labels: (examples,) class numbers; only their count matters here.
+        clients: 1 .. examples.
+        seed: at least 0.
+    """
+    _enough(labels, clients)
+    return np.array_split(_generator(seed, 1).permutation(len(labels)), clients)
+
+
+def by_label(labels: Rows, clients: int, seed: int) -> list[Rows]:
+    """One label a client; several clients may share a label, each with an equal share of it.
+
+    With fewer clients than labels, examples are sorted by label and cut into equal contiguous blocks, so that clients
+    hold neighbouring labels.
+
+    Args:
+        labels: (examples,) class numbers.
+        clients: at least 1, and few enough that each label has an example for all clients that share it.
+        seed: at least 0.
+    """
+    _enough(labels, clients)
+    if clients >= len(np.unique(labels)):
+        return classes_per_client(labels, clients, 1, seed)
+    shuffled = _generator(seed, 2).permutation(len(labels))
+    return np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], clients)
+
+
+def classes_per_client(labels: Rows, clients: int, classes: int, seed: int) -> list[Rows]:
+    """Each client holds exactly this many labels; a label's examples are shared equally by the clients that hold it.
+
+    Labels are dealt to the clients one after another, always the least dealt ones first, ties at random.
+
+    Args:
+        labels: (examples,) class numbers.
+        clients: at least 1.
+        classes: 1 .. number of labels; clients * classes must reach every label.
+        seed: at least 0.
+
+    Raises:
+        ValueError: too few clients to reach every label, or too many for a label's examples.
+    """
+    _enough(labels, clients)
+    generator = _generator(seed, 3)
+    present = np.unique(labels)
+    if not 1 <= classes <= len(present):
+        raise ValueError(f"classes_per_client must be in [1, {len(present)}], got classes_per_client={classes}")
+    if clients * classes < len(present):
+        raise ValueError(
+            f"clients times classes_per_client must be at least {len(present)}, the number of labels, "
+            f"got clients={clients} and classes_per_client={classes}"
+        )
+    dealt = np.zeros(len(present), dtype=np.int64)
+    holders: list[list[int]] = [[] for _ in present]
+    for client in range(clients):
+        order = np.lexsort((generator.random(len(present)), dealt))[:classes]
+        dealt[order] += 1
+        for position in order:
+            holders[position].append(client)
+    parts: list[list[Rows]] = [[] for _ in range(clients)]
+    for label, holding in zip(present, holders, strict=True):
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        if len(rows) < len(holding):
+            raise ValueError(
+                f"clients must be few enough that every label has an example for each of its holders, "
+                f"got clients={clients} with {len(rows)} examples of label {label} for {len(holding)} clients"
+            )
+        # Whose turn it is to get the odd example is drawn, so that no client collects them all.
+        for client, share in zip(generator.permutation(holding), np.array_split(rows, len(holding)), strict=True):
+            parts[client].append(share)
+    return [np.concatenate(shares) for shares in parts]
+
+
+def dirichlet(labels: Rows, clients: int, concentration: float, seed: int) -> list[Rows]:
+    """Equal shares (to one example) whose label mixtures are drawn from a symmetric Dirichlet distribution.
+
+    Clients take their examples one client after another, in random order; a label that has run out is left out of the
+    mixtures of the clients that follow. A large concentration is iid; towards 0 a client has one label.
+
+    Args:
+        labels: (examples,) class numbers.
+        clients: 1 .. examples.
+        concentration: above 0.
+        seed: at least 0.
+
+    Source: "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification" (Hsu, Qi,
+    Brown 2019), with shares that use every example.
+    """
+    _enough(labels, clients)
+    if not concentration > 0:
+        raise ValueError(f"the concentration of dirichlet must be above 0, got dirichlet={concentration:g}")
+    generator = _generator(seed, 4)
+    present = np.unique(labels)
+    piles = [generator.permutation(np.flatnonzero(labels == label)) for label in present]
+    left = np.array([len(pile) for pile in piles])
+    sizes = np.full(clients, len(labels) // clients)
+    sizes[generator.permutation(clients)[: len(labels) % clients]] += 1
+    parts: list[Rows] = [np.empty(0, dtype=np.int64)] * clients
+    for client in generator.permutation(clients):
+        mixture = generator.dirichlet(np.full(len(present), concentration))
+        if not np.isfinite(mixture).all():  # underflow at tiny concentrations: the limit is one label
+            mixture = np.eye(len(present))[generator.integers(len(present))]
+        counts = _draw(generator, mixture, left, int(sizes[client]))
+        parts[client] = np.concatenate(
+            [pile[n - count : n] for pile, n, count in zip(piles, left, counts, strict=True)]
+        )
+        left -= counts
+    return parts
+
+
+def _draw(generator: np.random.Generator, mixture: NDArray[np.float64], left: Rows, size: int) -> Rows:
+    """How many of each label: `size` draws from the mixture, no more than are left; the rest of one other label."""
+    counts = np.zeros_like(left)
+    while (missing := size - int(counts.sum())) > 0:
+        room = left - counts
+        weights = np.where(room > 0, mixture, 0.0)
+        if weights.sum() <= 0:
+            weights[generator.choice(np.flatnonzero(room > 0))] = 1.0
+        counts += np.minimum(generator.multinomial(missing, weights / weights.sum()), room)
+    return counts
+
+
+def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
+    """(rows set aside, rows kept): the same fraction of each label, to rounding, is set aside; both in rising order.
+
+    Args:
+        labels: (examples,) class numbers.
+        fraction: in [0, 1].
+        seed: at least 0.
+    """
+    generator = _generator(seed, 5)
+    aside = np.concatenate(
+        [
+            generator.permutation(rows)[: round(fraction * len(rows))]
+            for rows in (np.flatnonzero(labels == label) for label in np.unique(labels))
+        ]
+    )
+    aside.sort()
+    return aside, np.setdiff1d(np.arange(len(labels)), aside, assume_unique=True)
+
+
+def _enough(labels: Rows, clients: int) -> None:
+    if not 1 <= clients <= len(labels):
+        raise ValueError(
+            f"clients must be in [1, {len(labels)}], one training example for each at least, got clients={clients}"
+        )
+
+
+def _generator(seed: int, purpose: int) -> np.random.Generator:
+    return np.random.default_rng([seed, purpose])

@@ -1,0 +1,41 @@
+"""The clients' weights, checked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.errors import SpecError
+from trainers.scalars import number, shown
+
+_ROUNDING = 1e-6
+
+
+def client_weights(value: Any, clients: int, path: str) -> NDArray[np.float64]:
+    """Weights of all clients, (clients,): not negative, of sum 1.
+
+    A sum within 1e-6 of 1 is taken for rounding and made exact.
+
+    Args:
+        value: as it came from a document.
+        clients: how many there must be.
+        path: dotted place of the value, for the error.
+
+    Raises:
+        SpecError: not a list of that many numbers, a negative one, or another sum.
+    """
+    if not isinstance(value, (list, tuple)):
+        raise SpecError(f"{path} must be a list of {clients} numbers, got {shown(value)}", path)
+    if len(value) != clients:
+        raise SpecError(f"{path} must have one weight per client: {clients} clients, got {len(value)} weights", path)
+    weights = np.array([number(item, f"{path}.{index}") for index, item in enumerate(value)])
+    if weights.min() < 0:
+        index = int(weights.argmin())
+        raise SpecError(f"{path}.{index} must be at least 0, got {weights[index]:g}", f"{path}.{index}")
+    total = math.fsum(weights)
+    if abs(total - 1) > _ROUNDING:
+        raise SpecError(f"{path} must sum to 1, got a sum of {total:.9g}: divide each weight by it", path)
+    return np.asarray(weights / total, dtype=np.float64)

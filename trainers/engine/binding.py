@@ -1,0 +1,128 @@
+"""From a trial's checked values to what methods compute with: tensors over the trials, and the model on its device."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.oracle import Model
+from trainers.errors import SpecError
+from trainers.hyper import describe
+from trainers.parts import Part
+from trainers.registry import models
+from trainers.spec import TrialSpec
+
+_KEPT = 2
+_models: OrderedDict[tuple[str, str, str], tuple[str, Model]] = OrderedDict()
+
+
+def hyper_of(part: Part, order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
+    """The Hyper of a method, server optimizer or schedule for all trials of a pack.
+
+    Structural values stay as they are. Traced ones become tensors (T, *shape): floats in the type and on the device of
+    `like`, integers on the CPU (loops run on them), lists of floats (T, longest) padded with zeros, on the CPU.
+
+    Args:
+        part: with the values of all members.
+        order: number of the member in each place.
+        shape: trailing ones, (1, 1) for methods and server optimizers, () for schedules.
+        like: tensor of the pack's type and device.
+    """
+    values = {}
+    for item in describe(part.module.Hyper):
+        column = [part.values[item.name][member] for member in order.tolist()]
+        missing = sum(value is None for value in column)
+        if not item.traced or missing == len(column):
+            values[item.name] = column[0]
+            continue
+        if missing:
+            path = f"{part.kind}.{item.name}"
+            raise SpecError(f"{path} must be given for all members or for none, got {missing} without it", path)
+        values[item.name] = _column(item.kind, column, shape, like)
+    return part.module.Hyper(**values)
+
+
+def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
+    """(name, model) of a trial's task on a device; the last two are kept for the next pack of this process.
+
+    Args:
+        spec: of the trial.
+        device: for data and parameters.
+    """
+    key = (json.dumps(spec.canonical["task"], sort_keys=True), spec.dtype, str(device))
+    if key not in _models:
+        problem = spec.task_module.build(spec.task, spec.dtype)
+        model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)
+        _models[key] = (problem.model, model)
+        while len(_models) > _KEPT:
+            _models.popitem(last=False)
+    _models.move_to_end(key)
+    return _models[key]
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The torch type of a name, "float32" or "float64"."""
+    return {"float32": torch.float32, "float64": torch.float64}[name]
+
+
+def slots(spec: TrialSpec) -> NDArray[np.int64]:
+    """(T,) number of the member in each slot: many local steps first, so that those still busy lie together.
+
+    Args:
+        spec: of the trials.
+    """
+    steps = spec.method.values.get("local_steps", (0,) * spec.members)
+    return np.argsort([-(count or 0) for count in steps], kind="stable")
+
+
+def rate_of(spec: TrialSpec, name: str, order: NDArray[np.int64]) -> Tensor:
+    """(T,) float64 values of a rate as they were given; 0 where the method has no such rate.
+
+    Args:
+        spec: of the trials.
+        name: "client_lr" or "server_lr".
+        order: number of the member in each slot.
+    """
+    column = spec.method.values.get(name, (0.0,) * spec.members)
+    return torch.tensor([column[member] for member in order.tolist()], dtype=torch.float64)
+
+
+def client_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:
+    """(clients,) weights, which are scaled to sum 1 within a cohort.
+
+    Args:
+        spec: weighting "examples" is by numbers of examples; "uniform" by the task's own weights where it has some.
+        model: with the clients.
+    """
+    if spec.weighting == "examples" and model.examples is not None:
+        return np.asarray(model.examples / model.examples.sum())
+    return model.client_weights
+
+
+def first_model(spec: TrialSpec, model: Model) -> Tensor:
+    """The (P,) model that training starts from.
+
+    Raises:
+        SpecError: an init of the wrong length.
+    """
+    if spec.init is not None and len(spec.init) != model.layout.count:
+        raise SpecError(f"init must have {model.layout.count} numbers, one a parameter, got {len(spec.init)}", "init")
+    return model.start(spec.init, spec.seed)
+
+
+def _column(kind: str, column: list[Any], shape: tuple[int, ...], like: Tensor) -> Tensor:
+    if kind == "floats":
+        longest = max(len(value) for value in column)
+        rows = [[*value, *[0.0] * (longest - len(value))] for value in column]
+        return torch.tensor(rows, dtype=torch.float64)
+    if kind == "int":
+        return torch.tensor(column, dtype=torch.int64).view(-1, *shape)
+    if kind == "bool":
+        return torch.tensor(column, dtype=torch.bool, device=like.device).view(-1, *shape)
+    return torch.tensor(column, dtype=like.dtype, device=like.device).view(-1, *shape)

@@ -1,0 +1,152 @@
+"""The cohort of a round, as a method sees it: runs the clients, takes means, counts what is exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine import local
+from trainers.engine.local import Local, LocalWork
+from trainers.engine.oracle import Batch, Oracle, RoundBatches
+
+COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
+
+
+@dataclass
+class Counters:
+    """What a pack has used since its start; one number a trial.
+
+    Args:
+        totals: counter -> (T,).
+    """
+
+    totals: dict[str, NDArray[np.int64]]
+
+    @staticmethod
+    def zero(trials: int) -> Counters:
+        """Counters of a pack that has done nothing."""
+        return Counters({name: np.zeros(trials, np.int64) for name in COUNTERS})
+
+    def add(self, name: str, amount: NDArray[np.int64] | int, alive: NDArray[np.bool_]) -> None:
+        """Adds to one counter of the trials that are alive."""
+        self.totals[name] += np.where(alive, amount, 0)
+
+
+class Cohort:
+    """The clients of one round, for all trials of a pack.
+
+    Args:
+        oracle: of the model.
+        batches: of the round.
+        weights: (M,) of the clients, sum 1.
+        parameters: true number of parameters of the model.
+        counters: added to.
+        alive: (T,), trials that have not diverged.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        batches: RoundBatches,
+        weights: Tensor,
+        parameters: int,
+        counters: Counters,
+        alive: NDArray[np.bool_],
+    ) -> None:
+        self._oracle = oracle
+        self._batches = batches
+        self._weights = weights
+        self._parameters = parameters
+        self._counters = counters
+        self._alive = alive
+        self._loss: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def clients(self) -> int:
+        """M."""
+        return len(self._batches.clients)
+
+    def local(self, params: Tensor, work: LocalWork, down: Sequence[Tensor] = (), up: int = 1) -> Local:
+        """Broadcasts, lets every client work, and collects: one exchange.
+
+        Args:
+            params: (T, 1, P), broadcast.
+            work: what the clients do.
+            down: further model-sized tensors that are broadcast with it.
+            up: model-sized tensors that every client returns.
+        """
+        done = local.run(self._oracle, self._batches, params, work, self._alive)
+        if work.displacement is None:
+            self._loss = (params, done.first_loss)
+        self._count(1 + len(down), up, done.steps.sum(1))
+        return done
+
+    def gradients(self, params: Tensor) -> Tensor:
+        """Every client's gradient at the broadcast model on its first batch, (T, M, P): one exchange.
+
+        Args:
+            params: (T, 1, P), broadcast.
+        """
+        loss, gradients = self._oracle.value_and_grad(params, self._batches.batch(0, self.clients))
+        self._loss = (params, loss)
+        self._count(1, 1, np.full(len(self._alive), self.clients, np.int64))
+        return gradients
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The weighted mean over the cohort.
+
+        Args:
+            values: (T, M, P), or (T, M).
+
+        Returns:
+            (T, 1, P), or (T,).
+        """
+        if values.dim() == 2:
+            return values @ self._weights
+        trials, clients, size = values.shape
+        flat = values.transpose(0, 1).reshape(clients, trials * size)
+        return (self._weights @ flat).view(trials, 1, size)
+
+    def loss(self, params: Tensor, data: str) -> Tensor:
+        """The mean loss of the broadcast model before local work, (T,); nothing is counted.
+
+        Args:
+            params: (T, 1, P), the model that the round started from.
+            data: "batches", each client's first batch, or "full", all data of each client.
+        """
+        if data == "batches" and self._loss is not None and self._loss[0] is params:
+            return self.mean(self._loss[1])
+        return self.mean(self._oracle.value(params, self.data(data)))
+
+    def data(self, data: str) -> Batch:
+        """Each client's first batch ("batches"), or all data of each client ("full")."""
+        return self._batches.full() if data == "full" else self._batches.batch(0, self.clients)
+
+    def _count(self, down: int, up: int, gradients: NDArray[np.int64]) -> None:
+        model_bytes = self._parameters * self._weights.element_size() * self.clients
+        self._counters.add("exchanges", 1, self._alive)
+        self._counters.add("bytes_down", down * model_bytes, self._alive)
+        self._counters.add("bytes_up", up * model_bytes, self._alive)
+        self._counters.add("client_gradients", gradients, self._alive)
+
+
+def default_device(name: str = "auto") -> torch.device:
+    """The device of a name; "auto" is a GPU where torch can really use one, else the CPU.
+
+    Args:
+        name: "auto", "cpu", "cuda", "cuda:0" ...
+    """
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        try:
+            torch.zeros(1, device="cuda")
+        except RuntimeError:  # a GPU that is listed but does not work
+            return torch.device("cpu")
+        return torch.device("cuda")
+    return torch.device("cpu")

@@ -1,0 +1,191 @@
+"""Randomness as a function of (seed, round, client, step), never of history.
+
+Every number is the hash of its own coordinates (splitmix64 finalizer, one application a coordinate), so cohorts,
+batches and noise do not depend on which other clients or trials there are, nor on what was drawn before. All trials of
+a study share them (common random numbers), and a restarted trial draws the same as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WORD = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
+_INDEX_BITS = 20  # examples of a client
+_HASH_BITS = 24
+
+
+class Purpose(IntEnum):
+    """What is drawn; different purposes never share numbers."""
+
+    COHORT = 1
+    BATCH = 2
+    SHUFFLE = 3
+    NOISE = 4
+
+
+def key(seed: int, round_index: int, purpose: Purpose) -> int:
+    """The 64-bit key of one purpose in one round.
+
+    Args:
+        seed: of the trial, any integer.
+        round_index: from 0.
+        purpose: what it is for.
+    """
+    word = 0
+    for coordinate in (seed, round_index, int(purpose)):
+        word = _mix_word((word + (coordinate + 1) * _GOLDEN) & _WORD)
+    return word
+
+
+def hashed(base: int, *coordinates: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """64 random bits for every combination of coordinates, which broadcast against one another.
+
+    Args:
+        base: from `key`.
+        coordinates: integer arrays, at least one.
+    """
+    words = np.full(1, base, np.uint64)
+    for coordinate in coordinates:
+        words = _mix(words + (coordinate.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
+    return words
+
+
+def cohort(seed: int, round_index: int, clients: int, clients_per_round: int) -> NDArray[np.int64]:
+    """The clients of a round, drawn without replacement, in ascending order.
+
+    Args:
+        seed: of the trial.
+        round_index: from 0.
+        clients: size of the population.
+        clients_per_round: 1 .. clients; all of them is no draw.
+
+    Returns:
+        (clients_per_round,) numbers of clients.
+    """
+    everyone = np.arange(clients, dtype=np.int64)
+    if clients_per_round == clients:
+        return everyone
+    words = hashed(key(seed, round_index, Purpose.COHORT), everyone)
+    return np.sort(np.argsort(words, kind="stable")[:clients_per_round])
+
+
+def with_replacement(
+    base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], steps: int, batch_size: int
+) -> NDArray[np.int64]:
+    """Examples drawn independently and uniformly, for the first `steps` steps of each client.
+
+    Args:
+        base: key of the round.
+        clients: (M,) numbers of clients.
+        sizes: (M,) examples of each.
+        steps: local steps.
+        batch_size: examples of a step.
+
+    Returns:
+        (M, steps, batch_size) positions within the client's examples.
+    """
+    step = np.arange(steps, dtype=np.int64)[:, None]
+    slot = np.arange(batch_size, dtype=np.int64)
+    words = hashed(base, clients[:, None, None], step, slot)
+    picked = ((words >> np.uint64(32)) * sizes.astype(np.uint64)[:, None, None]) >> np.uint64(32)
+    return picked.astype(np.int64)
+
+
+def shuffled(
+    base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], steps: int, batch_size: int
+) -> NDArray[np.int64]:
+    """Consecutive batches of each client's examples, shuffled anew for every pass, passes joined without a gap.
+
+    A client with fewer examples than a batch draws with replacement.
+
+    Args:
+        base: key of the round.
+        clients: (M,) numbers of clients.
+        sizes: (M,) examples of each, at most 1,048,576.
+        steps: local steps.
+        batch_size: examples of a step.
+
+    Returns:
+        (M, steps, batch_size) positions within the client's examples.
+    """
+    if sizes.max() > 1 << _INDEX_BITS:
+        raise ValueError(f"a client must have at most {1 << _INDEX_BITS} examples to be shuffled, got {sizes.max()}")
+    picked = np.empty((len(clients), steps, batch_size), np.int64)
+    small = sizes < batch_size
+    if small.any():
+        picked[small] = with_replacement(base, clients[small], sizes[small], steps, batch_size)
+    if not small.all():
+        picked[~small] = _passes(base, clients[~small], sizes[~small], steps * batch_size).reshape(
+            -1, steps, batch_size
+        )
+    return picked
+
+
+def normals(base: int, clients: NDArray[np.int64], steps: int, dimension: int) -> NDArray[np.float64]:
+    """Standard normal numbers (Box-Muller), for the first `steps` steps of each client.
+
+    Args:
+        base: key of the round.
+        clients: (M,) numbers of clients.
+        steps: local steps.
+        dimension: coordinates of a step.
+
+    Returns:
+        (M, steps, dimension).
+    """
+    step = np.arange(steps, dtype=np.int64)[:, None]
+    pair = np.arange((dimension + 1) // 2, dtype=np.int64)
+    radius = np.sqrt(-2.0 * np.log1p(-_uniform(hashed(base, clients[:, None, None], step, 2 * pair))))
+    angle = 2.0 * np.pi * _uniform(hashed(base, clients[:, None, None], step, 2 * pair + 1))
+    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1)
+    return both.reshape(len(clients), steps, -1)[..., :dimension]
+
+
+def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """(M, length) positions: permutations of each client's examples, one after the other.
+
+    All permutations come out of one sort: the key of an example is (client and pass, random bits, example).
+    """
+    passes = -(-length // sizes)
+    if len(clients) > 1 and passes.sum() > 1 << (64 - _HASH_BITS - _INDEX_BITS):
+        half = len(clients) // 2
+        parts = [(clients[:half], sizes[:half]), (clients[half:], sizes[half:])]
+        return np.concatenate([_passes(base, *part, length) for part in parts])
+    segment_sizes = np.repeat(sizes, passes)
+    segment = np.repeat(np.arange(len(segment_sizes)), segment_sizes)
+    example = np.arange(len(segment)) - np.repeat(np.cumsum(segment_sizes) - segment_sizes, segment_sizes)
+    owner = np.repeat(np.arange(len(clients)), passes)
+    number = np.arange(len(owner)) - np.repeat(np.cumsum(passes) - passes, passes)
+    segment_key = hashed(base, clients[owner], number)
+    words = _mix(segment_key[segment] + (example.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
+    order = segment.astype(np.uint64) << np.uint64(_HASH_BITS + _INDEX_BITS)
+    order |= (words >> np.uint64(64 - _HASH_BITS)) << np.uint64(_INDEX_BITS)
+    order |= example.astype(np.uint64)
+    order.sort()
+    permuted = (order & np.uint64((1 << _INDEX_BITS) - 1)).astype(np.int64)
+    taken = sizes * passes
+    starts = np.cumsum(taken) - taken
+    return np.asarray(permuted[starts[:, None] + np.arange(length)])
+
+
+def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers in [0, 1) with 53 random bits."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND)
+    return words ^ (words >> np.uint64(31))
+
+
+def _mix_word(word: int) -> int:
+    word = ((word ^ (word >> 30)) * _FIRST) & _WORD
+    word = ((word ^ (word >> 27)) * _SECOND) & _WORD
+    return word ^ (word >> 31)

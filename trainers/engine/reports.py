@@ -1,0 +1,65 @@
+"""Report lines: one JSON-able dict a round and trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Metrics = dict[str, Tensor]
+
+
+def opening(evaluated: Metrics, client_lr: Tensor, server_lr: Tensor) -> Metrics:
+    """The metrics of round 0, where nothing has been trained: no training loss and no update yet.
+
+    Args:
+        evaluated: of the first model.
+        client_lr: (T,) of the first round.
+        server_lr: (T,) of the first round.
+    """
+    none = torch.full_like(client_lr, math.nan)
+    return {"train_loss": none, "update_norm": none, "client_lr": client_lr, "server_lr": server_lr, **evaluated}
+
+
+def lines(
+    number: int,
+    metrics: Metrics,
+    counters: Mapping[str, NDArray[np.int64]],
+    diverged: NDArray[np.bool_],
+    members: NDArray[np.int64],
+    wall_seconds: float,
+) -> list[dict[str, Any]]:
+    """The lines of one round, in the order of the members. What is not finite is None.
+
+    Args:
+        number: server updates done.
+        metrics: name -> (T,), or (T, numbers).
+        counters: name -> (T,).
+        diverged: (T,).
+        members: (T,) number of the member in each slot; negative has no line.
+        wall_seconds: since the pack began.
+    """
+    columns = {name: _finite(values.tolist()) for name, values in metrics.items()}
+    counted = {name: values.tolist() for name, values in counters.items()}
+    found = []
+    for slot in np.argsort(members, kind="stable").tolist():
+        if members[slot] < 0:
+            continue
+        line: dict[str, Any] = {"round": number, "member": int(members[slot])}
+        for column in (columns, counted):
+            line.update({name: values[slot] for name, values in column.items()})
+        line["diverged"] = bool(diverged[slot])
+        line["wall_seconds"] = wall_seconds
+        found.append(line)
+    return found
+
+
+def _finite(values: list[Any]) -> list[Any]:
+    return [
+        _finite(value) if isinstance(value, list) else (value if math.isfinite(value) else None) for value in values
+    ]

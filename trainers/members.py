@@ -1,0 +1,95 @@
+"""The members of a pack: several values of traced hyperparameters in one trial document.
+
+    "members": [{"client_lr": 0.1, "server.momentum": 0.9, "schedule.window": 10}, ...]
+
+A bare name is a hyperparameter of the method; those of server and schedule are dotted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainers.errors import SpecError
+from trainers.hyper import describe, join, refuse_unknown
+from trainers.parts import REGISTRIES, Given, Part, parse_part
+from trainers.scalars import shown
+
+_PREFIXES = ("server", "schedule")
+
+
+def parse_parts(document: Mapping[str, Any]) -> dict[str, Part]:
+    """Method, server and schedule of a trial document, with the values of all its members.
+
+    Args:
+        document: a trial document; server is sgd and schedule constant when absent.
+
+    Raises:
+        SpecError: as `parse_part`, and members that are not a list of objects with known keys.
+    """
+    objects = {
+        "method": document["method"],
+        "server": document.get("server", {"name": "sgd"}),
+        "schedule": document.get("schedule", {"name": "constant"}),
+    }
+    members = _parse_members(document.get("members"), objects)
+    return {kind: parse_part(kind, objects[kind], [member[kind] for member in members]) for kind in objects}
+
+
+def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dict[str, Given]]]:
+    """For each member what it gives to each kind of part, by bare name."""
+    if value is None:
+        return [{kind: {} for kind in objects}]
+    if not isinstance(value, (list, tuple)) or not value:
+        raise SpecError(f"members must be a list of at least one object, got members={shown(value)}", "members")
+    known = _member_keys(objects)
+    rows = []
+    for index, member in enumerate(value):
+        path = f"members.{index}"
+        if not isinstance(member, Mapping):
+            raise SpecError(f"{path} must be an object, got {shown(member)}", path)
+        refuse_unknown(member, list(known), path)
+        row: dict[str, dict[str, Given]] = {kind: {} for kind in objects}
+        for key, item in member.items():
+            kind, name = known[key]
+            row[kind][name] = Given(item, join(path, key))
+        rows.append(row)
+    return rows
+
+
+def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Dotted name -> (kind of part, bare name) of everything that a member may give."""
+    keys: dict[str, tuple[str, str]] = {}
+    for kind, document in objects.items():
+        # Without a name there is nothing to know; parse_part says so.
+        name = document.get("name") if isinstance(document, Mapping) else None
+        if not isinstance(name, str) or name not in REGISTRIES[kind]():
+            continue
+        names = [item.name for item in describe(REGISTRIES[kind]()[name].Hyper)]
+        if {"server_lr", "client_lr"} <= set(names):
+            names.append("delta_lr")
+        keys.update({(f"{kind}.{bare}" if kind in _PREFIXES else bare): (kind, bare) for bare in names})
+    return keys
+
+
+def canonical_parts(parts: Mapping[str, Part], listed: bool) -> dict[str, Any]:
+    """The objects method, server and schedule of a document that means these parts, and members where asked for.
+
+    Args:
+        parts: kind -> part.
+        listed: whether there are to be members; what they share stands outside.
+    """
+    result: dict[str, Any] = {}
+    members: list[dict[str, Any]] = [{} for _ in range(parts["method"].members)]
+    for kind, part in parts.items():
+        result[kind] = {"name": part.name}
+        for name, column in part.values.items():
+            plain = [list(value) if isinstance(value, tuple) else value for value in column]
+            if all(value == plain[0] for value in plain):
+                result[kind][name] = plain[0]
+                continue
+            for member, value in zip(members, plain, strict=True):
+                member[f"{kind}.{name}" if kind in _PREFIXES else name] = value
+    if listed:
+        result["members"] = members
+    return result

@@ -1,0 +1,47 @@
+"""First-order MAML: only the gradient after adaptation goes back.
+
+    y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
+    q = mean over the cohort of g_K;   the server optimizer steps along q with server_lr
+
+In the language of meta-learning local_steps = K means K - 1 steps of adaptation, and the gradient at the adapted
+model. local_steps at least 1: 1 is FedSGD. client_lr at least 0: 0 is FedSGD too, on the last batch. server_lr
+above 0. weight_decay at least 0: 0 is none. Exchanges: one a round, the model down and a gradient up.
+
+Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Finn, Abbeel, Levine 2017), in the form of
+"Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork, last_step_only
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of first-order MAML."""
+
+    client_lr: Tensor = hyper(low=0, limit="0 is FedSGD on the last batch", doc="step size of the clients")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    work = LocalWork(
+        hyper.client_lr, gradient_weights=last_step_only(hyper.local_steps), weight_decay=hyper.weight_decay
+    )
+    return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -1,0 +1,219 @@
+"""What softmax regression and linear regression share: scores that are affine in the inputs.
+
+A model is one tensor "weight" (outputs, inputs + 1), the bias in the last column, rows padded to 16 numbers; inputs
+carry a 1 in that column. So scores, gradients and Hessian products of all trials of a client are one product each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.autograd import Autograd
+from trainers.engine.batches import ExampleSource
+from trainers.engine.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
+from trainers.flat import Layout, aligned
+from trainers.problem import Examples, Problem
+
+_EVALUATED = 1 << 22  # scores computed at once in an evaluation
+
+
+class Loss(Protocol):
+    """A loss of scores (..., outputs, examples) against what is wanted, of the same shape."""
+
+    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """(..., examples)."""
+        ...
+
+    def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """The derivatives of the losses by the scores; may overwrite the scores."""
+        ...
+
+    def bend(self, scores: Tensor, along: Tensor) -> Tensor:
+        """The second derivatives by the scores, times a change of the scores."""
+        ...
+
+
+class Affine:
+    """An affine model and its data on a device.
+
+    Args:
+        problem: with Examples.
+        loss: of the scores.
+        outputs: number of scores.
+        wanted: targets (rows,) to (rows, outputs) numbers.
+        classifies: whether the largest score is an answer.
+        dtype: of all tensors.
+        device: of all tensors.
+    """
+
+    explosion = 1e3
+
+    def __init__(
+        self,
+        problem: Problem,
+        loss: Loss,
+        outputs: int,
+        wanted: NDArray[np.float64],
+        test_wanted: NDArray[np.float64] | None,
+        classifies: bool,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        train = problem.train
+        if not isinstance(train, Examples):
+            raise TypeError(f"this model must get Examples, got {type(train).__name__}")
+        self.loss = loss
+        self.classifies = classifies
+        self.like = torch.empty(0, dtype=dtype, device=device)
+        self.features = math.prod(train.inputs.shape[1:])
+        self.layout = Layout.of({"weight": (outputs, self.features + 1)}, padded_rows=("weight",))
+        self.clients = train.clients
+        self.examples: NDArray[np.int64] | None = train.sizes
+        self.offsets, self.sizes = train.offsets, train.sizes
+        weights = problem.client_weights
+        self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
+        self.inputs, self.wanted = self._held(train.inputs), torch.as_tensor(wanted).to(self.like)
+        self.test: tuple[Tensor, Tensor] | None = None
+        self.test_examples = 0
+        if problem.test is not None and test_wanted is not None:
+            self.test = self._held(problem.test.inputs), torch.as_tensor(test_wanted).to(self.like)
+            self.test_examples = len(self.test[0])
+        self.stacked = Stacked(loss, outputs)
+        self.oracles: Mapping[str, Oracle] = {
+            "stacked": self.stacked,
+            "autograd": Autograd(self.layout, self._example_losses),
+        }
+
+    def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
+        """The (P,) first model; without `init` it is 0."""
+        if init is None:
+            return self.like.new_zeros(self.layout.size)
+        return self.layout.row(torch.tensor(init, dtype=torch.float64).to(self.like))
+
+    def source(self, seed: int, batch_size: int | None, batching: str) -> ExampleSource:
+        """The batches of a trial."""
+        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like)
+
+    def gather(self, rows: Tensor) -> dict[str, Tensor]:
+        """The inputs (m, examples, row) and wanted (m, outputs, examples) of rows (m, examples)."""
+        flat = rows.reshape(-1)
+        inputs = self.inputs.index_select(0, flat).view(*rows.shape, -1)
+        wanted = self.wanted.index_select(0, flat).view(*rows.shape, -1)
+        return {"inputs": inputs, "wanted": wanted.transpose(1, 2).contiguous()}
+
+    def evaluate(self, params: Tensor) -> dict[str, Tensor]:
+        """test_loss over the union of all test examples, and test_accuracy of a classifier, (T,) each.
+
+        Args:
+            params: (T, 1, P).
+        """
+        if self.test is None:
+            return {}
+        trials, outputs = params.shape[0], self.wanted.shape[1]
+        chunk = max(1, _EVALUATED // (trials * outputs))
+        loss = params.new_zeros(trials)
+        right = params.new_zeros(trials)
+        for inputs, wanted in zip(*(torch.split(held, chunk) for held in self.test), strict=True):
+            scores = self.stacked.scores(params.transpose(0, 1), inputs[None])[0]  # (T, outputs, chunk)
+            loss += self.loss.losses(scores, wanted.T).sum(-1)
+            if self.classifies:
+                right += (scores.argmax(1) == wanted.argmax(1)).sum(-1)
+        found = {"test_loss": loss / self.test_examples}
+        return {**found, "test_accuracy": right / self.test_examples} if self.classifies else found
+
+    def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
+        """(T, M) shares of right answers on batches; None for a regression."""
+        if not self.classifies:
+            return None
+        found = []
+        for group in batch:
+            scores = self.stacked.scores(client_major(params, group), group.data["inputs"])
+            right = scores.argmax(2) == group.data["wanted"].argmax(1)[:, None]
+            weights = example_weights(group, right.shape[-1], params)
+            found.append((right * weights[:, None]).sum(-1).T)
+        return torch.cat(found, 1)
+
+    def _held(self, inputs: NDArray[np.float64]) -> Tensor:
+        """(rows, row): flattened, with the 1 of the bias, padded with zeros."""
+        held = self.like.new_zeros((len(inputs), aligned(self.features + 1)))
+        held[:, : self.features] = torch.as_tensor(inputs).reshape(len(inputs), -1)
+        held[:, self.features] = 1
+        return held
+
+    def _example_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
+        scores = tensors["weight"] @ data["inputs"][:, : self.features + 1].T
+        return self.loss.losses(scores, data["wanted"])
+
+
+class Stacked:
+    """All trials and clients at once, by batched products; derivatives by hand.
+
+    Args:
+        loss: of the scores.
+        outputs: number of scores.
+    """
+
+    def __init__(self, loss: Loss, outputs: int) -> None:
+        self.loss = loss
+        self.outputs = outputs
+
+    def scores(self, models: Tensor, inputs: Tensor) -> Tensor:
+        """(m, T, outputs, examples) of models (m, T, P) and inputs (m, examples, row)."""
+        clients, trials = models.shape[:2]
+        stacked = models.reshape(clients, trials * self.outputs, -1)
+        return torch.bmm(stacked, inputs.transpose(1, 2)).view(clients, trials, self.outputs, -1)
+
+    def value(self, params: Tensor, batch: Batch) -> Tensor:
+        """See Oracle."""
+        found = []
+        for group in batch:
+            scores = self.scores(client_major(params, group), group.data["inputs"])
+            found.append(self._mean_loss(scores, group))
+        return torch.cat(found, 1)
+
+    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        loss = self.add_gradient_(params, batch, total, want_loss=True)
+        assert loss is not None
+        return loss, total
+
+    def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        for group in batch:
+            scores = self.scores(client_major(params, group), group.data["inputs"])
+            along = self.scores(client_major(vector, group), group.data["inputs"])
+            self._add(self.loss.bend(scores, along), group, total)
+        return total
+
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """See Oracle."""
+        found = []
+        for group in batch:
+            scores = self.scores(client_major(params, group), group.data["inputs"])
+            if want_loss:
+                found.append(self._mean_loss(scores, group))
+            self._add(self.loss.slopes_(scores, group.data["wanted"][:, None]), group, total)
+        return torch.cat(found, 1) if want_loss else None
+
+    def _add(self, slopes: Tensor, group: Group, total: Tensor) -> None:
+        """Adds what slopes (m, T, outputs, examples) of the scores mean for the parameters."""
+        clients, trials, outputs, examples = slopes.shape
+        alpha = 1.0 / examples
+        if group.weights is not None:
+            slopes, alpha = slopes * group.weights[:, None, None], 1.0
+        held = client_major(total, group).view(clients, trials * outputs, -1)
+        held.baddbmm_(slopes.view(clients, trials * outputs, examples), group.data["inputs"], alpha=alpha)
+
+    def _mean_loss(self, scores: Tensor, group: Group) -> Tensor:
+        losses = self.loss.losses(scores, group.data["wanted"][:, None])
+        mean = losses.mean(-1) if group.weights is None else (losses * group.weights[:, None]).sum(-1)
+        return mean.T

@@ -1,0 +1,44 @@
+"""Linear regression: half the squared error of scores affine in the inputs.
+
+Parameters: "weight" (outputs, inputs + 1), the bias of an output in the last column; all 0 at the start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.models._affine import Affine
+from trainers.problem import Examples, Problem
+
+
+class HalfSquares:
+    """0.5 |scores - wanted|^2."""
+
+    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """See Loss."""
+        return 0.5 * (scores - wanted).square().sum(-2)
+
+    def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """See Loss."""
+        return scores.sub_(wanted)
+
+    def bend(self, scores: Tensor, along: Tensor) -> Tensor:
+        """See Loss."""
+        return along
+
+
+def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
+    """The model of a problem with numbers (rows,) or (rows, outputs) as targets."""
+    train, test = problem.train, problem.test
+    if not isinstance(train, Examples):
+        raise TypeError(f"linear regression must get Examples, got {type(train).__name__}")
+    wanted = _columns(train.targets)
+    test_wanted = None if test is None else _columns(test.targets)
+    return Affine(problem, HalfSquares(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
+
+
+def _columns(targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)

@@ -1,0 +1,220 @@
+"""Quadratic client losses: f_i(x) = 0.5 (x - c_i)' A_i (x - c_i) + constant, gradient A_i (x - c_i), Hessian A_i.
+
+With gradient_noise G every gradient gets independent normal noise of standard deviation G / sqrt(batch_size) a
+coordinate, drawn from (seed, round, client, step); batch_size None is one draw. Losses are without noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine import draws
+from trainers.engine.oracle import Batch, Group, Oracle, client_major, replicas
+from trainers.flat import Layout
+from trainers.problem import Problem, Quadratics
+
+
+class Quadratic:
+    """The model and its clients' losses on a device.
+
+    Args:
+        problem: with `train` a Quadratics.
+        dtype: of all tensors.
+        device: of all tensors.
+    """
+
+    explosion = 1e6  # momentum alone may raise a quadratic's loss a thousandfold before it falls
+
+    def __init__(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> None:
+        losses = problem.train
+        if not isinstance(losses, Quadratics):
+            raise TypeError(f"the quadratic model must get Quadratics, got {type(losses).__name__}")
+        self.clients = losses.clients
+        self.dimension = losses.centers.shape[1]
+        self.layout = Layout.of({"x": (self.dimension,)})
+        self.client_weights = _weights(problem, losses.clients)
+        self.examples: NDArray[np.int64] | None = None
+        self.test_examples = 0
+        self.gradient_noise = losses.gradient_noise
+        self.empty = torch.empty(0, dtype=dtype, device=device)
+        self.hessians = torch.as_tensor(losses.hessians, dtype=dtype, device=device)
+        self.centers = torch.as_tensor(losses.centers, dtype=dtype, device=device)
+        self.constants = torch.as_tensor(losses.constants, dtype=dtype, device=device)
+        self.oracles: Mapping[str, Oracle] = {"closed_form": ClosedForm(self.dimension)}
+
+        weights = self.client_weights
+        hessian = np.einsum("i,ijk->jk", weights, losses.hessians)
+        pull = np.einsum("i,ijk,ik->j", weights, losses.hessians, losses.centers)
+        optimum = np.linalg.solve(hessian, pull) if problem.optimum is None else np.asarray(problem.optimum)
+        away = optimum - losses.centers
+        least = 0.5 * np.einsum("ij,ijk,ik->i", away, losses.hessians, away) + losses.constants
+        self.least = float(weights @ least)
+        self.optimum = torch.as_tensor(optimum, dtype=dtype, device=device)
+        self.hessian = torch.as_tensor(hessian, dtype=dtype, device=device)
+        self._slope = torch.as_tensor(
+            hessian @ optimum - pull, dtype=dtype, device=device
+        )  # 0 unless the optimum was given roughly
+
+    def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
+        """The (P,) first model; without `init` it is 0."""
+        values = np.zeros(self.dimension) if init is None else np.asarray(init, dtype=np.float64)
+        return self.layout.row(torch.as_tensor(values).to(self.empty))
+
+    def source(self, seed: int, batch_size: int | None, batching: str) -> Source:
+        """The batches of all rounds."""
+        return Source(self, seed, batch_size)
+
+    def evaluate(self, params: Tensor) -> dict[str, Tensor]:
+        """The exact loss over all clients and the distance to its minimizer, (T,) each.
+
+        Args:
+            params: (T, 1, P).
+        """
+        away = params[:, 0, : self.dimension] - self.optimum
+        loss = 0.5 * ((away @ self.hessian) * away).sum(-1) + away @ self._slope + self.least
+        return {"loss": loss, "distance": away.norm(dim=-1)}
+
+    def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
+        """None: there is nothing to be right about."""
+        return None
+
+
+def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Quadratic:
+    """The model of a problem."""
+    return Quadratic(problem, dtype, device)
+
+
+class Source:
+    """Batches of a quadratic problem: the clients' matrices, and noise.
+
+    Args:
+        model: whose clients.
+        seed: of the trial.
+        batch_size: draws a gradient averages; None is one.
+    """
+
+    def __init__(self, model: Quadratic, seed: int, batch_size: int | None) -> None:
+        self.model = model
+        self.seed = seed
+        self.deviation = model.gradient_noise / math.sqrt(batch_size or 1)
+        self._all: Mapping[str, Tensor] = {
+            "hessians": model.hessians,
+            "centers": model.centers,
+            "constants": model.constants,
+        }
+
+    def round(self, round_index: int, clients: NDArray[np.int64]) -> Round:
+        """The batches of one round."""
+        if len(clients) == self.model.clients:
+            return Round(self, round_index, clients, self._all)
+        rows = torch.as_tensor(clients, device=self.model.hessians.device)
+        return Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()})
+
+    def step_examples(self, clients_per_round: int) -> float:
+        """One draw a client."""
+        return float(clients_per_round)
+
+
+class Round:
+    """Batches of one cohort in one round."""
+
+    def __init__(
+        self, source: Source, round_index: int, clients: NDArray[np.int64], data: Mapping[str, Tensor]
+    ) -> None:
+        self.source = source
+        self.clients = clients
+        self.round_index = round_index
+        self.data = data
+        self._noise: Tensor | None = None
+
+    def prepare(self, local_steps: int) -> None:
+        """Draws the noise of so many steps."""
+        if self.source.deviation == 0 or (self._noise is not None and self._noise.shape[1] >= local_steps):
+            return
+        base = draws.key(self.source.seed, self.round_index, draws.Purpose.NOISE)
+        noise = draws.normals(base, self.clients, local_steps, self.source.model.dimension)
+        self._noise = torch.as_tensor(noise * self.source.deviation).to(self.source.model.empty)
+
+    def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
+        """(M,) steps: without countable examples a pass is one step."""
+        return np.full(len(self.clients), local_epochs, np.int64)
+
+    def batch(self, step: int, clients: int) -> Batch:
+        """The first `clients` clients' losses, with the step's noise."""
+        data = self.data if clients == len(self.clients) else {name: held[:clients] for name, held in self.data.items()}
+        if self.source.deviation:
+            self.prepare(step + 1)
+            assert self._noise is not None
+            data = {**data, "noise": self._noise[:clients, step]}
+        return (Group(0, clients, data),)
+
+    def full(self) -> Batch:
+        """Exact losses."""
+        return (Group(0, len(self.clients), self.data),)
+
+
+class ClosedForm:
+    """Loss, gradient and Hessian products by the formulas.
+
+    Args:
+        dimension: d, the true number of parameters.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+
+    def value(self, params: Tensor, batch: Batch) -> Tensor:
+        """See Oracle."""
+        return torch.cat([self._loss(*self._away(params, group), group) for group in batch], 1)
+
+    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        loss = self.add_gradient_(params, batch, total, want_loss=True)
+        assert loss is not None
+        return loss, total
+
+    def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        for group in batch:
+            held = client_major(total, group)
+            held[..., : self.dimension] = self._times(client_major(vector, group)[..., : self.dimension], group)
+        return total
+
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """See Oracle."""
+        losses = []
+        for group in batch:
+            away, pull = self._away(params, group)
+            if want_loss:
+                losses.append(self._loss(away, pull, group))
+            held = client_major(total, group)[..., : self.dimension]
+            held += pull
+            if "noise" in group.data:
+                held += group.data["noise"][:, None]
+        return torch.cat(losses, 1) if want_loss else None
+
+    def _away(self, params: Tensor, group: Group) -> tuple[Tensor, Tensor]:
+        """(m, T, d): x - c and A (x - c)."""
+        away = client_major(params, group)[..., : self.dimension] - group.data["centers"][:, None]
+        return away, self._times(away, group)
+
+    def _times(self, vectors: Tensor, group: Group) -> Tensor:
+        hessians = group.data["hessians"]
+        return vectors * hessians if self.dimension == 1 else torch.bmm(vectors, hessians)
+
+    def _loss(self, away: Tensor, pull: Tensor, group: Group) -> Tensor:
+        return (0.5 * (away * pull).sum(-1) + group.data["constants"][:, None]).T
+
+
+def _weights(problem: Problem, clients: int) -> NDArray[np.float64]:
+    if problem.client_weights is None:
+        return np.full(clients, 1.0 / clients)
+    return np.asarray(problem.client_weights, dtype=np.float64)

@@ -1,0 +1,46 @@
+"""Softmax regression: scores affine in the inputs, cross-entropy of the class.
+
+Parameters: "weight" (classes, inputs + 1), the bias of a class in the last column; all 0 at the start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.models._affine import Affine
+from trainers.problem import Examples, Problem
+
+
+class CrossEntropy:
+    """log sum exp(scores) - score of the class; `wanted` is 1 for the class and 0 elsewhere."""
+
+    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """See Loss."""
+        return torch.logsumexp(scores, -2) - (scores * wanted).sum(-2)
+
+    def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """See Loss."""
+        return torch.softmax(scores, -2).sub_(wanted)
+
+    def bend(self, scores: Tensor, along: Tensor) -> Tensor:
+        """See Loss."""
+        shares = torch.softmax(scores, -2)
+        return shares * (along - (shares * along).sum(-2, keepdim=True))
+
+
+def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
+    """The model of a problem with class numbers as targets; model_settings may say how many `classes` there are."""
+    train, test = problem.train, problem.test
+    if not isinstance(train, Examples):
+        raise TypeError(f"softmax regression must get Examples, got {type(train).__name__}")
+    classes = int(problem.model_settings.get("classes") or train.targets.max() + 1)
+    test_wanted = None if test is None else _one_hot(test.targets, classes)
+    wanted = _one_hot(train.targets, classes)
+    return Affine(problem, CrossEntropy(), classes, wanted, test_wanted, True, dtype, device)
+
+
+def _one_hot(targets: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
+    return np.eye(classes)[targets]

@@ -1,0 +1,171 @@
+"""The method, the server optimizer and the schedule of a trial: chosen by name, every member's values checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from types import ModuleType
+from typing import Any
+
+from trainers.errors import SpecError
+from trainers.hyper import Hyperparameter, describe, join, refuse_unknown
+from trainers.registry import Registry, methods, schedules, servers
+from trainers.scalars import shown
+
+REGISTRIES = {"method": methods, "server": servers, "schedule": schedules}
+DELTA_LR = Hyperparameter(
+    name="delta_lr",
+    kind="float",
+    default=None,
+    low=0,
+    low_open=True,
+    limit="1 is model averaging",
+    doc="in place of server_lr = delta_lr * client_lr",
+)
+# Of each pair at most one may be given; the second is then derived from the first, or not needed.
+_EITHER = (("delta_lr", "server_lr"), ("local_epochs", "local_steps"))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A chosen method, server optimizer or schedule.
+
+    Args:
+        kind: "method", "server" or "schedule".
+        name: of its module.
+        values: hyperparameter -> one value for each member.
+        members: how many there are.
+    """
+
+    kind: str
+    name: str
+    values: Mapping[str, tuple[Any, ...]]
+    members: int
+
+    @property
+    def module(self) -> ModuleType:
+        """The module that does it."""
+        return REGISTRIES[self.kind]()[self.name]
+
+    @property
+    def structural(self) -> dict[str, Any]:
+        """The values that separate packs, the same for all members."""
+        return {item.name: self.values[item.name][0] for item in describe(self.module.Hyper) if not item.traced}
+
+    def member(self, index: int) -> dict[str, Any]:
+        """All values of one member."""
+        return {name: values[index] for name, values in self.values.items()}
+
+
+@dataclass(frozen=True)
+class Given:
+    """One value as it came from the document, with its place."""
+
+    value: Any
+    path: str
+
+
+def parse_part(kind: str, document: Any, members: Sequence[Mapping[str, Given]]) -> Part:
+    """The part that a document describes.
+
+    Args:
+        kind: "method", "server" or "schedule".
+        document: {"name": ..., hyperparameters}.
+        members: what each member gives in addition, or instead, by the bare name of the hyperparameter.
+
+    Raises:
+        SpecError: unknown names and keys, missing values, wrong types and ranges, two alternatives at once.
+    """
+    if not isinstance(document, Mapping):
+        raise SpecError(f'{kind} must be an object like {{"name": ...}}, got {kind}={shown(document)}', kind)
+    registry: Registry = REGISTRIES[kind]()
+    if "name" not in document:
+        raise SpecError(f"{kind}.name must be given: one of {', '.join(registry)}", join(kind, "name"))
+    module = registry.find(document["name"], join(kind, "name"))
+    described = {item.name: item for item in describe(module.Hyper)}
+    if {"server_lr", "client_lr"} <= described.keys():
+        described["delta_lr"] = DELTA_LR
+    refuse_unknown(document, ["name", *described], kind)
+    base = {key: Given(value, join(kind, key)) for key, value in document.items() if key != "name"}
+    rows = []
+    for index, member in enumerate(members):
+        _refuse_structural(member, described)
+        row = _values(_merged(base, member), described, kind, f": member {index} has none" if len(members) > 1 else "")
+        rows.append(module.complete(row) if hasattr(module, "complete") else row)
+    values = {name: tuple(row[name] for row in rows) for name in rows[0]}
+    return Part(kind, document["name"], values, len(members))
+
+
+def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str, Given]:
+    """What holds for one member: its own values first; its own alternative replaces the other one of the base."""
+    merged = {**base, **member}
+    for pair in _EITHER:
+        for one, other in (pair, pair[::-1]):
+            if one in member and other not in member:
+                merged.pop(other, None)
+    return merged
+
+
+def _refuse_structural(member: Mapping[str, Given], described: Mapping[str, Hyperparameter]) -> None:
+    for name, given in member.items():
+        if not described[name].traced:
+            raise SpecError(f"{given.path} must be the same for all members: give it once, outside members", given.path)
+
+
+def _values(
+    given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, whose: str
+) -> dict[str, Any]:
+    """All values of one member, checked, alternatives resolved, defaults filled in."""
+    found = {name: described[name].check(item.value, item.path) for name, item in given.items()}
+    for derived, name in _EITHER:
+        if found.get(derived) is not None and found.get(name) is not None:
+            path = given[derived].path
+            raise SpecError(f"{path} must not be given beside {name}, got both: leave one out", path)
+    _derive_local_steps(found, given, described)
+    _derive_server_lr(found, given)
+    for item in described.values():
+        if item is not DELTA_LR:
+            found.setdefault(item.name, item.default)
+    for item in described.values():
+        steps_needed = item.name == "local_steps" and found["local_steps"] is None
+        if found.get(item.name) is MISSING or (steps_needed and found.get("local_epochs") is None):
+            raise _missing(item, described, kind, whose)
+    return {name: found[name] for name in described if name != "delta_lr"}
+
+
+def _derive_local_steps(
+    found: dict[str, Any], given: Mapping[str, Given], described: Mapping[str, Hyperparameter]
+) -> None:
+    weights = found.get("gradient_weights")
+    if weights is None:
+        return
+    path = given["gradient_weights"].path
+    if weights[-1] == 0:
+        raise SpecError(f"{path} must end with a weight above 0, got gradient_weights={shown(list(weights))}", path)
+    if "local_steps" not in described:
+        return
+    steps = found.setdefault("local_steps", len(weights))
+    if steps is not None and steps != len(weights):
+        raise SpecError(
+            f"{path} must have one weight for each local step, got {len(weights)} weights and local_steps={steps}", path
+        )
+
+
+def _derive_server_lr(found: dict[str, Any], given: Mapping[str, Given]) -> None:
+    delta_lr = found.pop("delta_lr", None)
+    if delta_lr is None:
+        return
+    client_lr = found.get("client_lr")
+    if not client_lr:
+        path = given["delta_lr"].path
+        raise SpecError(
+            f"{path} must come with a client_lr above 0, got client_lr={shown(client_lr)}: give server_lr instead", path
+        )
+    found["server_lr"] = delta_lr * client_lr
+
+
+def _missing(item: Hyperparameter, described: Mapping[str, Hyperparameter], kind: str, whose: str) -> SpecError:
+    path = join(kind, item.name)
+    instead = [derived for derived, name in _EITHER if name == item.name and derived in described]
+    hint = f", or {instead[0]} in its place" if instead else ""
+    return SpecError(f"{path} must be given ({item.range_text()}{hint}){whose}", path)

@@ -1,0 +1,241 @@
+"""Train one trial document and print its report: one JSON object a line.
+
+    python -m trainers.run trial.json
+    python -m trainers.run - --checkpoint trial.ckpt < trial.json
+
+The document is described in trainers/spec.py. Exit codes: 0 finished; 1 an error while training; 2 a wrong document,
+missing data or a checkpoint that does not fit, with one line on stderr; 130 or 143 interrupted; 141 nobody reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from trainers.errors import CheckpointError, SpecError
+from trainers.spec import TrialSpec, parse
+
+if TYPE_CHECKING:
+    from trainers.engine.pack import Pack
+
+_CHUNK_SECONDS = 0.2
+_CHECKPOINT_SECONDS = 30.0
+
+
+def run(document: Any, *, device: str = "auto") -> Iterator[dict[str, Any]]:
+    """The report lines of a trial, as they come; the document is checked before anything is trained.
+
+    Args:
+        document: a trial document (trainers/spec.py).
+        device: "auto", or what torch calls a device, as "cpu" or "cuda:1".
+
+    Returns:
+        One dictionary for each round (and member), beginning with round 0. What is not finite is None; `member` is
+        there only when the document has members.
+
+    Raises:
+        SpecError: the document is wrong.
+        MissingDataError: the task's data is not on this machine.
+    """
+    spec = parse(document)
+    return _lines(spec, _start(spec, device, None))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code.
+
+    Args:
+        arguments: without the program's name; None takes those of the process.
+    """
+    options = _parser().parse_args(arguments)
+    checkpoint = Path(options.checkpoint) if options.checkpoint else None
+    try:
+        spec = parse(read(options.trial))
+        pack = _start(spec, options.device, checkpoint)
+    except (SpecError, CheckpointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for warning in spec.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    with _Signals() as signals:
+        try:
+            _print(spec, pack, checkpoint, signals)
+        except BrokenPipeError:
+            # Nobody reads any more; without this the interpreter complains once more while it shuts down.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+        except OSError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        if signals.received is None:
+            return 0
+        where = f"; run again with --checkpoint {checkpoint} to go on" if checkpoint else ""
+        print(f"interrupted after round {pack.round} of {pack.rounds}{where}", file=sys.stderr)
+        return 128 + signals.received
+
+
+def read(source: str) -> Any:
+    """The JSON document in a file.
+
+    Args:
+        source: path of the file, or "-" for standard input.
+
+    Raises:
+        SpecError: no such file, or not JSON.
+    """
+    name = "standard input" if source == "-" else source
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        return json.loads(text, object_pairs_hook=_object)
+    except OSError as error:
+        raise SpecError(f"{name} must be a file to read: {error.strerror}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SpecError(f"{name} must hold a JSON document: {error}") from error
+
+
+def finite(value: Any) -> Any:
+    """The same value with None for whatever is not finite, so that it is JSON.
+
+    Examples:
+        >>> finite({"train_loss": float("nan"), "params": [1.0, float("inf")]})
+        {'train_loss': None, 'params': [1.0, None]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def save(data: bytes, path: Path) -> None:
+    """Writes a file so that at any moment there is the old one or the new one in full.
+
+    Args:
+        data: what it is to hold.
+        path: where; its folder must exist.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _print(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signals) -> None:
+    """Prints lines until the pack is done or a signal comes; a checkpoint never runs ahead of what is printed."""
+    saved = time.monotonic()
+    while not pack.done and signals.received is None:
+        for line in _chunk(spec, pack):
+            print(json.dumps(line, allow_nan=False))
+        sys.stdout.flush()
+        if checkpoint is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
+            save(pack.to_bytes(), checkpoint)
+            saved = time.monotonic()
+    if checkpoint is not None:
+        save(pack.to_bytes(), checkpoint)
+
+
+def _start(spec: TrialSpec, device: str, checkpoint: Path | None) -> Pack:
+    from trainers.engine.pack import Pack  # here, so that --help does not wait for torch
+
+    _check_device(device)
+    if checkpoint is None:
+        return Pack.from_spec(spec, device=device)
+    if not checkpoint.parent.is_dir():
+        raise CheckpointError(f"the folder of --checkpoint must exist, got {checkpoint}")
+    try:
+        data = checkpoint.read_bytes()
+    except FileNotFoundError:
+        return Pack.from_spec(spec, device=device)
+    except OSError as error:
+        raise CheckpointError(f"--checkpoint must be a file to read, got {checkpoint}: {error.strerror}") from error
+    return Pack.restore(spec, data, device=device)
+
+
+def _check_device(name: str) -> None:
+    if name == "auto":
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:  # torch raises either for a device that it was not built for
+        reason = str(error).splitlines()[0]
+        raise SpecError(f"--device must be one that torch can use here, got {name}: {reason}", "device") from error
+
+
+def _lines(spec: TrialSpec, pack: Pack) -> Iterator[dict[str, Any]]:
+    while not pack.done:
+        yield from _chunk(spec, pack)
+
+
+def _chunk(spec: TrialSpec, pack: Pack) -> Iterator[dict[str, Any]]:
+    for line in pack.advance(seconds=_CHUNK_SECONDS):
+        yield finite(line if spec.listed else {key: value for key, value in line.items() if key != "member"})
+
+
+class _Signals:
+    """Notes the first Ctrl-C or SIGTERM, so that a round is finished first; the second one acts at once."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.received = number
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise SpecError(f"every key must stand once in its object, got {json.dumps(key)} twice", key)
+        result[key] = value
+    return result
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.run",
+        description="Trains one trial document and prints its report, one JSON object a line: round 0 is the start, "
+        "the last line is the last server update.",
+    )
+    parser.add_argument("trial", help="JSON file of the trial, or - for standard input")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        help="written every half minute, at Ctrl-C and at the end; when it exists, the trial goes on from it",
+    )
+    parser.add_argument("--device", default="auto", help="auto (the default), cpu, cuda, cuda:1, ...")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

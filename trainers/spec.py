@@ -1,0 +1,265 @@
+"""Trial documents: read, checked in full, defaults filled in.
+
+    {"task": {"name": "quadratic", "problem": "two_clients"},
+     "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10},
+     "server": {"name": "sgd", "momentum": 0.0, "nesterov": false}, "schedule": {"name": "constant"},
+     "init": [0.0], "clients_per_round": null, "batch_size": null, "rounds": 200, "seed": 0, "dtype": "float64",
+     "eval_every": 1, "report": ["params"], "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
+
+Only task, method and rounds must be given. Everything wrong is a SpecError of one line that begins with its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from trainers.errors import SpecError
+from trainers.hyper import Hyperparameter, check, hyper
+from trainers.members import canonical_parts, parse_parts
+from trainers.parts import Part
+from trainers.registry import tasks
+from trainers.scalars import number, shown
+
+REPORTS = ("params",)
+_RATIO = 10.0
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a trial document besides task, method, server, schedule and members."""
+
+    init: Any = hyper(None, kind="any", doc="parameters to start from; null is the model's own start")
+    clients_per_round: int | None = hyper(None, low=1, unit="clients", limit="null is all of them")
+    batch_size: int | None = hyper(None, low=1, unit="examples", limit="null is the client's full data")
+    batching: str | None = hyper(None, choices=("with_replacement", "shuffled"))
+    weighting: str | None = hyper(None, choices=("uniform", "examples"))
+    rounds: int = hyper(low=1, unit="server updates")
+    seed: int = hyper(0, low=0, high=2**63 - 1)
+    dtype: str | None = hyper(None, choices=("float32", "float64"))
+    eval_every: Any = hyper("auto", kind="any", unit="rounds")
+    loss_data: str | None = hyper(None, choices=("full", "batches"))
+    report: Any = hyper((), kind="any")
+
+
+_OBJECTS = ("task", "method", "server", "schedule", "members")
+_EVERY = Hyperparameter(name="eval_every", kind="int", default="auto", low=1)
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """A trial, or a pack of trials of one structure, ready to train.
+
+    Args:
+        task: settings of the task, from its module's parse.
+        task_name: name of the task's module.
+        method: the method with one value per member for each hyperparameter.
+        server: the server optimizer, the same way.
+        schedule: the schedule, the same way.
+        members: number of trials, at least 1.
+        listed: whether the document had members; then report lines carry their number.
+        init: (parameters,) to start from; None is the model's own start.
+        clients_per_round: size of a cohort; None is all clients.
+        batch_size: examples a local step; None is the client's full data.
+        batching: "with_replacement" or "shuffled".
+        weighting: "uniform" or "examples".
+        rounds: server updates.
+        seed: of cohorts, batches and initial parameters.
+        dtype: "float32" or "float64".
+        eval_every: rounds between evaluations, or "auto".
+        loss_data: "full" or "batches", the data on which train_loss is taken.
+        report: further keys of the report lines.
+        canonical: the document with all defaults filled in, JSON-able; parsing it gives an equal trial.
+        warnings: what is allowed, but probably not meant; one line each.
+    """
+
+    task: Any
+    task_name: str
+    method: Part
+    server: Part
+    schedule: Part
+    members: int
+    listed: bool
+    init: tuple[float, ...] | None
+    clients_per_round: int | None
+    batch_size: int | None
+    batching: str
+    weighting: str
+    rounds: int
+    seed: int
+    dtype: str
+    eval_every: int | str
+    loss_data: str
+    report: tuple[str, ...]
+    canonical: Mapping[str, Any] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def task_module(self) -> ModuleType:
+        """The module of the task."""
+        return tasks()[self.task_name]
+
+
+def parse(document: Any) -> TrialSpec:
+    """The trial that a document describes; checks everything and trains nothing.
+
+    Args:
+        document: as read from JSON or YAML.
+
+    Raises:
+        SpecError: anything wrong, in one line that begins with its dotted place.
+        MissingDataError: the data of the task is not on this machine.
+    """
+    if not isinstance(document, Mapping):
+        raise SpecError(f'the trial must be an object like {{"task": ...}}, got {shown(document)}')
+    plain = {key: value for key, value in document.items() if key not in _OBJECTS}
+    values = check(Keys, plain, "", known=_OBJECTS)
+    for key in ("task", "method"):
+        if key not in document:
+            raise SpecError(f"{key} must be given", key)
+    task_name, task = _parse_task(document["task"])
+    module = tasks()[task_name]
+    listed = document.get("members") is not None
+    parts = parse_parts(document)
+    method, server, schedule = parts["method"], parts["server"], parts["schedule"]
+    values["init"] = _parse_init(values["init"], task.dimension)
+    values["eval_every"] = _parse_eval_every(values["eval_every"])
+    values["report"] = _parse_report(values["report"])
+    values["batching"] = values["batching"] or module.BATCHING
+    values["weighting"] = values["weighting"] or getattr(method.module, "WEIGHTING", "uniform")
+    values["dtype"] = values["dtype"] or module.DTYPE
+    values["loss_data"] = values["loss_data"] or schedule.module.LOSS_DATA
+    _check_together(values, method, schedule, task, module)
+    canonical = {
+        "task": dict(task.document),
+        **canonical_parts(parts, listed),
+        **{key: list(value) if isinstance(value, tuple) else value for key, value in values.items()},
+    }
+    return TrialSpec(
+        task=task,
+        task_name=task_name,
+        method=method,
+        server=server,
+        schedule=schedule,
+        members=method.members,
+        listed=listed,
+        canonical=canonical,
+        warnings=tuple(_warnings(method, task)),
+        **values,
+    )
+
+
+def structure_key(document: Any) -> str:
+    """A text that is equal for trials which may share a pack: all but traced hyperparameters are the same.
+
+    Args:
+        document: a trial document, with or without members.
+
+    Raises:
+        SpecError: as `parse`.
+    """
+    spec = parse(document)
+    key = {name: value for name, value in spec.canonical.items() if name != "members"}
+    for part in (spec.method, spec.server, spec.schedule):
+        key[part.kind] = {"name": part.name, **part.structural}
+    return json.dumps(key, sort_keys=True)
+
+
+def _parse_task(document: Any) -> tuple[str, Any]:
+    if not isinstance(document, Mapping):
+        raise SpecError(f'task must be an object like {{"name": "digits"}}, got task={shown(document)}', "task")
+    if "name" not in document:
+        raise SpecError(f"task.name must be given: one of {', '.join(tasks())}", "task.name")
+    tasks().find(document["name"], "task.name")
+    try:
+        text = json.dumps(document, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"task must hold what JSON can hold: {error}", "task") from error
+    return document["name"], _cached_task(text)
+
+
+@lru_cache(maxsize=16)
+def _cached_task(text: str) -> Any:
+    document = json.loads(text)
+    return tasks()[document["name"]].parse(document, "task")
+
+
+def _parse_init(value: Any, dimension: int | None) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    wanted = f"{dimension} numbers" if dimension else "numbers"
+    if not isinstance(value, (list, tuple)) or not value:
+        raise SpecError(f"init must be a list of {wanted}, got init={shown(value)}", "init")
+    if dimension is not None and len(value) != dimension:
+        raise SpecError(f"init must have {wanted}, one for each parameter of the task, got {len(value)}", "init")
+    return tuple(number(item, f"init.{index}") for index, item in enumerate(value))
+
+
+def _parse_eval_every(value: Any) -> int | str:
+    if value is None or value == "auto":
+        return "auto"
+    if isinstance(value, str) and not value.strip()[:1].isdigit():
+        raise SpecError(f'eval_every must be "auto" or at least 1, got eval_every={shown(value)}', "eval_every")
+    return int(_EVERY.check(value, "eval_every"))
+
+
+def _parse_report(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        raise SpecError(f"report must be a list of names, got report={shown(value)}", "report")
+    for index, name in enumerate(value):
+        if name not in REPORTS:
+            path = f"report.{index}"
+            raise SpecError(f"{path} must be one of {', '.join(REPORTS)}, got {shown(name)}", path)
+    return tuple(dict.fromkeys(value))
+
+
+def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, task: Any, module: ModuleType) -> None:
+    """What only shows when task, method and the rest are seen together."""
+    asked, clients = values["clients_per_round"], task.clients
+    if asked is not None and asked > clients:
+        raise SpecError(
+            f"clients_per_round must be at most {clients}, the clients of the task, got clients_per_round={asked}",
+            "clients_per_round",
+        )
+    if task.examples is None:
+        if values["weighting"] == "examples":
+            raise SpecError(
+                'weighting must be uniform for a task without countable examples, got weighting="examples": '
+                "give task.client_weights instead",
+                "weighting",
+            )
+        if any(epochs is not None for epochs in method.values.get("local_epochs", ())):
+            raise SpecError(
+                "method.local_epochs must be left out for a task without countable examples: give local_steps",
+                "method.local_epochs",
+            )
+    if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in module.METRICS:
+        raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
+
+
+def _warnings(method: Part, task: Any) -> list[str]:
+    """Lines about settings that are allowed, but unlikely to be meant."""
+    client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
+    found = []
+    ratios = [s / c for c, s in zip(client_lrs, server_lrs, strict=False) if c and s is not None]
+    if ratios and max(ratios) > _RATIO * (1 + 1e-12):
+        found.append(
+            f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
+            "of gradients, and as large as client_lr it is model averaging (delta_lr is their ratio)"
+        )
+    largest = getattr(task, "smoothness", None)
+    if largest is not None:
+        proxes = method.values.get("prox", (0.0,) * len(client_lrs))
+        high = max((c * (largest + (p or 0.0)) for c, p in zip(client_lrs, proxes, strict=True) if c), default=0.0)
+        if high >= 1:
+            found.append(
+                f"method.client_lr times the largest curvature of a client is {high:.4g}: from 1 on, local steps "
+                "overshoot on that client, and the point converged to may be far off"
+            )
+    return found

@@ -1,0 +1,257 @@
+"""Quadratic client losses, 0.5 (x - center)' hessian (x - center): the papers' theory, to be run.
+
+Either given in full:
+
+    {"name": "quadratic", "hessians": [[[2, 0], [0, 1]], ...], "centers": [[1, 0], ...]}
+
+or generated, "problem" being
+
+    random       clients, dimension, strong_convexity, smoothness, center_spread, data_seed
+    two_clients  hessians 1 and 2, centers 1 and 1/2; the optimum is 2/3
+    continuum    clients; curvatures i in [0.5, 2] of density 8i/15 with centers 1/i; the optimum is 5/7
+    worst_case   strong_convexity, smoothness, center_bound, client_lr, gradient_weights, prox: bounds attained exactly
+
+With any of them: client_weights (not for worst_case, which brings its own) and gradient_noise, the standard deviation
+of the noise that one example adds to each gradient coordinate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import quadratics
+from trainers.data.weights import client_weights
+from trainers.errors import SpecError
+from trainers.hyper import check, hyper, join, refuse_unknown
+from trainers.problem import Problem, Quadratics
+from trainers.scalars import number, shown
+from trainers.spelling import hint
+
+DTYPE = "float64"
+BATCHING = "with_replacement"
+METRICS = ("loss", "distance")
+MODEL = "quadratic"
+_SHARED = ("name", "problem", "client_weights", "gradient_noise")
+
+
+@dataclass(frozen=True)
+class Random:
+    """Clients with random Hessians of given extreme eigenvalues."""
+
+    clients: int = hyper(10, low=1, unit="clients")
+    dimension: int = hyper(5, low=1, unit="parameters")
+    strong_convexity: float = hyper(1.0, low=0, low_open=True, doc="smallest eigenvalue of every Hessian")
+    smoothness: float = hyper(10.0, low=0, low_open=True, doc="largest eigenvalue of every Hessian")
+    center_spread: float = hyper(1.0, low=0, limit="0 is homogeneous clients", doc="rms norm of a center")
+    data_seed: int = hyper(0, low=0)
+
+
+@dataclass(frozen=True)
+class TwoClients:
+    """The toy with two clients: nothing to set."""
+
+
+@dataclass(frozen=True)
+class Continuum:
+    """The toy with a continuum of clients, as a finite population."""
+
+    clients: int = hyper(1000, low=1, unit="clients")
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The instance on which the bounds are attained, for a given method."""
+
+    strong_convexity: float = hyper(1.0, low=0, low_open=True)
+    smoothness: float = hyper(10.0, low=0, low_open=True)
+    center_bound: float = hyper(1.0, low=0, low_open=True, doc="norm of both centers")
+    client_lr: float = hyper(low=0)
+    gradient_weights: tuple[float, ...] = hyper(low=0)
+    prox: float = hyper(0.0, low=0)
+
+
+PROBLEMS: Mapping[str, type] = {
+    "random": Random,
+    "two_clients": TwoClients,
+    "continuum": Continuum,
+    "worst_case": WorstCase,
+}
+_BUILDERS: Mapping[str, Callable[..., Quadratics]] = {
+    "random": quadratics.random,
+    "two_clients": quadratics.two_clients,
+    "continuum": quadratics.continuum,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """A checked quadratic task.
+
+    Args:
+        document: the task with all defaults filled in, JSON-able.
+        losses: the clients' quadratics.
+        client_weights: (clients,) sum 1; None is uniform.
+        model: name of the model in trainers/models.
+    """
+
+    document: Mapping[str, Any]
+    losses: Quadratics
+    client_weights: NDArray[np.float64] | None = None
+    model: str = field(default=MODEL)
+
+    @property
+    def clients(self) -> int:
+        """Size of the population."""
+        return self.losses.clients
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters."""
+        return int(self.losses.centers.shape[1])
+
+    @property
+    def smoothness(self) -> float:
+        """Largest eigenvalue of any client's Hessian."""
+        return float(np.linalg.eigvalsh(self.losses.hessians).max())
+
+    @property
+    def examples(self) -> None:
+        """Quadratics have no countable examples: a batch of any size can be drawn."""
+
+
+def parse(document: Mapping[str, Any], path: str) -> Settings:
+    """The task that a document describes.
+
+    Args:
+        document: {"name": "quadratic", ...}.
+        path: dotted place of the document, as "task".
+
+    Raises:
+        SpecError: unknown keys, missing ones, wrong sizes, matrices that are not symmetric positive definite.
+    """
+    if "problem" in document and ("hessians" in document or "centers" in document):
+        raise SpecError(f"{path} must have either problem or hessians and centers, got both: leave one out", path)
+    filled: dict[str, Any] = {"name": "quadratic"}
+    weights: NDArray[np.float64] | None = None
+    if "problem" in document:
+        losses, weights = _generated(document, path, filled)
+    else:
+        losses = _given(document, path, filled)
+    if document.get("client_weights") is not None:
+        weights = client_weights(document["client_weights"], losses.clients, join(path, "client_weights"))
+        filled["client_weights"] = weights.tolist()
+    noise = number(document.get("gradient_noise", 0.0), join(path, "gradient_noise"))
+    if noise < 0:
+        place = join(path, "gradient_noise")
+        raise SpecError(f"{place} must be at least 0, got gradient_noise={shown(noise)}", place)
+    filled["gradient_noise"] = noise
+    return Settings(filled, replace(losses, gradient_noise=noise), weights)
+
+
+def build(settings: Settings, dtype: str) -> Problem:
+    """The problem to train on; its optimum is exact.
+
+    Args:
+        settings: from `parse`.
+        dtype: "float32" or "float64"; quadratics are always handed over in float64.
+    """
+    return Problem(
+        model=settings.model,
+        train=settings.losses,
+        client_weights=settings.client_weights,
+        optimum=quadratics.optimum(settings.losses, settings.client_weights),
+    )
+
+
+def _generated(
+    document: Mapping[str, Any], path: str, filled: dict[str, Any]
+) -> tuple[Quadratics, NDArray[np.float64] | None]:
+    name = document["problem"]
+    place = join(path, "problem")
+    if not isinstance(name, str) or name not in PROBLEMS:
+        raise SpecError(f"{place}: no quadratic problem {shown(name)}: {hint(str(name), PROBLEMS)}", place)
+    arguments = {key: value for key, value in document.items() if key not in _SHARED}
+    values = check(PROBLEMS[name], arguments, path, known=_SHARED)
+    filled.update(problem=name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()})
+    if "smoothness" in values and values["smoothness"] < values["strong_convexity"]:
+        place = join(path, "smoothness")
+        raise SpecError(
+            f"{place} must be at least strong_convexity={shown(values['strong_convexity'])}, "
+            f"got smoothness={shown(values['smoothness'])}",
+            place,
+        )
+    if name in _BUILDERS:
+        return _BUILDERS[name](**values), None
+    if document.get("client_weights") is not None:
+        place = join(path, "client_weights")
+        raise SpecError(f"{place} must be left out: worst_case brings its own weights", place)
+    if values["gradient_weights"][-1] == 0:
+        place = join(path, "gradient_weights")
+        raise SpecError(f"{place} must end with a weight above 0, got {shown(values['gradient_weights'])}", place)
+    try:
+        return quadratics.worst_case(**values)
+    except ValueError as error:
+        raise SpecError(f"{path}: {error}", join(path, "client_lr")) from error
+
+
+def _given(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Quadratics:
+    refuse_unknown(document, [*_SHARED, "hessians", "centers"], path)
+    for key in ("hessians", "centers"):
+        if key not in document:
+            raise SpecError(f"{join(path, key)} must be given (or a problem: {', '.join(PROBLEMS)})", join(path, key))
+    hessians = _hessians(document["hessians"], join(path, "hessians"))
+    centers = _centers(document["centers"], hessians, join(path, "centers"))
+    filled["hessians"], filled["centers"] = hessians.tolist(), centers.tolist()
+    return Quadratics(hessians, centers, np.zeros(len(centers)))
+
+
+def _hessians(value: Any, path: str) -> NDArray[np.float64]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise SpecError(f"{path} must be a list with one square matrix per client, got {shown(value)}", path)
+    matrices = [_matrix(item, f"{path}.{index}") for index, item in enumerate(value)]
+    size = len(matrices[0])
+    for index, matrix in enumerate(matrices):
+        place = f"{path}.{index}"
+        if len(matrix) != size:
+            raise SpecError(f"{place} must be {size} x {size} as {path}.0, got {len(matrix)} x {len(matrix)}", place)
+        scale = float(np.abs(matrix).max())
+        row, column = (int(i) for i in np.unravel_index(np.abs(matrix - matrix.T).argmax(), matrix.shape))
+        if abs(matrix[row, column] - matrix[column, row]) > 1e-9 * scale:
+            raise SpecError(
+                f"{place} must be symmetric, got {matrix[row, column]:g} at row {row}, column {column} "
+                f"and {matrix[column, row]:g} at row {column}, column {row}",
+                place,
+            )
+        smallest = float(np.linalg.eigvalsh(matrix)[0])
+        if smallest <= 1e-14 * scale:
+            raise SpecError(f"{place} must be positive definite, got smallest eigenvalue {smallest:.6g}", place)
+    stacked = np.stack(matrices)
+    return np.asarray((stacked + stacked.transpose(0, 2, 1)) / 2, dtype=np.float64)
+
+
+def _matrix(value: Any, path: str) -> NDArray[np.float64]:
+    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(row, (list, tuple)) for row in value):
+        raise SpecError(f"{path} must be a square matrix (a list of rows), got {shown(value)}", path)
+    lengths = {len(row) for row in value}
+    if lengths != {len(value)}:
+        counts = ", ".join(str(length) for length in sorted(lengths))
+        raise SpecError(f"{path} must be a square matrix, got {len(value)} rows of {counts} numbers", path)
+    return np.array([[number(item, f"{path}.{i}.{j}") for j, item in enumerate(row)] for i, row in enumerate(value)])
+
+
+def _centers(value: Any, hessians: NDArray[np.float64], path: str) -> NDArray[np.float64]:
+    clients, size = hessians.shape[:2]
+    if not isinstance(value, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in value):
+        raise SpecError(f"{path} must be a list with one list of {size} numbers per client, got {shown(value)}", path)
+    if len(value) != clients:
+        raise SpecError(f"{path} must have one center per hessian: {clients} hessians, got {len(value)} centers", path)
+    for index, row in enumerate(value):
+        if len(row) != size:
+            place = f"{path}.{index}"
+            raise SpecError(f"{place} must have {size} numbers as the hessians have rows, got {len(row)}", place)
+    return np.array([[number(item, f"{path}.{i}.{j}") for j, item in enumerate(row)] for i, row in enumerate(value)])

@@ -1,0 +1,50 @@
+"""Writes a figure: its data as CSV, its picture as PNG and SVG."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from trainers.theory.figures.curves import Curve, FigureData
+
+
+def write(figure: FigureData, folder: Path) -> list[Path]:
+    """Writes NAME.csv, NAME.png and NAME.svg into a folder, which is made if need be.
+
+    Args:
+        figure: what to write.
+        folder: where.
+
+    Returns:
+        The three paths.
+    """
+    from trainers.theory.figures.draw import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    table = folder / f"{figure.name}.csv"
+    write_table(figure, table)
+    pictures = [folder / f"{figure.name}.{kind}" for kind in ("png", "svg")]
+    save(figure, pictures)
+    return [table, *pictures]
+
+
+def write_table(figure: FigureData, path: Path) -> None:
+    """One row a point: panel, curve, the coordinates and the numbers behind them, in eight digits."""
+    names = list(dict.fromkeys(name for panel in figure.panels for curve in panel.curves for name in curve.columns))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["panel", "curve", *names, figure.x_name, figure.y_name])
+        for panel in figure.panels:
+            for curve in panel.curves:
+                writer.writerows([panel.title, curve.label, *row] for row in _rows(curve, names))
+
+
+def _rows(curve: Curve, names: list[str]) -> list[list[str]]:
+    columns = [np.broadcast_to(np.asarray(curve.columns.get(name, "")), curve.x.shape) for name in names]
+    return [[_text(value) for value in row] for row in zip(*columns, curve.x, curve.y, strict=True)]
+
+
+def _text(value: float | str) -> str:
+    return str(value) if isinstance(value, str) else f"{float(value):.8g}"

@@ -1,0 +1,109 @@
+"""One round of a method on quadratics is an affine map; here are its fixed point and its rate.
+
+A method says how the pseudo-gradient depends on the state, and what else happens in a round; the server optimizer is
+added to it:
+
+    pseudo_gradient = gradient z - pull
+    z next = carry z + shift - inject (server step of the pseudo_gradient)
+
+The state z begins with the model parameters; two-way gradient transfer keeps two more vectors in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.theory.clients import solve
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AffineRound:
+    """What a method does in a round, without its server optimizer.
+
+    Args:
+        gradient: (d, s) how the pseudo-gradient depends on the state.
+        pull: (d,) taken from it.
+        carry: (s, s) what the rest of the round does to the state; None is the identity.
+        shift: (s,) added by the rest of the round; None is 0.
+        inject: (s, d) where the server step is subtracted; None is the identity.
+    """
+
+    gradient: Array
+    pull: Array
+    carry: Array | None = None
+    shift: Array | None = None
+    inject: Array | None = None
+
+
+@dataclass(frozen=True)
+class RoundMap:
+    """state next = matrix state + offset; the first `dimension` entries of the state are the model.
+
+    Args:
+        matrix: (s, s).
+        offset: (s,).
+        dimension: number of model parameters.
+    """
+
+    matrix: Array
+    offset: Array
+    dimension: int
+
+    @property
+    def fixed_state(self) -> Array:
+        """The state that a round leaves as it is, (s,); SpecError where there is none or more than one."""
+        return solve(np.eye(len(self.offset)) - self.matrix, self.offset)
+
+    @property
+    def fixed_point(self) -> Array:
+        """The model that a round leaves as it is, (d,)."""
+        return self.fixed_state[: self.dimension]
+
+    @property
+    def rate(self) -> float:
+        """Spectral radius: the asymptotic linear rate; 1 or more does not converge."""
+        return float(np.abs(np.linalg.eigvals(self.matrix)).max())
+
+    def start(self, params: Array) -> Array:
+        """The state (s,) of a run that starts at `params` (d,) with everything else 0."""
+        return np.concatenate([np.asarray(params, float), np.zeros(len(self.offset) - self.dimension)])
+
+    def after(self, params: Array, rounds: int) -> Array:
+        """The models after 0, 1, ..., rounds rounds, (rounds + 1, d)."""
+        state = self.start(params)
+        models = [state[: self.dimension]]
+        for _ in range(rounds):
+            state = self.matrix @ state + self.offset
+            models.append(state[: self.dimension])
+        return np.array(models)
+
+
+def with_server(affine: AffineRound, server_lr: float, momentum: float = 0.0, nesterov: bool = False) -> RoundMap:
+    """The whole round: velocity = momentum velocity + q; step = server_lr velocity, or in Nesterov's form
+    server_lr (q + momentum velocity).
+
+    Args:
+        affine: the method.
+        server_lr: multiplies the pseudo-gradient.
+        momentum: 0 is plain SGD, without a velocity in the state.
+        nesterov: momentum in Nesterov's form.
+    """  # noqa: D205, D415
+    d, size = affine.gradient.shape
+    carry = np.eye(size) if affine.carry is None else affine.carry
+    shift = np.zeros(size) if affine.shift is None else affine.shift
+    inject = np.eye(size, d) if affine.inject is None else affine.inject
+    fresh = 1 + momentum if nesterov else 1.0
+    matrix = carry - server_lr * fresh * inject @ affine.gradient
+    offset = shift + server_lr * fresh * inject @ affine.pull
+    if momentum == 0:
+        return RoundMap(matrix, offset, d)
+    kept = momentum**2 if nesterov else momentum
+    whole = np.block(
+        [[matrix, -server_lr * kept * inject], [affine.gradient, momentum * np.eye(d)]]
+    )
+    return RoundMap(whole, np.concatenate([offset, -affine.pull]), d)

@@ -1,0 +1,210 @@
+"""Fixed point and round map of a method by its name and hyperparameters, as they stand in a trial document.
+
+To add a method, write a function that returns its `AffineRound` and put it into one of the two tables; its keyword
+arguments are its hyperparameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.errors import SpecError
+from trainers.problem import Problem, Quadratics
+from trainers.scalars import integer, number, shown
+from trainers.spelling import hint
+from trainers.theory.clients import ClientQuadratics, clients_of
+from trainers.theory.rounds import aligned, local, mixed
+from trainers.theory.rounds.affine import AffineRound, RoundMap, with_server
+from trainers.theory.rounds.central import CentralQuadratic, central_quadratic
+
+Array = NDArray[np.float64]
+
+FEDERATED: Mapping[str, Callable[..., AffineRound]] = {
+    "fedavg": local.fedavg,
+    "reptile": local.fedavg,
+    "local_sgd": local.fedavg,
+    "lookahead": local.fedavg,
+    "fedprox": local.fedprox,
+    "minibatch_prox": local.fedprox,
+    "fedsgd": local.fedsgd,
+    "minibatch_sgd": local.fedsgd,
+    "local_update": local.local_update,
+    "fomaml": local.fomaml,
+    "maml": local.maml,
+    "fedga": aligned.fedga,
+    "gradalign": aligned.gradalign,
+    "scaffold": aligned.scaffold,
+    "regularized_gd": aligned.regularized_gd,
+}
+MIXED: Mapping[str, Callable[..., AffineRound]] = {
+    "parallel_training": mixed.parallel_training,
+    "one_way_transfer": mixed.one_way_transfer,
+    "two_way_transfer": mixed.two_way_transfer,
+}
+FIXED_POINT_NEEDS_RATE = ("parallel_training", "two_way_transfer")
+COUNTS = ("local_steps", "central_steps")
+SHARED = ("name", "server_lr", "delta_lr", "merge", "federated_weight", "central_weight")
+ADAPTIVE_SERVERS = ("adam", "yogi")
+
+
+def round_map(
+    method: Mapping[str, Any],
+    problem: ClientQuadratics | Quadratics | Problem,
+    server: Mapping[str, Any] | None = None,
+    central: CentralQuadratic | None = None,
+) -> RoundMap:
+    """The affine map of one round with exact gradients and all clients.
+
+    Args:
+        method: name and hyperparameters as in a trial document, with server_lr or delta_lr (server_lr = delta_lr *
+            client_lr).
+        problem: quadratic clients.
+        server: {"name": "sgd", "momentum": 0.9, "nesterov": True}; None is plain SGD.
+        central: the server's loss, for mixed methods.
+
+    Raises:
+        SpecError: unknown method or hyperparameter, a missing one, or a server whose step is not linear.
+
+    Examples:
+        >>> from trainers.theory.clients import client_quadratics
+        >>> two = client_quadratics([[[1.0]], [[3.0]]], [[0.0], [3.0]])
+        >>> gd = round_map({"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}, two)
+        >>> round(float(gd.after([1.0], 1)[1, 0]), 12)
+        1.415
+    """
+    momentum, nesterov = _momentum(server)
+    server_lr = server_rate(method)
+    return with_server(affine_round(method, problem, central), server_lr, momentum, nesterov)
+
+
+def fixed_point(
+    method: Mapping[str, Any],
+    problem: ClientQuadratics | Quadratics | Problem,
+    central: CentralQuadratic | None = None,
+) -> Array:
+    """Where a method stands still, (d,): with exact gradients it converges to this point, if it converges.
+
+    The server optimizer plays no part, nor does server_lr, except for parallel and two-way training.
+
+    Args:
+        method: name and hyperparameters as in a trial document.
+        problem: quadratic clients.
+        central: the server's loss, for mixed methods.
+
+    Raises:
+        SpecError: as `round_map`.
+
+    Examples:
+        >>> from trainers.theory.families import two_clients
+        >>> round(float(fixed_point({"name": "fedavg", "client_lr": 0.25, "local_steps": 2}, two_clients())[0]), 6)
+        0.684211
+    """
+    server_lr = server_rate(method) if method.get("name") in FIXED_POINT_NEEDS_RATE else 1.0
+    return with_server(affine_round(method, problem, central), server_lr).fixed_point
+
+
+def affine_round(
+    method: Mapping[str, Any],
+    problem: ClientQuadratics | Quadratics | Problem,
+    central: CentralQuadratic | None = None,
+) -> AffineRound:
+    """What a method does in a round, before its server optimizer; arguments as in `round_map`."""
+    name = method.get("name")
+    function = FEDERATED.get(str(name)) or MIXED.get(str(name))
+    if function is None:
+        known = [*FEDERATED, *MIXED]
+        raise SpecError(f"method.name must be a method with a closed form, got {shown(name)}; {hint(str(name), known)}")
+    parameters = inspect.signature(function).parameters
+    accepted = [key for key, value in parameters.items() if value.kind is inspect.Parameter.KEYWORD_ONLY]
+    given = {key: _value(key, value) for key, value in method.items() if key in accepted}
+    for key in method:
+        if key not in accepted and key not in SHARED:
+            raise SpecError(f"method.{key} is unknown for {name}; {hint(key, accepted)}", f"method.{key}")
+    clients = clients_of(problem)
+    if name not in MIXED:
+        _need(parameters, given)
+        return function(clients, **given)
+    if central is None:
+        raise SpecError(f"method {name} needs a central loss, got none; give central", "method.name")
+    clients, central = _weighted(method, clients, central)
+    if "central_lr" in accepted and "central_lr" not in given:
+        given["central_lr"] = server_rate(method)
+    if "merge_lr" in accepted:
+        given["merge_lr"] = given.get("merge_lr", 1.0) * (0.5 if method.get("merge", "sum") == "mean" else 1.0)
+    _need(parameters, given)
+    return function(clients, central, **given)
+
+
+def optimum(
+    method: Mapping[str, Any],
+    problem: ClientQuadratics | Quadratics | Problem,
+    central: CentralQuadratic | None = None,
+) -> Array:
+    """The minimizer of the loss that a method is meant for, (d,): with the central loss for mixed methods."""
+    clients = clients_of(problem)
+    if method.get("name") not in MIXED or central is None:
+        return clients.optimum
+    clients, central = _weighted(method, clients, central)
+    pull = clients.hessian @ clients.optimum + central.hessian @ central.center
+    return np.asarray(np.linalg.solve(clients.hessian + central.hessian, pull))
+
+
+def server_rate(method: Mapping[str, Any]) -> float:
+    """server_lr of a method, or delta_lr * client_lr where delta_lr is given instead.
+
+    Raises:
+        SpecError: neither or both are given, or client_lr is 0 with delta_lr.
+    """
+    server_lr, delta_lr = method.get("server_lr"), method.get("delta_lr")
+    if (server_lr is None) == (delta_lr is None):
+        both = "neither" if server_lr is None else "both"
+        raise SpecError(f"method must have one of server_lr and delta_lr, got {both}", "method.server_lr")
+    if server_lr is not None:
+        return number(server_lr, "method.server_lr")
+    client_lr = number(method.get("client_lr", 0.0), "method.client_lr")
+    if client_lr == 0:
+        raise SpecError("method.delta_lr needs client_lr above 0, got client_lr=0; give server_lr", "method.delta_lr")
+    return number(delta_lr, "method.delta_lr") * client_lr
+
+
+def _momentum(server: Mapping[str, Any] | None) -> tuple[float, bool]:
+    server = server or {}
+    name = server.get("name", "sgd")
+    if name != "sgd":
+        raise SpecError(f"server must be sgd for a linear rate, got {shown(name)}", "server.name")
+    return number(server.get("momentum", 0.0), "server.momentum"), bool(server.get("nesterov", False))
+
+
+def _value(key: str, value: Any) -> Any:
+    if key == "gradient_weights":
+        return value
+    if key in COUNTS:
+        return None if value is None else integer(value, f"method.{key}")
+    return number(value, f"method.{key}")
+
+
+def _need(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
+    for key, parameter in parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty and key not in given:
+            raise SpecError(f"method.{key} is missing", f"method.{key}")
+
+
+def _weighted(
+    method: Mapping[str, Any], clients: ClientQuadratics, central: CentralQuadratic
+) -> tuple[ClientQuadratics, CentralQuadratic]:
+    """Losses with their weights inside; without weights they are taken as they are."""
+    share = method.get("federated_weight")
+    other = method.get("central_weight")
+    if share is None and other is None:
+        return clients, central
+    federated = number(share, "method.federated_weight") if share is not None else 1 - number(other, "central_weight")
+    if not 0 < federated < 1:
+        raise SpecError(f"method.federated_weight must be between 0 and 1, got {federated:g}", "method.federated_weight")
+    scaled = replace(clients, hessians=federated * clients.hessians, eigenvalues=federated * clients.eigenvalues)
+    return scaled, central_quadratic((1 - federated) * central.hessian, central.center)

@@ -1,0 +1,92 @@
+"""Mixed federated learning: clients' losses plus a loss of the server's own.
+
+Augenstein et al., "Mixed Federated Learning: Joint Decentralized and Centralized Learning", Algorithms 1 and 2; closed
+forms on quadratics (derived, checked numerically). Loss weights are inside the losses. With all clients of a round, S_i
+as in `aligned`, S_c the same sum of the central Hessian C over the central steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.theory.clients import ClientQuadratics
+from trainers.theory.rounds.affine import AffineRound
+from trainers.theory.rounds.central import CentralQuadratic
+from trainers.theory.rounds.local import fedavg, geometric_sums
+
+Array = NDArray[np.float64]
+
+
+def parallel_training(
+    clients: ClientQuadratics,
+    central: CentralQuadratic,
+    *,
+    client_lr: float,
+    local_steps: int,
+    central_lr: float,
+    central_steps: int | None = None,
+    merge_lr: float = 1.0,
+) -> AffineRound:
+    """Both branches start at the model and their changes are added, times merge_lr; biased for more than one step."""
+    steps = local_steps if central_steps is None else central_steps
+    federated = fedavg(clients, client_lr=client_lr, local_steps=local_steps)
+    moved = merge_lr * central_lr * geometric_sums(central.clients, central_lr, steps)[0] @ central.hessian
+    identity = np.eye(clients.dimension)
+    return AffineRound(
+        federated.gradient,
+        federated.pull,
+        carry=identity - moved,
+        shift=moved @ central.center,
+        inject=merge_lr * identity,
+    )
+
+
+def one_way_transfer(
+    clients: ClientQuadratics, central: CentralQuadratic, *, client_lr: float, local_steps: int
+) -> AffineRound:
+    """Every local gradient gets the central gradient of the round's model added: finds the optimum where it is stable.
+
+    Pseudo-gradient sum_i p_i S_i (A_i (x - c_i) + C (x - c)).
+    """
+    sums = geometric_sums(clients, client_lr, local_steps)
+    pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers) + central.hessian @ central.center
+    gradient = np.einsum("i,ijk,ikl->jl", clients.weights, sums, clients.hessians + central.hessian)
+    return AffineRound(gradient, np.einsum("i,ijk,ik->j", clients.weights, sums, pulls))
+
+
+def two_way_transfer(
+    clients: ClientQuadratics,
+    central: CentralQuadratic,
+    *,
+    client_lr: float,
+    local_steps: int,
+    central_lr: float,
+    central_steps: int | None = None,
+    merge_lr: float = 1.0,
+) -> AffineRound:
+    """State (x, central_correction a, federated_correction b); each branch is corrected by the other's mean gradient.
+
+    Clients follow A_i (x - c_i) + a, the server C (x - c) + b; afterwards a becomes the mean of the central gradients
+    without b, b the mean of the clients' gradients without a. Finds the optimum where it is stable.
+    """
+    d = clients.dimension
+    steps = local_steps if central_steps is None else central_steps
+    identity, zero = np.eye(d), np.zeros((d, d))
+    sums = geometric_sums(clients, client_lr, local_steps)
+    mean_sum = np.einsum("i,ijk->jk", clients.weights, sums)
+    federated = fedavg(clients, client_lr=client_lr, local_steps=local_steps)
+    gradient = np.hstack([federated.gradient, mean_sum, zero])
+    central_sum = geometric_sums(central.clients, central_lr, steps)[0]
+    central_gradient = np.hstack([central_sum @ central.hessian, zero, central_sum])
+    central_pull = central_sum @ central.hessian @ central.center
+    rate = merge_lr * central_lr
+    carry = np.vstack(
+        [
+            np.hstack([identity, zero, zero]) - rate * central_gradient,
+            central_gradient / steps - np.hstack([zero, zero, identity]),
+            gradient / local_steps - np.hstack([zero, identity, zero]),
+        ]
+    )
+    shift = np.concatenate([rate * central_pull, -central_pull / steps, -federated.pull / local_steps])
+    return AffineRound(gradient, federated.pull, carry, shift, inject=np.vstack([merge_lr * identity, zero, zero]))
