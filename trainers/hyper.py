@@ -21,7 +21,7 @@ from types import UnionType
 from typing import Any
 
 from trainers.errors import SpecError
-from trainers.scalars import integer, number, shown
+from trainers.scalars import integer, last, number, shown
 from trainers.spelling import hint
 
 KINDS = ("float", "int", "bool", "floats", "str", "any")
@@ -85,6 +85,19 @@ class Hyperparameter:
             return f"{'below' if self.high_open else 'at most'} {shown(high)}"
         return "a number"
 
+    def wanted(self) -> str:
+        """What to give, in an error about a value that is missing.
+
+        Examples:
+            >>> Hyperparameter(name="gradient_weights", kind="floats", default=MISSING, low=0).wanted()
+            'numbers at least 0'
+        """
+        if self.choices:
+            return "one of " + ", ".join(str(choice) for choice in self.choices)
+        if self.kind == "floats":
+            return "numbers" if (self.low, self.high) == (None, None) else f"numbers {self.range_text()}"
+        return {"bool": "true or false", "str": "a text"}.get(self.kind) or self.range_text()
+
     def check(self, value: Any, path: str) -> Any:
         """The value in its proper type.
 
@@ -138,7 +151,7 @@ class Hyperparameter:
         too_low = self.low is not None and (value < self.low or (self.low_open and value == self.low))
         too_high = self.high is not None and (value > self.high or (self.high_open and value == self.high))
         if too_low or too_high:
-            raise SpecError(f"{path} must be {self.range_text()}, got {self.name}={shown(value)}", path)
+            raise SpecError(f"{path} must be {self.range_text()}, got {last(path)}={shown(value)}", path)
 
 
 def hyper(
@@ -239,7 +252,7 @@ def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[s
         if item.name in mapping:
             values[item.name] = item.check(mapping[item.name], place)
         elif item.required:
-            raise SpecError(f"{place} must be given ({item.range_text() if item.kind != 'str' else 'a text'})", place)
+            raise SpecError(f"{place} must be given ({item.wanted()})", place)
         else:
             values[item.name] = item.default
     return values

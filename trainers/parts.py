@@ -24,6 +24,7 @@ DELTA_LR = Hyperparameter(
 )
 # Of each pair at most one may be given; the second is then derived from the first, or not needed.
 _EITHER = (("delta_lr", "server_lr"), ("local_epochs", "local_steps"))
+_ALTERNATIVES = tuple(name for pair in _EITHER for name in pair)
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def _values(
     given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, whose: str
 ) -> dict[str, Any]:
     """All values of one member, checked, alternatives resolved, defaults filled in."""
+    # null is a way to leave one of two alternatives out.
+    given = {name: item for name, item in given.items() if item.value is not None or name not in _ALTERNATIVES}
     found = {name: described[name].check(item.value, item.path) for name, item in given.items()}
     for derived, name in _EITHER:
         if found.get(derived) is not None and found.get(name) is not None:
@@ -123,12 +126,14 @@ def _values(
             raise SpecError(f"{path} must not be given beside {name}, got both: leave one out", path)
     _derive_local_steps(found, given, described)
     _derive_server_lr(found, given)
+    if found.get("local_epochs") is not None:
+        found["local_steps"] = None
     for item in described.values():
-        if item is not DELTA_LR:
-            found.setdefault(item.name, item.default)
-    for item in described.values():
-        steps_needed = item.name == "local_steps" and found["local_steps"] is None
-        if found.get(item.name) is MISSING or (steps_needed and found.get("local_epochs") is None):
+        if item is DELTA_LR:
+            continue
+        value = found.setdefault(item.name, item.default)
+        epochs = item.name == "local_steps" and found.get("local_epochs") is not None
+        if value is MISSING or (item.name == "local_steps" and value is None and not epochs):
             raise _missing(item, described, kind, whose)
     return {name: found[name] for name in described if name != "delta_lr"}
 
@@ -168,4 +173,4 @@ def _missing(item: Hyperparameter, described: Mapping[str, Hyperparameter], kind
     path = join(kind, item.name)
     instead = [derived for derived, name in _EITHER if name == item.name and derived in described]
     hint = f", or {instead[0]} in its place" if instead else ""
-    return SpecError(f"{path} must be given ({item.range_text()}{hint}){whose}", path)
+    return SpecError(f"{path} must be given ({item.wanted()}{hint}){whose}", path)

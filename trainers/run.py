@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from trainers.spec import TrialSpec, parse
 if TYPE_CHECKING:
     from trainers.engine.pack import Pack
 
-_CHUNK_SECONDS = 0.2
+_CHUNK_SECONDS = 0.1
 _CHECKPOINT_SECONDS = 30.0
 
 
@@ -60,28 +61,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
     try:
-        spec = parse(read(options.trial))
-        pack = _start(spec, options.device, checkpoint)
+        document = read(options.trial)
+        with _Signals() as signals:
+            spec = parse(document)
+            for warning in spec.warnings:
+                print(f"warning: {warning}", file=sys.stderr)
+            return _train(spec, _start(spec, options.device, checkpoint), checkpoint, signals)
     except (SpecError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for warning in spec.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    with _Signals() as signals:
-        try:
-            _print(spec, pack, checkpoint, signals)
-        except BrokenPipeError:
-            # Nobody reads any more; without this the interpreter complains once more while it shuts down.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 128 + signal.SIGPIPE
-        except OSError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-        if signals.received is None:
-            return 0
-        where = f"; run again with --checkpoint {checkpoint} to go on" if checkpoint else ""
-        print(f"interrupted after round {pack.round} of {pack.rounds}{where}", file=sys.stderr)
-        return 128 + signals.received
+    except BrokenPipeError:
+        # Nobody reads any more; without this the interpreter complains once more while it shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 def read(source: str) -> Any:
@@ -138,7 +135,7 @@ def save(data: bytes, path: Path) -> None:
         raise
 
 
-def _print(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signals) -> None:
+def _train(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signals) -> int:
     """Prints lines until the pack is done or a signal comes; a checkpoint never runs ahead of what is printed."""
     saved = time.monotonic()
     while not pack.done and signals.received is None:
@@ -150,6 +147,11 @@ def _print(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signa
             saved = time.monotonic()
     if checkpoint is not None:
         save(pack.to_bytes(), checkpoint)
+    if signals.received is None:
+        return 0
+    where = f"; run again with --checkpoint {checkpoint} to go on" if checkpoint else ""
+    print(f"interrupted after round {pack.round} of {pack.rounds}{where}", file=sys.stderr)
+    return 128 + signals.received
 
 
 def _start(spec: TrialSpec, device: str, checkpoint: Path | None) -> Pack:
@@ -199,6 +201,8 @@ class _Signals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Signals:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread may set handlers
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._note)
         return self

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from threading import Event
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
 from service.api import problems, submission
 from service.api.access import Tokens
-from service.api.context import Context, ResultsProvider
+from service.api.context import Context, ResultsProvider, known_parameters
 from service.api.limits import BodyLimit
 from service.api.results import Results
 from service.api.routes import driver, events, health, studies, trials
@@ -64,7 +64,7 @@ def create_app(
         wake=wake,
     )
     for module in (studies, trials, events, driver, health):
-        app.include_router(module.ROUTER)
+        app.include_router(module.ROUTER, dependencies=[Depends(known_parameters)])
     problems.install(app)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
     app.add_middleware(BodyLimit, bytes_allowed=body_bytes)

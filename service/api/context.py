@@ -10,8 +10,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from service.api.access import Access, Scope, Tokens
 from service.api.submission import CheckedStudy
-from service.errors import NotFound, Unauthorized
+from service.errors import InvalidRequest, NotFound, Unauthorized
 from service.store.store import Store
+from trainers.spelling import hint
 
 _BEARER = HTTPBearer(auto_error=False, description="A token with the scope that the request needs, bound to a project.")
 
@@ -55,6 +56,22 @@ def context(request: Request) -> Context:
     """What the app was made with."""
     found: Context = request.app.state.context
     return found
+
+
+def known_parameters(request: Request) -> None:
+    """Refuse parameters in the address that the route does not have: a misspelt filter would be ignored in silence.
+
+    Raises:
+        InvalidRequest: There is one; the message names the nearest known one.
+    """
+    if not request.query_params:
+        return
+    path = request.app.openapi()["paths"][request.scope["route"].path_format]
+    parameters = path[request.method.lower()].get("parameters", ())
+    known = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+    for name in request.query_params:
+        if name not in known:
+            raise InvalidRequest(name, f"unknown parameter: {hint(name, known)}" if known else "takes no parameters")
 
 
 def access(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> Access:

@@ -4,9 +4,8 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from service.results import compare, document
-from service.results.curves import TrialCurve
-from service.schemas.study import Study
+from service.results import compare
+from service.results.study import study_result
 from service.store.store import Store
 
 
@@ -55,8 +54,5 @@ class Results:
         return compare.compare(self.frontier(study_id), a, b)
 
     def _compute(self, study_id: str) -> dict[str, Any]:
-        study = Study.from_json(self._store.study(study_id).spec)
-        trials = self._store.trials(study_id)
-        columns = self._store.curves(study_id)
-        curves = [TrialCurve.from_record(trial, columns.get(trial.id, {"round": []})) for trial in trials]
-        return document.frontier(study.name, curves, study.objective, study.budget.rounds, study.labels)
+        store = self._store
+        return study_result(store.study(study_id), store.trials(study_id), store.curves(study_id)).document

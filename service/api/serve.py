@@ -86,7 +86,11 @@ class Server:
         else:
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", port))
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError as error:
+                listener.close()
+                raise Unavailable(f"port {port} of this machine must be free, got: {error}") from error
             self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.listen(128)
         return listener

@@ -32,7 +32,8 @@ def _follow(run: EmbeddedRun) -> None:
     job = EmbeddedJob(run)
     if job.record().state == "SUCCEEDED":
         typer.echo(f"This study is finished; the result in {run.folder}:", err=True)
-        run.finish()
+        if not run.shown():
+            run.finish()
     else:
         run.start()
         _wait(run, job)

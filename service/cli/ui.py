@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
 from pathlib import Path
+from urllib.request import urlopen
 
 import typer
 
-from service.embedded import mlflow_page
+from service.embedded.stored import stored_link
+from service.errors import InvalidSpec
+
+START_S = 90.0
+"""Seconds that MLflow's server may take to answer."""
 
 
 def open_ui(folder: Path, port: int, *, browser: bool) -> None:
-    """Serves the folder's MLflow database until Ctrl-C, and opens the study's page in a browser."""
-    page = mlflow_page(folder, port)
-    typer.echo(f"MLflow is starting on {page.server}; the study's page:\n\n    {page.url}\n\nCtrl-C ends it.")
-    page.serve(open_browser=browser)
+    """Serves the folder's MLflow database until Ctrl-C, and opens the study's page in a browser.
+
+    Args:
+        folder: An output folder.
+        port: Port on 127.0.0.1.
+        browser: Open the page when the server answers.
+
+    Raises:
+        NotFound: The folder holds no study, or nothing of it is in MLflow yet.
+        InvalidSpec: The port is taken.
+    """
+    link = stored_link(folder, port)
+    _require_free(port)
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", link.tracking_uri, "--default-artifact-root", link.artifact_root]
+    typer.echo(f"MLflow is starting (10-20 s); the study's page:\n\n    {link.url}\n\nCtrl-C ends it.")
+    server = subprocess.Popen(command)
+    if browser:
+        threading.Thread(target=_open_when_up, args=(link.url, port), daemon=True).start()
+    try:
+        code = server.wait()
+    except KeyboardInterrupt:
+        code = server.wait()
+    raise typer.Exit(0 if code in (0, -2, 130) else code)
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InvalidSpec("--port", f"must be free on this computer, got {port}: name another one") from error
+
+
+def _open_when_up(url: str, port: int) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
+                webbrowser.open(url)
+                return
+        except OSError:
+            time.sleep(0.5)

@@ -1,6 +1,8 @@
 """``python -m service.driver``."""
 
-from service.driver.main import entry
+import sys
+
+from service.driver.main import main
 
 if __name__ == "__main__":
-    entry()
+    sys.exit(main())

@@ -61,12 +61,9 @@ def names(prefix_url: str) -> Iterator[str]:
     """The pack's checkpoints, newest first."""
     files, root = _open(prefix_url)
     found = files.glob(f"{_literal(root)}.*{_SUFFIX}")
-    rounds = {name: name.removesuffix(_SUFFIX).rpartition(".")[2] for name in found}
-    whole = sorted(
-        (name for name in found if rounds[name].isdecimal()), key=lambda name: int(rounds[name]), reverse=True
-    )
-    for name in whole:
-        yield files.unstrip_protocol(name) if "://" in prefix_url else name
+    rounds = (name.removesuffix(_SUFFIX).rpartition(".")[2] for name in found)
+    for number in sorted(filter(str.isdecimal, rounds), key=int, reverse=True):
+        yield f"{prefix_url}.{number}{_SUFFIX}"
 
 
 def read(url: str) -> bytes:
@@ -80,6 +77,16 @@ def remove(prefix_url: str) -> None:
     """Removes all checkpoints of a pack; none is fine."""
     for url in list(names(prefix_url)):
         _delete(url)
+
+
+def clear(folder: str) -> None:
+    """Removes all checkpoints in a folder, and the folder when nothing else is in it; no folder is fine."""
+    files, root = _open(folder)
+    for name in files.glob(f"{_literal(root)}/*{_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):
+            files.rm_file(name)
+    with contextlib.suppress(OSError, NotImplementedError):
+        files.rmdir(root)
 
 
 def raise_flag(url: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import logging
 import os
 import secrets
@@ -22,18 +23,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from service.driver.environment import environment
 from service.driver.nodes import Node, require, slots
 from service.errors import Conflict, DriftlineError, Unavailable
 
 _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
-_PREFIX = "driftline-"
+_PREFIX = "driftline-ray-"
 _LOCK = "lock"
 _LONGEST = 32  # of the folder; Ray adds about 65 characters
 _STORE_BYTES = 200 * 1024 * 1024  # reports are small
 _NAME = "driftline-driver"
 _LOOK_S = 5.0
+_MARK_S = 10.0  # how long the mark of a driver that has died may still be there
 _busy = threading.Lock()
 
 
@@ -52,11 +55,9 @@ class Cluster:
 
     def nodes(self) -> list[Node]:
         """The nodes that are alive, as seen in the last seconds."""
-        import ray
-
         when, found = self._seen
         if not found or time.monotonic() - when > _LOOK_S:
-            found = [Node.of(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+            found = [Node.of(node["Resources"]) for node in _ray().nodes() if node["Alive"]]
             self._seen = (time.monotonic(), found)
         return found
 
@@ -110,32 +111,26 @@ def connect(
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
         folder = stack.enter_context(_folder())
-        for name, value in _environment(private=address is None and not _connected()).items():
-            stack.enter_context(_set(name, value))
-        import ray
-
-        if ray.is_initialized():
+        stack.enter_context(environment(_variables(private=address is None and not _connected())))
+        if _ray().is_initialized():
             stack.enter_context(_alone(study_id))
             yield Cluster(folder, own=False)
             return
         _initialize(address, folder, progress, num_cpus)
-        stack.callback(ray.shutdown)
+        stack.callback(_ray().shutdown)
         if address is not None:
             stack.enter_context(_alone(study_id))
         yield Cluster(folder, own=address is None)
 
 
 def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:
-    import ray
-    from ray._raylet import Config
-
-    Config.initialize("")  # an earlier import of Ray has read the environment already
+    _ray()._raylet.Config.initialize("")  # an earlier import of Ray has read the environment already
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     started = time.monotonic()
     try:
         if address is None:
             progress("starting Ray (5-20 s) ...")
-            ray.init(
+            _ray().init(
                 address="local",
                 num_cpus=num_cpus,
                 include_dashboard=False,
@@ -145,7 +140,7 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
             )
         else:
             progress(f"connecting to Ray at {address} ...")
-            ray.init(address=address, runtime_env={"env_vars": _passed_on()}, **quiet)
+            _ray().init(address=address, runtime_env={"env_vars": _passed_on()}, **quiet)
     except DriftlineError:
         raise
     except Exception as error:
@@ -154,14 +149,23 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
     _LOG.info("Ray answers after %.1f s", time.monotonic() - started)
 
 
+def _ray() -> Any:
+    """Ray, imported only once its environment is set."""
+    return importlib.import_module("ray")
+
+
 def _connected() -> bool:
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
 
 
-def _environment(private: bool) -> dict[str, str]:
+def _variables(private: bool) -> dict[str, str]:
     """Environment variables that Ray is started under."""
-    found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0"}
+    found = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_CHDIR_TO_TRIAL_DIR": "0",  # so that a relative DATA_DIR means the same everywhere
+        "RAY_ENABLE_AUTO_CONNECT": "0",  # a Ray that has gone is an error, not a reason to start another
+    }
     if private:
         mode = os.environ.get("RAY_AUTH_MODE", "token")
         found["RAY_AUTH_MODE"] = mode
@@ -171,44 +175,30 @@ def _environment(private: bool) -> dict[str, str]:
 
 
 def _passed_on() -> dict[str, str]:
-    """Environment variables that workers on other machines need."""
-    names = ("DATA_DIR", "OMP_NUM_THREADS")
+    """Environment variables that workers on other machines need; in a Ray Job they have those of the job."""
+    names = () if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else ("DATA_DIR", "OMP_NUM_THREADS")
     return {name: os.environ[name] for name in names if name in os.environ}
-
-
-@contextlib.contextmanager
-def _set(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
 
 
 @contextlib.contextmanager
 def _alone(study_id: str) -> Iterator[None]:
     """Holds the cluster's mark: an actor of a fixed name, owned by this driver."""
-    import ray
-
+    ray = _ray()
     holder = ray.remote(num_cpus=0)(_Holder)
     namespace = "driftline"
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + _MARK_S
     while True:
         try:
             mark = holder.options(name=_NAME, namespace=namespace).remote(study_id)
             ray.get(mark.study.remote())
             break
         except ValueError:
-            other = _other(namespace)
-            if other is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 raise Conflict(
-                    f"one study at a time uses a Ray cluster; study {other} uses this one: wait for it or pause it"
+                    "one study at a time uses a Ray cluster; "
+                    f"{_other(namespace)} uses this one: wait for it or pause it"
                 ) from None
-            time.sleep(0.5)  # the mark of a driver that has just died disappears soon
+            time.sleep(0.5)
     try:
         yield
     finally:
@@ -224,14 +214,13 @@ class _Holder:
         return self._study_id
 
 
-def _other(namespace: str) -> str | None:
-    """The study that holds the mark, or None when the mark is about to go."""
-    import ray
-
+def _other(namespace: str) -> str:
+    """The study that holds the mark."""
+    ray = _ray()
     try:
-        return str(ray.get(ray.get_actor(_NAME, namespace=namespace).study.remote(), timeout=5))
+        return f"study {ray.get(ray.get_actor(_NAME, namespace=namespace).study.remote(), timeout=5)}"
     except Exception:
-        return None
+        return "another study"
 
 
 @contextlib.contextmanager

@@ -184,8 +184,8 @@ def front_settings(rows: Iterable[Row], count: int) -> tuple[int, ...]:
         count: How many.
     """
     ordered = sorted(rows, key=lambda row: row.number)
-    complete = [row for row in ordered if row.state == "COMPLETE" and row.values is not None]
-    best = [complete[index] for index in select([row.values for row in complete], count)] if complete else []
+    complete = [(row, row.values) for row in ordered if row.state == "COMPLETE" and row.values is not None]
+    best = [complete[index][0] for index in select([values for _, values in complete], count)]
     rest = [row for state in ("DIVERGED", "FAILED", "CANCELLED") for row in ordered if row.state == state]
     return tuple(row.number for row in [*best, *rest][:count])
 

@@ -2,14 +2,13 @@
 
 The token comes in DRIFTLINE_TOKEN, never as an argument that others on the machine could read. SIGTERM and Ctrl-C have
 the packs write their checkpoints; the study is then free to be gone on with. Exit code 0 when the study was let go in
-any state but FAILED, 1 when it failed or could not be taken, 5 when another driver has taken over.
+any state but FAILED, 1 when it failed, was lost or could not be taken, 5 when another driver has taken over.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
 import threading
@@ -59,19 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except DriftlineError as error:
             ended.append(error)
 
-    # Ray takes over SIGTERM in the thread that starts it, when that is the main one.
     thread = threading.Thread(target=drive, name="driftline-driver")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
     thread.start()
     while thread.is_alive():
-        thread.join(0.5)
+        # Again and again: Ray, when it starts, puts a handler in place that aborts the process 3 s after a SIGTERM.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, on_signal)
+        thread.join(0.2)
     client.close()
     result = ended[0] if ended else "FAILED"
     if isinstance(result, DriftlineError):
         print(result.message, file=sys.stderr)
         return 1
-    return {"FAILED": 1, "STALE": 5}.get(result, 0)
+    return {"FAILED": 1, "LOST": 1, "STALE": 5}.get(result, 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,11 +84,3 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--num-cpus", type=int, help="CPU cores of a Ray that is started here")
     return parser
-
-
-def entry() -> None:
-    """Runs a driver and ends the process with its exit code."""
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # Ray's threads may hold up an ordinary exit

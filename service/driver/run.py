@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -22,7 +23,7 @@ HEARTBEAT_S = 3.0
 NODES_S = 300.0
 """How long a joined cluster may take until it has a node with room for a pack."""
 
-Ended = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED", "STALE"]
+Ended = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED", "STALE", "LOST"]
 
 
 def run_driver(
@@ -51,7 +52,8 @@ def run_driver(
         options: Further fields of `job.Job`: chunk_seconds, checkpoint_seconds.
 
     Returns:
-        The state in which the study was let go; STALE when another driver has taken over.
+        The state in which the study was let go. STALE when another driver has taken over; LOST when Ray broke: the
+        study is not let go then, so that the scheduler counts a lost driver and starts another.
 
     Raises:
         Conflict: Another driver holds the study, or it is in no state to be driven.
@@ -82,7 +84,7 @@ def run_driver(
         except Exception as error:
             _LOG.exception("the driver failed")
             state, reason = "FAILED", f"{type(error).__name__}: {error}"
-        if state != "STALE":
+        if state != "STALE" and state != "LOST":
             state = _release(client, study_id, lease.attempt, state, reason)
     _LOG.info("study %s: %s %s", study_id, state, reason)
     return state
@@ -130,9 +132,17 @@ def _drive(
             watch.when_asked(lambda: checkpoints.raise_flag(search.flag))
             try:
                 fit(search, watch, str(cluster.folder))
+            except Exception as error:
+                _LOG.exception("Ray broke")
+                if not watch.why:
+                    return "LOST", f"Ray broke: {type(error).__name__}: {error}"
             finally:
                 checkpoints.lower_flag(search.flag)
-        return _ended(search.complete(), search.outcome, watch)
+        ended, reason = _ended(search.complete(), search.outcome, watch)
+        if ended in ("SUCCEEDED", "CANCELLED"):
+            with contextlib.suppress(OSError):
+                checkpoints.clear(search.folder)
+        return ended, reason
 
 
 def _ended(complete: bool, outcome: Callable[[], tuple[Released, str]], watch: Watch) -> tuple[Ended, str]:

@@ -18,7 +18,7 @@ from service.driver.job import Job
 from service.driver.outcome import outcome, trial_result
 from service.driver.table import Pack, Table, append
 from service.errors import DriftlineError
-from service.names import pack_id, trial_id
+from service.names import pack_id
 from service.samplers.build import build
 from service.samplers.protocol import Sampler
 from service.schemas.protocol import NewTrial, Released, Report, TrialResult
@@ -45,6 +45,13 @@ class Search:
         gpus: GPUs for each pack, or the share of one.
         build_sampler: Makes a label's sampler.
         options: Further fields of `Job`: chunk_seconds, checkpoint_seconds.
+
+    Attributes:
+        plan: What is asked for, as `decide` sees it.
+        table: What is known of the study.
+        folder: Where its checkpoints lie.
+        flag: File that asks its packs to stop.
+        finished: Whether `next_job` found that nothing is left to be done.
     """
 
     def __init__(
@@ -67,8 +74,8 @@ class Search:
         self._slots = slots
         self._gpus = gpus
         self._options = dict(options or {})
-        self._folder = checkpoints.join(folder, study_id)
-        self.flag = checkpoints.join(self._folder, f"stop.{attempt}")
+        self.folder = checkpoints.join(folder, study_id)
+        self.flag = checkpoints.join(self.folder, f"stop.{attempt}")
         budget = study.budget
         self.plan = Plan(
             labels=study.labels,
@@ -82,8 +89,8 @@ class Search:
         names = ("quality", "speed") if wanted == "both" else (wanted,)
         self.table = Table(names)
         self._samplers = {
-            label: build_sampler(study.sampler, study.entry(label).parameters(), names, study.seed)
-            for label in study.labels
+            entry.label: build_sampler(study.sampler, entry.parameters(), names, study.seed, start=entry.start)
+            for entry in study.methods
         }
         self._packs_started = 0
         self._failed_packs = 0
@@ -94,7 +101,7 @@ class Search:
         """Reads trials and the curves of unfinished ones from the API, and tells the samplers."""
         records = self._client.trials(self._study_id)
         self.table.put(records)
-        begun = [record.id for record in records if not record.finished and record.rounds_done]
+        begun = [record.id for record in records if not record.finished and record.pack]
         self.table.curves = self._client.curves(self._study_id, begun) if begun else {}
         for record in sorted(records, key=lambda record: record.number):
             if not record.finished:
@@ -167,18 +174,15 @@ class Search:
     # ---- creating trials
 
     def _ask(self, ask: Ask) -> None:
-        sampler = self._samplers[ask.label]
-        fresh = [
-            NewTrial(
-                label=ask.label,
-                phase="search",
-                number=number,
-                seed=self.plan.seed,
-                hyperparameters=sampler.ask(number),
-            )
-            for number in range(ask.first, ask.first + ask.count)
-        ]
-        self._create(fresh)
+        sampler, seed = self._samplers[ask.label], self.plan.seed
+        numbers = range(ask.first, ask.first + ask.count)
+        settings = [sampler.ask(number) for number in numbers]
+        self._create(
+            [
+                NewTrial(label=ask.label, phase="search", number=number, seed=seed, hyperparameters=setting)
+                for number, setting in zip(numbers, settings, strict=True)
+            ]
+        )
 
     def _repeat(self, repeat: Repeat) -> None:
         settings = self.table.settings(repeat.label, repeat.settings)
@@ -194,8 +198,6 @@ class Search:
             for position, (number, setting) in enumerate(zip(repeat.settings, settings, strict=True))
             for index in range(self.plan.seeds)
         ]
-        there = set(self.table.trials)
-        fresh = [new for new in fresh if trial_id(self._study_id, new.label, new.phase, new.number) not in there]
         self._create(fresh)
 
     def _create(self, fresh: list[NewTrial]) -> None:
@@ -226,10 +228,10 @@ class Search:
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
         settings = [self.table.trials[trial].hyperparameters for trial in launch.trials]
-        prefix = checkpoints.join(self._folder, name)
+        prefix = checkpoints.join(self.folder, name)
         if launch.resume:
             old = first.checkpoint
-            prefix = checkpoints.prefix(old) if old else checkpoints.join(self._folder, str(first.pack))
+            prefix = checkpoints.prefix(old) if old else checkpoints.join(self.folder, str(first.pack))
         job = Job(
             pack=name,
             document=trial_document(self._study, first.label, settings, first.seed),
@@ -265,8 +267,8 @@ class Search:
             self.table.curves[trial] = append(self.table.curves.get(trial), new)
 
     def _finish(self, pack: Pack) -> None:
-        known = self.table.trials, self.table.curves
-        results = [trial_result(self._study, known[0][trial], known[1].get(trial, {})) for trial in pack.trials]
+        trials, curves = self.table.trials, self.table.curves
+        results = [trial_result(self._study, trials[trial], curves.get(trial, {})) for trial in pack.trials]
         self._end(pack, results)
         for trial in pack.trials:
             self.table.curves.pop(trial, None)

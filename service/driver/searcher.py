@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ray import tune
 from ray.tune.search import Searcher
 
+from service.driver.environment import environment
 from service.driver.search import Search
 from service.driver.watch import Watch
 from service.driver.worker import Worker
@@ -30,7 +30,7 @@ _QUIET = {
 }
 
 
-class PackSearcher(Searcher):  # type: ignore[misc]  # Ray is untyped
+class PackSearcher(Searcher):
     """Hands the search's packs to Tune, and Tune's results to the search. No exception leaves it.
 
     An exception in a Searcher aborts the whole `fit`, running packs included; so it is noted as the reason to stop,
@@ -50,13 +50,13 @@ class PackSearcher(Searcher):  # type: ignore[misc]  # Ray is untyped
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles its searcher to restore from it; the store is what a driver is restored from
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Any:
         """The next pack as a config, None to wait, or FINISHED."""
         if self._watch.look():
-            return str(self.FINISHED)
+            return self.FINISHED
         job = self._guarded(self._search.next_job)
         if self._search.finished or self._watch.why:
-            return str(self.FINISHED)
+            return self.FINISHED
         if job is None:
             return None
         self._packs[trial_id] = job.pack
@@ -93,7 +93,7 @@ class PackSearcher(Searcher):  # type: ignore[misc]  # Ray is untyped
         return None
 
 
-class Halt(tune.Stopper):  # type: ignore[misc]  # Ray is untyped
+class Halt(tune.Stopper):
     """Ends the fit without waiting for packs, when the watch says so."""
 
     def __init__(self, watch: Watch | None = None) -> None:
@@ -119,9 +119,13 @@ def fit(search: Search, watch: Watch, folder: str) -> None:
         watch: Says when to stop.
         folder: An empty folder of this machine for what Tune insists on writing; removed by the caller.
     """
-    os.environ.update(_QUIET)
-    logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    tuner = tune.Tuner(
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # dead workers are told by the search
+    with environment(_QUIET):
+        _tuner(search, watch, folder).fit()
+
+
+def _tuner(search: Search, watch: Watch, folder: str) -> tune.Tuner:
+    return tune.Tuner(
         Worker,
         tune_config=tune.TuneConfig(
             search_alg=PackSearcher(search, watch),
@@ -140,7 +144,6 @@ def fit(search: Search, watch: Watch, folder: str) -> None:
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
-    tuner.fit()
 
 
 def _directory(trial: Any) -> str:

@@ -26,7 +26,7 @@ FIRST_SECONDS = 0.5
 """The first step of a pack is shorter, so that something is seen of it soon."""
 
 
-class Worker(Trainable):  # type: ignore[misc]  # Ray is untyped
+class Worker(Trainable):
     """Trains the pack of its config; reused for the next pack."""
 
     @classmethod

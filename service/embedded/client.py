@@ -53,6 +53,8 @@ class EmbeddedJob(Job):
         except KeyboardInterrupt:
             self._stop()
             raise
+        if progress:
+            print("Writing the frontier's files and MLflow ...", file=sys.stderr, flush=True)
         self._run.finish()
         return self
 

@@ -9,6 +9,7 @@ The folder belongs to one study: the same study resumes in it, or shows what is 
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -24,8 +25,9 @@ from service.api.serve import Server
 from service.client import ApiClient
 from service.embedded.folder import LOG, Folder
 from service.embedded.launcher import ThreadLauncher
+from service.embedded.stored import artifact_root, mlflow_uri, stored_result
 from service.errors import Conflict, NotFound
-from service.results.curves import TrialCurve
+from service.results.study import FILES
 from service.scheduler.loop import Scheduler
 from service.schemas.records import StudyRecord
 from service.schemas.study import Study
@@ -54,7 +56,8 @@ class EmbeddedRun:
 
     Raises:
         NotFound: No study was given and the folder holds none.
-        Conflict: The folder is another study's, holds foreign files, or is worked in by another process.
+        InvalidSpec: The folder is another study's or holds foreign files, or this computer has no room for a pack.
+        Conflict: Another process works in the folder.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class EmbeddedRun:
         self._recorder_lock = threading.Lock()
         self._started = False
         self._ray_address = ray_address or settings().ray_address
+        if study is not None and self._ray_address is None:
+            _require_room(study)
         self._folder = Folder(folder, create=study is not None)
         self.folder = folder
         self._closers: list[Callable[[], None]] = [self._folder.close]
@@ -96,6 +101,8 @@ class EmbeddedRun:
         known = self.api.studies()
         if known:
             self.study_id = known[0].id
+            if study is not None:
+                store.set_resources(self.study_id, study.to_json()["resources"])
         elif study is not None:
             self.study_id = self.api.create(study.to_json(), key="embedded").id
         else:
@@ -105,7 +112,7 @@ class EmbeddedRun:
         """Makes sure that the folder is this study's.
 
         Raises:
-            Conflict: It is another one's.
+            InvalidSpec: It is another one's.
         """
         self._folder.claim(study.name, study.fingerprint())
 
@@ -142,12 +149,19 @@ class EmbeddedRun:
         self.write()
         self._recording.set()
         with self._recorder_lock:
-            self._recorder().finish()
+            recorder = self._recorder()
+            recorder.finish()
+            link = recorder.link()
+        if link is not None:
+            self._folder.store.set_mlflow_url(self.study_id, link.url)
+
+    def shown(self) -> bool:
+        """Whether the files are there and MLflow has been brought up to the end."""
+        return self.record().mlflow_url is not None and all((self.folder / name).is_file() for name in FILES)
 
     def write(self) -> None:
         """Writes frontier.json, .html, .png and trials.csv from what is stored."""
-        study, curves = self.stored()
-        self._folder.write(self._results.frontier(self.study_id), curves, study.objective, study.budget.rounds)
+        self._folder.write(stored_result(self._folder.store, self.study_id))
 
     def summary(self) -> str:
         """Where everything is, and how to look at it."""
@@ -155,14 +169,6 @@ class EmbeddedRun:
             f"\nIn {self.folder}: frontier.html, frontier.png, frontier.json, trials.csv; everything measured is in "
             f"driftline.db.\nOpen it in the MLflow UI:  driftline ui {self.folder}"
         )
-
-    def stored(self) -> tuple[Study, list[TrialCurve]]:
-        """The study and all its trials with their curves, straight from the store."""
-        store = self._folder.store
-        columns = store.curves(self.study_id)
-        trials = store.trials(self.study_id)
-        curves = [TrialCurve.from_record(trial, columns.get(trial.id, {})) for trial in trials]
-        return Study.from_json(store.study(self.study_id).spec), curves
 
     def record(self) -> StudyRecord:
         """The study as it is stored now."""
@@ -209,8 +215,7 @@ class EmbeddedRun:
     def _recorder(self) -> Recorder:
         from service.recorders.mlflow_recorder import Recorder
 
-        artifacts = self.folder / "mlartifacts"
-        return Recorder(self._folder.store, self.study_id, self._folder.mlflow_uri, str(artifacts.resolve()))
+        return Recorder(self._folder.store, self.study_id, mlflow_uri(self.folder), artifact_root(self.folder))
 
     def _record(self) -> None:
         with self._recorder_lock:
@@ -233,3 +238,21 @@ class EmbeddedRun:
             handler.close()
 
         self._closers.append(close)
+
+
+def _require_room(study: Study) -> None:
+    """Checks before Ray is started here that it will have room for a pack.
+
+    Raises:
+        InvalidSpec: This computer has fewer CPU cores or GPUs than a pack needs.
+    """
+    from service.driver.nodes import Node, require
+
+    wanted = study.resources.gpu
+    gpus = 0.0
+    if wanted not in ("auto", 0):
+        import torch
+
+        gpus = float(torch.cuda.device_count())
+    here = Node(float(os.cpu_count() or 1), gpus)
+    require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from service.api.results import Results
 from service.embedded.folder import DATABASE
 from service.errors import NotFound
-from service.results.curves import TrialCurve
+from service.results.study import StudyResult, study_result
 from service.schemas.records import StudyRecord
 from service.sdk.frontier import Frontier
 from service.store.store import Store
@@ -21,12 +21,15 @@ def stored_frontier(folder: Path) -> Frontier:
     """
     store = _open(folder)
     try:
-        study = _study(store, folder)
-        columns = store.curves(study.id)
-        curves = [TrialCurve.from_record(trial, columns.get(trial.id, {})) for trial in store.trials(study.id)]
-        return Frontier(Results(store).frontier(study.id), lambda: curves)
+        result = stored_result(store, _study(store, folder).id)
+        return Frontier(result.document, lambda: result.curves)
     finally:
         store.close()
+
+
+def stored_result(store: Store, study_id: str) -> StudyResult:
+    """The result of a study, computed from what is stored of it now."""
+    return study_result(store.study(study_id), store.trials(study_id), store.curves(study_id))
 
 
 def stored_study(folder: Path) -> StudyRecord:
@@ -53,3 +56,54 @@ def _study(store: Store, folder: Path) -> StudyRecord:
     for record in store.studies(limit=1):
         return record
     raise NotFound(f"no study in {folder}: nothing was submitted to it yet")
+
+
+@dataclass(frozen=True)
+class StoredLink:
+    """How a folder's study is opened in MLflow.
+
+    Attributes:
+        url: Its page, once a server runs.
+        tracking_uri: The folder's MLflow database.
+        artifact_root: Where its artifacts are.
+    """
+
+    url: str
+    tracking_uri: str
+    artifact_root: str
+
+
+def stored_link(folder: Path, port: int) -> StoredLink:
+    """How a folder's study is opened in MLflow.
+
+    Args:
+        folder: An output folder.
+        port: Port on this computer where MLflow's server will be.
+
+    Raises:
+        NotFound: The folder holds no study, or nothing of it is in MLflow yet.
+    """
+    from service.recorders.links import mlflow_link
+    from service.recorders.views import VIEW
+
+    store = _open(folder)
+    try:
+        uri = mlflow_uri(folder)
+        recorded = store.recorded(_study(store, folder).id, "experiment")
+    finally:
+        store.close()
+    experiment = next((entry.run_id for entry in recorded if entry.key == "labels"), None)
+    if experiment is None:
+        raise NotFound(f"nothing of the study in {folder} is in MLflow yet: run it (or resume it) first")
+    link = mlflow_link(uri, experiment, view=VIEW, port=port)
+    return StoredLink(link.url, uri, artifact_root(folder))
+
+
+def mlflow_uri(folder: Path) -> str:
+    """Tracking URI of a folder's MLflow database."""
+    return f"sqlite:///{(folder / 'mlflow.db').resolve()}"
+
+
+def artifact_root(folder: Path) -> str:
+    """Where a folder's MLflow artifacts are."""
+    return str((folder / "mlartifacts").resolve())

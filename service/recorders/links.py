@@ -24,7 +24,9 @@ class MlflowLink:
         return f"{self.command}   then open   {self.url}" if self.command else self.url
 
 
-def mlflow_link(tracking_uri: str, experiment_id: str, *, public_url: str = "", view: str = "", port: int = 5000) -> MlflowLink:
+def mlflow_link(
+    tracking_uri: str, experiment_id: str, *, public_url: str = "", view: str = "", port: int = 5000
+) -> MlflowLink:
     """How to open an experiment's charts.
 
     Args:

@@ -43,31 +43,36 @@ def shown_rounds(rounds: int) -> list[int]:
     return grid
 
 
-def rows(columns: Mapping[str, Array], rounds: int, after: int, until: int) -> list[tuple[str, float, int]]:
+def rows(
+    columns: Mapping[str, Array], rounds: int, after: int, until: int, *, finished: bool = True
+) -> list[tuple[str, float, int]]:
     """What is shown of a curve: (metric, value, round).
 
     Where a metric was not evaluated in a shown round, its last evaluation before it is shown, at its own round. A
-    metric that stays the same is shown only where it changes.
+    learning rate is shown only where it changes.
 
     Args:
         columns: The curve, NaN where nothing was reported.
         rounds: Budget of a trial in rounds.
-        after: Rounds up to this one have been written; -1 when nothing has.
+        after: An earlier go wrote what was to be shown up to this round; -1 when there was none.
         until: Rounds that are done.
+        finished: Whether there will be no more: then the last evaluation is shown too.
     """
     found = []
-    grid = [shown for shown in shown_rounds(rounds) if shown < until] + [until]
+    grid = [shown for shown in shown_rounds(rounds) if shown <= until] + ([until] if finished else [])
+    written = np.searchsorted(grid, after, side="right")  # grid points of earlier goes
     for name, values in columns.items():
         if name in _NOT_SHOWN or name in COUNTERS:
             continue
         there = np.flatnonzero(np.isfinite(values))
         at = columns["round"][there]
-        picked = np.unique(np.searchsorted(at, grid, side="right") - 1)
+        picked = np.searchsorted(at, grid, side="right") - 1
+        done = set(picked[:written].tolist())
         previous: float | None = None
-        for index in picked[picked >= 0]:
-            value, number = float(values[there[index]]), int(at[index])
-            if number > after and value != previous:
-                found.append((metric_name(name), value, number))
+        for index in np.unique(picked[picked >= 0]).tolist():
+            value = float(values[there[index]])
+            if index not in done and (value != previous or not name.endswith("_lr")):
+                found.append((metric_name(name), value, int(at[index])))
             previous = value
     return found
 

@@ -16,7 +16,7 @@ from typing import Any
 KEY = "driftline.key"
 """Tag of every run: what it shows."""
 
-_METRICS_A_BATCH = 1000  # MLflow's limits
+_METRICS_A_BATCH = 800  # MLflow takes 1000 rows of all kinds
 _PARAMS_A_BATCH = 100
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -52,7 +52,9 @@ class Tracking:
             self.experiment_id = str(found.experiment_id)
             if found.lifecycle_stage == "deleted":
                 client.restore_experiment(self.experiment_id)
-        self._runs = {run.data.tags[KEY]: run.info.run_id for run in self._search() if KEY in run.data.tags}
+        self._runs: dict[str, str] = {
+            run.data.tags[KEY]: run.info.run_id for run in self._search() if KEY in run.data.tags
+        }
 
     def tag_experiment(self, tags: Mapping[str, str]) -> None:
         """Set tags of the experiment."""
@@ -78,6 +80,10 @@ class Tracking:
             self._runs[key] = made.info.run_id
         return self._runs[key]
 
+    def has(self, run_id: str) -> bool:
+        """Whether this run is there, and not in the bin."""
+        return run_id in self._runs.values()
+
     def write(
         self,
         run_id: str,
@@ -100,14 +106,11 @@ class Tracking:
 
         metrics = [Metric(name, value, timestamp_ms, step) for name, value, step in rows]
         given = [Param(name, value[:6000]) for name, value in (params or {}).items()]
-        for start in range(0, len(given), _PARAMS_A_BATCH):
-            self._client.log_batch(run_id, params=given[start : start + _PARAMS_A_BATCH])
         marks = [RunTag(name, value[:8000]) for name, value in (tags or {}).items()]
-        for start in range(0, max(len(metrics), 1), _METRICS_A_BATCH):
-            part = metrics[start : start + _METRICS_A_BATCH]
-            if part or marks:
-                self._client.log_batch(run_id, metrics=part, tags=marks)
-                marks = []
+        while metrics or given or marks:
+            self._client.log_batch(run_id, metrics[:_METRICS_A_BATCH], given[:_PARAMS_A_BATCH], marks[:_PARAMS_A_BATCH])
+            metrics, given = metrics[_METRICS_A_BATCH:], given[_PARAMS_A_BATCH:]
+            marks = marks[_PARAMS_A_BATCH:]
 
     def end(self, run_id: str, status: str, ended_ms: int) -> None:
         """Say how a run ended: FINISHED, FAILED or KILLED."""

@@ -20,7 +20,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def banded(value: float, low: float, high: float) -> str:
-    """A number with its band in brackets, or alone when there is no band.
+    """A number with its band in brackets (three digits), or alone when there is no band.
 
     Examples:
         >>> banded(0.5, 0.4, 0.62), banded(0.5, 0.5, 0.5)
@@ -29,7 +29,7 @@ def banded(value: float, low: float, high: float) -> str:
     if low == high:
         return number(value)
     dash = " to " if min(low, high) < 0 else "-"
-    return f"{number(value)} ({number(low)}{dash}{number(high)})"
+    return f"{number(value)} ({number(low, 3)}{dash}{number(high, 3)})"
 
 
 def plain(value: Any) -> str:

@@ -1,11 +1,10 @@
-"""The result of one stored study, and the files it is written to."""
+"""The result of one stored study, and the files it is shown in."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from service.results.curves import TrialCurve
@@ -64,14 +63,6 @@ class StudyResult:
         if name == "trials.csv":
             return trials_csv(self.curves, self.document, self.reading, self.rounds).encode()
         return (json.dumps(self.document, indent=1, allow_nan=False) + "\n").encode()
-
-    def write(self, folder: Path) -> None:
-        """Write all `FILES` into a folder; each is replaced as a whole, so that a reader never sees half of one."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
-            part = folder / f".{name}.part"
-            part.write_bytes(self.file(name))
-            part.replace(folder / name)
 
 
 def study_result(

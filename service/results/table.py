@@ -68,9 +68,10 @@ def _volume(value: float, low: float, high: float) -> str:
 def _columns(rows: Sequence[Sequence[str]], right: Sequence[int], width: int) -> list[str]:
     """Rows as aligned columns; the first column is cut where the whole would be too wide."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    gap = 2 if 8 + sum(widths[1:]) + 2 * (len(widths) - 1) <= width else 1
+    widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - gap * (len(widths) - 1)))
     return [
-        "  ".join(
+        (" " * gap).join(
             cell.rjust(size) if index in right else _cut(cell, size).ljust(size)
             for index, (cell, size) in enumerate(zip(row, widths, strict=True))
         )

@@ -1,36 +1,60 @@
-"""Samplers by name, imported when they are asked for: only tpe needs Optuna."""
+"""Samplers by name, imported when they are asked for: only tpe, nsga2 and gp need Optuna, only gp needs torch."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from search_spaces.parameters import Space
 from service.errors import InvalidSpec
+from service.samplers import grid, quasi_random
 from service.samplers.protocol import Sampler
-from trainers.spelling import hint
+from service.samplers.start import Started
+from service.schemas import samplers
 
-NAMES = ("grid", "quasi_random", "random", "tpe")
+NAMES = samplers.NAMES
 
 
-def build(name: str, space: Space, objectives: Sequence[str], seed: int) -> Sampler:
+def build(
+    sampler: str | Mapping[str, Any],
+    space: Space,
+    objectives: Sequence[str],
+    seed: int,
+    start: Sequence[Mapping[str, Any]] = (),
+) -> Sampler:
     """A sampler that has heard nothing yet.
 
     Args:
-        name: One of `NAMES`.
+        sampler: One of `NAMES`, or a mapping of the name and settings, as in `service.schemas.samplers`.
         space: What may be tried, by dotted name.
         objectives: Names of the values to maximise.
         seed: Of all its draws.
+        start: Settings inside the space that are tried first, as trials 0, 1, ...; what one leaves out is the setting
+            of the same number of random, grid and quasi_random, and the quasi-random one of the samplers that learn.
+            A grid then holds every other setting once.
 
     Raises:
-        InvalidSpec: No sampler of this name, or the space does not suit it.
+        InvalidSpec: No sampler of this name, a wrong setting of it, or the space does not suit it.
 
     Examples:
         >>> from search_spaces.parameters import Choice
-        >>> build("grid", {"local_steps": Choice((1, 5))}, ("quality", "speed"), seed=0).ask(0)
-        {'local_steps': 1}
+        >>> space = {"local_steps": Choice((1, 5))}
+        >>> made = build("grid", space, ("quality", "speed"), seed=0, start=[{"local_steps": 5}])
+        >>> made.ask(0), made.ask(1)
+        ({'local_steps': 5}, {'local_steps': 1})
     """
-    if name not in NAMES:
-        raise InvalidSpec("sampler", f"no sampler {name!r}: {hint(name, NAMES)}")
-    made: Sampler = importlib.import_module(f"service.samplers.{name}").Sampler(space, objectives, seed)
-    return made
+    try:
+        chosen = samplers.read(sampler)
+    except InvalidSpec as error:
+        raise InvalidSpec(f"sampler.{error.path}".rstrip("."), error.problem) from error
+    name, settings = samplers.name_of(chosen), samplers.settings_of(chosen)
+    kind = importlib.import_module(f"service.samplers.{name}").Sampler
+    made: Sampler = kind(space, objectives, seed, **settings)
+    if not start:
+        return made
+    filler = made if name in ("grid", "random") else quasi_random.Sampler(space, objectives, seed)
+    points = [filler.ask(number) | dict(point) for number, point in enumerate(start)]
+    if name == "grid":
+        return Started(grid.Sampler(space, objectives, seed, without=points), points, ahead=len(points))
+    return Started(made, points)

@@ -13,6 +13,7 @@ import numpy as np
 
 from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
+from search_spaces.values import same
 from service.errors import InvalidSpec
 from service.samplers.protocol import Setting
 
@@ -20,13 +21,18 @@ LARGEST = 1_000_000
 
 
 class Sampler:
-    """Every combination once; learns nothing. See `service.samplers.protocol` for the arguments.
+    """Every combination once; learns nothing. See `service.samplers.protocol` for the other arguments.
+
+    Args:
+        without: Settings that are left out, unless nothing else is on the grid.
 
     Raises:
         InvalidSpec: The grid has more than a million settings.
     """
 
-    def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, space: Space, objectives: Sequence[str], seed: int, without: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         del objectives
         self._points = {name: space[name].grid() for name in sorted(space)}
         self.size = grid_size(space)
@@ -34,11 +40,23 @@ class Sampler:
             raise InvalidSpec(
                 "space", f"a grid must have at most {LARGEST} settings, got {self.size}: give fewer points"
             )
-        self._order = np.random.default_rng(seed).permutation(self.size)
+        order = np.random.default_rng(seed).permutation(self.size)
+        left = order[~np.isin(order, [index for setting in without if (index := self.index(setting)) is not None])]
+        self._order = left if len(left) else order
+
+    def index(self, setting: Mapping[str, Any]) -> int | None:
+        """Place of a setting on the unshuffled grid; None when it lies off the grid."""
+        place, stride = 0, 1
+        for name, points in self._points.items():
+            on = [index for index, point in enumerate(points) if same(point, setting[name])]
+            if not on:
+                return None
+            place, stride = place + on[0] * stride, stride * len(points)
+        return place
 
     def ask(self, number: int) -> Setting:
         """A setting for trial `number`, whatever has been heard."""
-        rest = int(self._order[number % self.size])
+        rest = int(self._order[number % len(self._order)])
         setting = {}
         for name, points in self._points.items():
             rest, index = divmod(rest, len(points))

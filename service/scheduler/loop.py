@@ -138,11 +138,11 @@ class Scheduler:
                     _LOG.exception("the driver of study %s could not be started", study_id)
                     self._store.lost(study_id, 0, f"it could not be started: {error}")
                 else:
-                    self._started[study_id] = Launched(action.attempt, True, self._store.clock(), cluster)
+                    self._started[study_id] = Launched(action.attempt, True, self._store.clock(), cluster, study.name)
             case Queue():
                 self._store.settle(study_id, "QUEUED", action.reason)
             case Lost():
-                self._store.lost(study_id, action.attempt, action.reason)
+                self._store.lost(study_id, action.attempt, action.reason, counted=action.counted)
             case Stop():
                 self._launcher.stop(study_id)
                 self._started.pop(study_id, None)

@@ -25,6 +25,7 @@ class Launched:
         alive: Whether its launcher sees it running.
         since: When it was started, in seconds since 1970.
         cluster: The Ray cluster that it uses.
+        study: Its study's name.
         idle_since: When it was first seen to hold nothing after it had let go of its study; None before that.
     """
 
@@ -32,6 +33,7 @@ class Launched:
     alive: bool
     since: float
     cluster: str
+    study: str
     idle_since: float | None = None
 
 
@@ -53,11 +55,15 @@ class Queue:
 
 @dataclass(frozen=True)
 class Lost:
-    """Note that the study's driver was lost; attempt 0 is one that never came to acquire."""
+    """Note that the study's driver was lost; attempt 0 is one that never came to acquire.
+
+    One that another scheduler had started is not counted against the study: the whole service may have gone away.
+    """
 
     study_id: str
     attempt: int
     reason: str
+    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ def reconcile(
         Actions, in the order in which to do them; none when everything is as it should be.
     """
     actions: list[Action] = []
-    busy = {ours.cluster: "before" for ours in launched.values() if ours.alive}
+    busy = {ours.cluster: ours.study for ours in launched.values() if ours.alive}
     free: list[Driven] = []
     for study in sorted(studies, key=_order):
         ours = launched.get(study.id)
@@ -158,8 +164,10 @@ def _trouble(
     """What to do about a driver that is lost; nothing when there is none, or it is well."""
     acquired = ours is not None and study.attempt >= ours.attempt
     if study.lost:
-        lost = Lost(study.id, study.attempt, "it was silent for longer than its lease")
-        return [Stop(study.id, "its lease has expired"), lost] if ours is not None else [lost]
+        if ours is None:
+            return [Lost(study.id, study.attempt, "it went away with the service that had started it", counted=False)]
+        lost = Lost(study.id, study.attempt, "it was silent for longer than its lease, or its process has ended")
+        return [Stop(study.id, "it is lost"), lost]
     if ours is None:
         return []
     if not ours.alive:

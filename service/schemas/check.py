@@ -8,13 +8,15 @@ would merely diverge are fine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
+from search_spaces.values import same
 from service.errors import InvalidSpec
 from service.schemas.entries import Entry
+from service.schemas.samplers import name_of
 from service.schemas.section import from_spec_error
 from service.schemas.study import Study
 from service.schemas.trials import trial_document
@@ -46,7 +48,7 @@ def check(study: Study) -> list[str]:
                 spec.parse(trial_document(study, entry.label, [setting], study.seed))
             except SpecError as error:
                 raise from_spec_error(error, _study_path(error.path, index)) from error
-        remarks += _grid(study, index)
+        remarks += [*_start(study, index), *_grid(study, index)]
     _check_quality(study)
     if study.budget.seeds and study.budget.front > study.budget.trials_per_method:
         remarks.append(
@@ -129,12 +131,37 @@ def _check_quality(study: Study) -> None:
         )
 
 
+def _among(value: Any, points: Iterable[Any]) -> bool:
+    return any(same(value, point) for point in points)
+
+
+def _start(study: Study, index: int) -> list[str]:
+    """Reads the settings that are tried first, the low ends for what one leaves out; remarks on repeated ones."""
+    entry = study.methods[index]
+    low = next(corners(entry.parameters()))
+    remarks = []
+    for number, point in enumerate(entry.start):
+        path = f"methods[{index}].start[{number}]"
+        try:
+            spec.parse(trial_document(study, entry.label, [low | point], study.seed))
+        except SpecError as error:
+            place = re.sub(r"^(members\.\d+|method)(\.|$)", "", error.path)
+            raise from_spec_error(error, f"{path}.{place}".rstrip(".")) from error
+        if point in entry.start[:number]:
+            twin = entry.start.index(point)
+            remarks.append(f"{path}: the same as start[{twin}]: one of them could be left out")
+    return remarks
+
+
 def _grid(study: Study, index: int) -> list[str]:
     """With the grid sampler: refuses a budget beyond the grid, remarks on one short of it."""
-    if study.sampler != "grid":
+    if name_of(study.sampler) != "grid":
         return []
     entry, trials = study.methods[index], study.budget.trials_per_method
-    size = grid_size(entry.parameters())
+    space = entry.parameters()
+    points = {name: parameter.grid() for name, parameter in space.items()}
+    off = sum(any(not _among(value, points[name]) for name, value in point.items()) for point in entry.start)
+    size = grid_size(space) + off
     if trials > size:
         raise InvalidSpec(
             "budget.trials_per_method",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 from pydantic import Field as Key
@@ -12,6 +12,7 @@ from pydantic import Field as Key
 from search_spaces import forms, spaces
 from search_spaces.parameters import Space
 from service.errors import InvalidSpec
+from service.schemas import start as points
 from service.schemas.section import Section, from_spec_error
 from trainers.errors import SpecError
 from trainers.scalars import shown
@@ -101,6 +102,7 @@ class Entry(Section):
         space: Hyperparameter -> parameter; its default space by default.
         server: sgd without momentum by default.
         schedule: constant rates by default.
+        start: Settings that are tried first, see `service.schemas.start`; none by default.
     """
 
     label: Annotated[str, AfterValidator(_label)]
@@ -108,6 +110,7 @@ class Entry(Section):
     space: SpaceField
     server: Server = Server(name="sgd")
     schedule: Schedule = Schedule(name="constant")
+    start: list[Any] = Key(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
@@ -118,6 +121,11 @@ class Entry(Section):
         if isinstance(values.get("name"), str):
             values = {"label": values["name"], **values}
         return _resolve(values, "methods")
+
+    @model_validator(mode="after")
+    def _start_in_the_space(self) -> Self:
+        object.__setattr__(self, "start", points.read(self.start, self.parameters()))
+        return self
 
     def parameters(self) -> Space:
         """Everything that may be tried, by dotted name: client_lr, server.momentum, schedule.window."""

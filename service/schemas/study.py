@@ -10,13 +10,17 @@ Example::
         space: {client_lr: {float: [1e-3, 1.0], log: true, also: [0]}, local_steps: {choice: [1, 5, 10, 50]}, ...}
         server: {name: sgd, space: {momentum: {choice: [0.0, 0.9]}}}
         schedule: {name: plateau, space: default}
-      - {name: fedprox, space: default}
+      - name: fedprox
+        space: default
+        start: [{client_lr: 0.1, server_lr: 1.0}]         # tried first; the sampler fills in the rest
     objective: {quality: test_accuracy, cost: rounds}
     budget: {trials_per_method: 64, rounds: 200, seeds: 3}
     resources: {gpu: auto, packs: auto}
+    sampler: tpe                                          # or {name: tpe, startup: 20}
 
-Forms of a space: `search_spaces.forms`. ``space: default`` is the method's own default space and what an entry has
-that gives none; a server optimizer or schedule without a space keeps its own default settings.
+Forms of a space: `search_spaces.forms`; of a sampler: `service.schemas.samplers`; of `start`: `service.schemas.start`.
+``space: default`` is the method's own default space and what an entry has that gives none; a server optimizer or
+schedule without a space keeps its own default settings.
 """
 
 from __future__ import annotations
@@ -34,12 +38,12 @@ from search_spaces.values import is_json
 from service.errors import InvalidSpec
 from service.schemas import loading
 from service.schemas.entries import Entry
+from service.schemas.samplers import SamplerField
 from service.schemas.section import Real, Section, Whole, auto_or_number
 from trainers.scalars import shown
 from trainers.spelling import hint
 
 Cost = Literal["rounds", "bytes", "client_gradients", "seconds"]
-SamplerName = Literal["tpe", "random", "grid", "quasi_random"]
 Weighting = Literal["uniform", "examples"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -117,7 +121,7 @@ class Study(Section):
         objective: What is traded against what.
         budget: Trials, rounds and seeds of every entry.
         resources: What a pack gets.
-        sampler: "tpe", "random", "grid" or "quasi_random".
+        sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Of the search: cohorts, batches and initial models of all its trials, and the sampler.
         clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init: As in a trial;
             None leaves them to the task.
@@ -129,7 +133,7 @@ class Study(Section):
     objective: Objective
     budget: Budget
     resources: Resources = Resources()
-    sampler: SamplerName = "tpe"
+    sampler: SamplerField = "tpe"
     seed: Whole = Key(default=0, ge=0)
     clients_per_round: Whole | None = None
     batch_size: Whole | None = None
@@ -163,6 +167,12 @@ class Study(Section):
                 problem = f"must be unique, got {shown(entry.label)}, which {twin} has: give one of them another label"
                 raise InvalidSpec(f"methods[{index}].label", problem)
             seen[entry.label] = index
+            if len(entry.start) > self.budget.trials_per_method:
+                raise InvalidSpec(
+                    f"methods[{index}].start",
+                    f"must hold at most {self.budget.trials_per_method} settings, the trials_per_method of the budget, "
+                    f"got {len(entry.start)}",
+                )
         for key in ("task", "init"):
             if not is_json(getattr(self, key)):
                 raise InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}")
@@ -198,7 +208,7 @@ class Study(Section):
         return cls.from_json(loading.read(source))
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical JSON form: default spaces written out, keys that are left to the task left out."""
+        """The canonical JSON form: default spaces written out, what is left to the task or not given left out."""
         document: dict[str, Any] = self.model_dump(mode="json", exclude_none=False)
         optional = [
             name for name, key in type(self).model_fields.items() if not key.is_required() and key.default is None
@@ -207,11 +217,16 @@ class Study(Section):
             if document[name] is None:
                 del document[name]
         del document["budget"]["rungs"]
+        for entry in document["methods"]:
+            if not entry["start"]:
+                del entry["start"]
         return document
 
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON text (keys sorted, no spaces), in hexadecimal."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """SHA-256 of the canonical JSON text (keys sorted, no spaces), in hexadecimal; `resources` change no result
+        and are left out."""
+        document = {key: value for key, value in self.to_json().items() if key != "resources"}
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def check(self) -> list[str]:

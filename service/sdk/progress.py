@@ -21,6 +21,10 @@ RATE_WINDOW_S = 30.0
 """Rounds a second are measured over this many seconds."""
 
 
+RATE_AFTER_S = 5.0
+"""Seconds of progress before a rate is shown: packs report every two seconds."""
+
+
 @dataclass(frozen=True)
 class LabelView:
     """One row of the view.
@@ -69,13 +73,15 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def add(self, rounds_done: int) -> float | None:
-        """Takes the rounds done so far; returns the rate, None until a second of progress has been seen."""
+        """Takes the rounds done so far; returns the rate, None until there has been progress for `RATE_AFTER_S`."""
         now = self._clock()
+        if self._seen and self._seen[-1][1] == self._seen[0][1] == rounds_done:
+            self._seen.clear()  # what comes before the first progress (Ray starts) is no time of work
         self._seen.append((now, rounds_done))
         while len(self._seen) > 2 and now - self._seen[1][0] > RATE_WINDOW_S:
             self._seen.popleft()
         start, first = self._seen[0]
-        if now - start < 1.0 or rounds_done <= first:
+        if now - start < RATE_AFTER_S or rounds_done <= first:
             return None
         return (rounds_done - first) / (now - start)
 

@@ -1,16 +1,19 @@
 """Curves in the store: what trials reported per round, upserted on (trial, round)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from service.errors import Conflict
-from service.schemas.curves import merge
 from service.schemas.protocol import Report
-from service.store.segments import Columns, contains, decode, encode, join, split
+from service.store.segments import Columns, contains, decode, encode, join, split, upsert
 from service.store.tables import CURVE_SEGMENTS, TRIALS
 from service.store.trials import Trials, _chunks
+
+_KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
+_INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
+_UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 
 
 class Curves(Trials):
@@ -66,18 +69,24 @@ class Curves(Trials):
         """
         with self._database.write() as connection:
             study = self._fenced(connection, study_id, report.attempt)
-            changed = False
-            for row in self._reported_rows(connection, study_id, report):
-                columns = report.reports.get(row.id, {"round": []})
-                if row.state == "RUNNING" and row.pack == report.pack:
-                    changed |= self._upsert(connection, row.id, columns)
-                    changed |= self._advance(connection, row, report)
-                elif not self._holds_already(connection, row.id, columns):
-                    where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
-                    raise Conflict(
-                        f"trial {row.id} is {row.state} and runs {where}, got a new report of pack {report.pack}"
-                    )
-            return self._changed(connection, study) if changed else int(study.version)
+            rows = self._reported_rows(connection, study_id, report)
+            stored = self._segments(connection, report)
+            fresh: dict[tuple[str, int], Columns] = {}
+            for row in rows:
+                ours = row.state == "RUNNING" and row.pack == report.pack
+                for segment, part in split(report.reports.get(row.id, {"round": []})):
+                    old = stored.get((row.id, segment))
+                    if old is not None and contains(old, part):
+                        continue
+                    if not ours:
+                        where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
+                        problem = f"is {row.state} and runs {where}, got a new report of pack {report.pack}"
+                        raise Conflict(f"trial {row.id} {problem}", state=row.state)
+                    fresh[row.id, segment] = part if old is None else upsert(old, part)
+            self._write(connection, fresh, stored.keys())
+            running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
+            changed = self._advance(connection, running, report)
+            return self._changed(connection, study) if changed or fresh else int(study.version)
 
     def _reported_rows(self, connection: sa.Connection, study_id: str, report: Report) -> list[sa.Row[Any]]:
         """Rows of the trials named in the report, and of the pack's other running trials."""
@@ -89,45 +98,39 @@ class Curves(Trials):
         )
         return [*named, *(row for row in others if row.id not in report.reports)]
 
-    def _advance(self, connection: sa.Connection, row: sa.Row[Any], report: Report) -> bool:
+    def _segments(self, connection: sa.Connection, report: Report) -> dict[tuple[str, int], Columns]:
+        """The stored segments that the report has rounds of."""
+        touched = {segment for columns in report.reports.values() for segment, _ in split(columns)}
+        columns = CURVE_SEGMENTS.c
+        query = sa.select(columns.trial_id, columns.segment, columns.payload).where(columns.segment.in_(touched))
+        found: dict[tuple[str, int], Columns] = {}
+        for ids in _chunks(list(report.reports)):
+            for trial, segment, payload in connection.execute(query.where(columns.trial_id.in_(ids))):
+                found[trial, segment] = decode(payload)
+        return found
+
+    def _write(
+        self, connection: sa.Connection, fresh: Mapping[tuple[str, int], Columns], known: Container[tuple[str, int]]
+    ) -> None:
+        rows = [
+            {"trial": trial, "part": segment, "rounds": len(columns["round"]), "payload": encode(columns)}
+            for (trial, segment), columns in fresh.items()
+        ]
+        inserted = [row for row in rows if (row["trial"], row["part"]) not in known]
+        updated = [row for row in rows if (row["trial"], row["part"]) in known]
+        if inserted:
+            connection.execute(_INSERT, inserted)
+        if updated:
+            connection.execute(_UPDATE, updated)
+
+    def _advance(self, connection: sa.Connection, running: Sequence[sa.Row[Any]], report: Report) -> bool:
+        """Note how far the pack's trials are; whether that is new."""
         values: dict[str, Any] = {"rounds_done": report.rounds_done}
         if report.checkpoint is not None:
             values["checkpoint"] = report.checkpoint
         if report.plan is not None:
             values["plan"] = report.plan
-        if all(row._mapping[name] == value for name, value in values.items()):
-            return False
-        values["updated_at"] = self.clock()
-        connection.execute(sa.update(TRIALS).where(TRIALS.c.id == row.id).values(**values))
-        return True
-
-    def _segment(self, connection: sa.Connection, trial: str, segment: int) -> Columns | None:
-        found = connection.execute(
-            sa.select(CURVE_SEGMENTS.c.payload).where(
-                CURVE_SEGMENTS.c.trial_id == trial, CURVE_SEGMENTS.c.segment == segment
-            )
-        ).scalar()
-        return None if found is None else decode(found)
-
-    def _holds_already(self, connection: sa.Connection, trial: str, columns: Columns) -> bool:
-        return all(
-            (old := self._segment(connection, trial, segment)) is not None and contains(old, part)
-            for segment, part in split(columns)
-        )
-
-    def _upsert(self, connection: sa.Connection, trial: str, columns: Mapping[str, Any]) -> bool:
-        """Write the rounds into their segments; whether anything has changed."""
-        changed = False
-        for segment, part in split(columns):
-            old = self._segment(connection, trial, segment)
-            if old is not None and contains(old, part):
-                continue
-            whole = merge(old, part) if old else part
-            values = {"rounds": len(whole["round"]), "payload": encode(whole)}
-            if old is None:
-                connection.execute(sa.insert(CURVE_SEGMENTS).values(trial_id=trial, segment=segment, **values))
-            else:
-                here = (CURVE_SEGMENTS.c.trial_id == trial, CURVE_SEGMENTS.c.segment == segment)
-                connection.execute(sa.update(CURVE_SEGMENTS).where(*here).values(**values))
-            changed = True
-        return changed
+        behind = [row.id for row in running if any(row._mapping[name] != value for name, value in values.items())]
+        for ids in _chunks(behind):
+            connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values, updated_at=self.clock()))
+        return bool(behind)

@@ -14,10 +14,10 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.errors import Conflict, Unavailable
+from service.errors import Conflict, InvalidSpec, Unavailable
 from service.store.tables import METADATA
 
 _BUSY_S = 30.0
@@ -142,6 +142,8 @@ def _reachable() -> Iterator[None]:
         yield
     except (OperationalError, PoolTimeout) as error:
         raise Unavailable(f"the database must be reachable, got {_cause(error)}; try again later") from error
+    except (DataError, OverflowError, UnicodeEncodeError) as error:
+        raise InvalidSpec("", f"a value must be one that the database can hold, got {_cause(error)}") from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unavailable(f"the connection to the database was lost: {_cause(error)}; try again later") from error

@@ -33,8 +33,8 @@ class Driven:
         state: PENDING, QUEUED, RUNNING, PAUSING or CANCELLING.
         reason: Why it is in this state.
         attempt: Attempt of its newest driver; 0 when it never had one.
-        held: Whether that driver holds the study: it has not let go, and its lease has not expired.
-        lost: Whether that driver has not let go, but its lease has expired.
+        held: Whether that driver holds the study: it has not let go, its lease runs, and it is not known to be dead.
+        lost: Whether that driver neither holds the study nor has let go of it.
         deaths: Drivers lost in a row without a finished trial in between.
     """
 
@@ -72,13 +72,11 @@ class Drivers(Curves):
             attempt, deaths = 1, 0
             if old is not None:
                 attempt, deaths = old.attempt + 1, old.deaths
-                if not old.released and old.holder != holder:
-                    if old.expires_at > now and not gone(old.holder):
-                        left = old.expires_at - now
-                        raise Conflict(
-                            f"attempt {old.attempt} of {old.holder} holds study {study_id} for {left:.0f} s more"
-                        )
-                    deaths += 1
+                if old.holder != holder and _holding(old, now):
+                    left = old.expires_at - now
+                    raise Conflict(
+                        f"attempt {old.attempt} of {old.holder} holds study {study_id} for {left:.0f} s more"
+                    )
                 connection.execute(sa.delete(DRIVERS).where(DRIVERS.c.study_id == study_id))
             connection.execute(
                 sa.insert(DRIVERS).values(
@@ -140,7 +138,7 @@ class Drivers(Curves):
             self._settle(connection, study, target, reason)
             return target
 
-    def lost(self, study_id: str, attempt: int, reason: str) -> int:
+    def lost(self, study_id: str, attempt: int, reason: str, *, counted: bool = True) -> int:
         """Note that a driver has died: its lease ends, its trials go back to WAITING.
 
         Args:
@@ -148,6 +146,7 @@ class Drivers(Curves):
             attempt: The attempt that was seen to be dead; 0 for one that never came to acquire. An attempt that has let
                 go or was replaced since is not counted.
             reason: How it was seen to be dead.
+            counted: Whether it speaks against the study; not when the machine or the whole service went away.
 
         Returns:
             Drivers lost in a row without a finished trial in between.
@@ -165,14 +164,14 @@ class Drivers(Curves):
                         acquired_at=now,
                         expires_at=now,
                         released=True,
-                        deaths=1,
+                        deaths=int(counted),
                     )
                 )
-                deaths = 1
+                deaths = int(counted)
             elif attempt and (driver.attempt != attempt or driver.released):
                 return int(driver.deaths)
             else:
-                deaths = int(driver.deaths) + 1
+                deaths = int(driver.deaths) + counted
                 self._update_driver(connection, study_id, deaths=deaths, released=True, expires_at=now)
             self._stop_trials(connection, study_id, "WAITING")
             self._event(connection, study_id, "log", {"level": "warning", "message": f"the driver was lost: {reason}"})
@@ -189,7 +188,7 @@ class Drivers(Curves):
         with self._database.write() as connection:
             study = self._locked(connection, study_id)
             driver = self._holds(connection, study_id)
-            if driver is not None and not driver.released and driver.expires_at > self.clock():
+            if driver is not None and _holding(driver, self.clock()):
                 raise Conflict(
                     f"attempt {driver.attempt} holds study {study_id}; only it may say how the study goes on"
                 )
@@ -202,7 +201,7 @@ class Drivers(Curves):
         query = (
             sa.select(
                 *STUDIES.c["id", "project", "name", "state", "reason"],
-                *DRIVERS.c["attempt", "expires_at", "released", "deaths"],
+                *DRIVERS.c["attempt", "holder", "expires_at", "released", "deaths"],
             )
             .join(DRIVERS, DRIVERS.c.study_id == STUDIES.c.id, isouter=True)
             .where(STUDIES.c.state.in_(tuple(DRIVEN)))
@@ -238,8 +237,13 @@ def gone(holder: str) -> bool:
     return False
 
 
+def _holding(driver: sa.Row[Any], now: float) -> bool:
+    """Whether the driver of this row holds its study."""
+    return not driver.released and driver.expires_at > now and not gone(driver.holder)
+
+
 def _driven(row: sa.Row[Any], now: float) -> Driven:
-    holding = row.attempt is not None and not row.released
+    holding = row.attempt is not None and _holding(row, now)
     return Driven(
         id=row.id,
         project=row.project,
@@ -247,7 +251,7 @@ def _driven(row: sa.Row[Any], now: float) -> Driven:
         state=row.state,
         reason=row.reason,
         attempt=row.attempt or 0,
-        held=holding and row.expires_at > now,
-        lost=holding and row.expires_at <= now,
+        held=holding,
+        lost=row.attempt is not None and not row.released and not holding,
         deaths=row.deaths or 0,
     )

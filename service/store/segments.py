@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from service.errors import DriftlineError
-from service.schemas.curves import SEGMENT_ROUNDS, Cell, rows
+from service.schemas.curves import SEGMENT_ROUNDS, Cell, merge, rows
 
 Columns = dict[str, list[Cell]]
 _VERSION = 1
-_INT64 = 2**63
 
 
 def encode(columns: Mapping[str, Sequence[Cell]]) -> bytes:
@@ -37,7 +36,7 @@ def encode(columns: Mapping[str, Sequence[Cell]]) -> bytes:
         bodies.append(body)
     count = len(next(iter(columns.values()))) if columns else 0
     header = json.dumps({"v": _VERSION, "rows": count, "columns": entries}, separators=(",", ":")).encode()
-    return zlib.compress(b"".join([struct.pack("<I", len(header)), header, *bodies]), 6)
+    return zlib.compress(b"".join([struct.pack("<I", len(header)), header, *bodies]), 4)
 
 
 def decode(payload: bytes) -> Columns:
@@ -92,10 +91,22 @@ def join(parts: Iterable[Mapping[str, list[Cell]]]) -> Columns:
     return joined or {"round": []}
 
 
+def upsert(old: Columns, new: Columns) -> Columns:
+    """The columns with the rounds of `new` in place of, or behind, those of `old`."""
+    return join([old, new]) if _later(old, new) else merge(old, new)
+
+
 def contains(old: Mapping[str, list[Cell]], new: Mapping[str, list[Cell]]) -> bool:
     """Whether every round of `new` is in `old` with the same values (None and absent are the same)."""
+    if _later(old, new):
+        return not new["round"]
     have = {row["round"]: _reported(row) for row in rows(old)}
     return all(have.get(row["round"]) == _reported(row) for row in rows(new))
+
+
+def _later(old: Mapping[str, list[Cell]], new: Mapping[str, list[Cell]]) -> bool:
+    """Whether all rounds of `new` come after those of `old`, as they do unless something is sent again."""
+    return not old["round"] or not new["round"] or int(new["round"][0] or 0) > int(old["round"][-1] or 0)
 
 
 def _reported(row: Mapping[str, Cell]) -> dict[str, Cell]:
@@ -103,9 +114,12 @@ def _reported(row: Mapping[str, Cell]) -> dict[str, Cell]:
 
 
 def _body(values: Sequence[Cell]) -> tuple[str, bytes]:
-    kinds = {type(value) for value in values}
+    kinds = set(map(type, values))
     if float in kinds and kinds <= {float, type(None)}:
         return "f", np.array([np.nan if value is None else value for value in values], dtype="<f8").tobytes()
-    if kinds == {int} and all(-_INT64 <= value < _INT64 for value in values if value is not None):
-        return "i", np.array(values, dtype="<i8").tobytes()
+    if kinds == {int}:
+        try:
+            return "i", np.array(values, dtype="<i8").tobytes()
+        except OverflowError:  # above 64 bits: as text
+            pass
     return "j", json.dumps(list(values), separators=(",", ":"), allow_nan=False).encode()

@@ -3,7 +3,7 @@
 Values that go out are frozen records of `service.schemas`, never live rows. A method is one transaction: all of it is
 stored, or, when it raises, nothing. Threads and processes may share a database: writes about a study take turns.
 
-A study's driver writes under the attempt that `Store.acquire` gave it. Once another driver has acquired the study, every
+A driver writes under the attempt that `Store.acquire` gave it. Once another driver has acquired the study, every
 write under the older attempt raises `StaleDriver`: two drivers never move the same trials.
 """
 

@@ -143,6 +143,17 @@ class Studies(Core):
             row = connection.execute(query).first() or self._missing(study_id)
             return Glance(row.project, row.state, row.version)
 
+    def set_resources(self, study_id: str, resources: Mapping[str, Any]) -> None:
+        """Give the study other resources; its next driver uses them.
+
+        Raises:
+            NotFound: No such study.
+        """
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            spec = {**study.spec, "resources": dict(resources)}
+            connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(spec=spec))
+
     def set_mlflow_url(self, study_id: str, url: str) -> None:
         """Note where the study's curves can be seen."""
         with self._database.write() as connection:

@@ -4,25 +4,35 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.driver import cluster
 from service.driver.run import run_driver
+from service.driver.search import Search
+from service.driver.worker import columns
 from service.errors import Conflict
+from service.samplers.build import build
+from service.schemas.trials import trial_document
 from tests.driver.stand_ins import StoreClient, quadratic
+from trainers.engine.pack import Pack
+from trainers.spec import parse
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(120)]
 
+CALM = {"client_lr": {"float": [1e-3, 1e-2]}, "server_lr": {"float": [1e-3, 1e-2]}, "local_steps": {"int": [1, 5]}}
 LONG = {
+    "methods": [{"label": label, "name": "fedavg", "space": CALM} for label in ("one", "other")],
     "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
-    "budget": {"trials_per_method": 4, "rounds": 4000, "seeds": 0},
+    "budget": {"trials_per_method": 4, "rounds": 600, "seeds": 0},
     "resources": {"gpu": 0, "packs": 2},
     "clients_per_round": 5,
 }
-QUICK = {"chunk_seconds": 0.3, "checkpoint_seconds": 0.5}
+QUICK = {"chunk_seconds": 0.1, "checkpoint_seconds": 0.1}
 
 
 def plain(client: StoreClient, study_id: str) -> dict[str, Any]:
@@ -31,6 +41,22 @@ def plain(client: StoreClient, study_id: str) -> dict[str, Any]:
         trial.partition(".")[2]: {name: column for name, column in columns.items() if name != "wall_seconds"}
         for trial, columns in client.store.curves(study_id).items()
     }
+
+
+@cache
+def uninterrupted() -> dict[str, Any]:
+    """The curves of the long study, trained in this process, each pack in one go."""
+    study = quadratic(**LONG)
+    found: dict[str, Any] = {}
+    for label in study.labels:
+        sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), study.seed)
+        for first in (0, 2):
+            settings = [sampler.ask(number) for number in (first, first + 1)]
+            pack = Pack.from_spec(parse(trial_document(study, label, settings, study.seed)))
+            for member, columns_ in enumerate(columns(pack.advance(), 2)):
+                del columns_["wall_seconds"]
+                found[f"{label}.s{first + member:05d}"] = columns_
+    return found
 
 
 class Driven(threading.Thread):
@@ -80,81 +106,60 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path, capfd: pyt
     assert printed.out == ""
 
 
-def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic(**LONG)
-    whole = client.submit(study)
-    assert Driven(client, whole, tmp_path).end() == "SUCCEEDED"
-    client.finished.clear()
-    study_id = client.submit(study)
+def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study_id = client.submit(quadratic(**LONG))
     pids: list[int] = []
-    reported = client.store.report
+    take = Search.report
 
-    def spy(study: str, report: Any) -> int:
-        if report.checkpoint:
-            pids.append(report.rounds_done)
-        return reported(study, report)
+    def spy(search: Search, report: Mapping[str, Any]) -> None:
+        take(search, report)
+        if report["checkpoint"] and not pids:
+            pids.append(report["pid"])
+            os.kill(report["pid"], signal.SIGKILL)
 
-    client.store.report = spy  # type: ignore[method-assign]
+    monkeypatch.setattr(Search, "report", spy)
     driven = Driven(client, study_id, tmp_path)
-    until(lambda: bool(pids))
-    victims = workers()
-    assert len(victims) == 2
-    os.kill(victims[0], signal.SIGKILL)
     assert driven.end() == "SUCCEEDED"
+    assert pids
     trials = client.store.trials(study_id)
     assert [trial.state for trial in trials] == ["COMPLETE"] * 8
     assert sorted(trial.attempt for trial in trials) == [1] * 6 + [2] * 2
     assert len(client.finished) == len({result.trial for result in client.finished}) == 8
-    assert plain(client, study_id) == plain(client, whole)
+    assert plain(client, study_id) == uninterrupted()
 
 
-def test_a_stopped_study_resumes_with_the_same_curves(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic(**LONG)
-    whole, study_id = client.submit(study), client.submit(study)
-    assert Driven(client, whole, tmp_path).end() == "SUCCEEDED"
-    client.finished.clear()
-    driven = Driven(client, study_id, tmp_path)
-    until(lambda: any(trial.rounds_done for trial in client.store.trials(study_id)))
-    driven.stop.set()
-    assert driven.end() == "PAUSED"
-    begun = [trial for trial in client.store.trials(study_id) if trial.rounds_done]
-    assert {trial.state for trial in client.store.trials(study_id)} <= {"WAITING", "COMPLETE"}
-    assert all(trial.checkpoint for trial in begun if trial.state == "WAITING")
-    assert client.store.study(study_id).state == "PENDING"  # nobody asked for a pause
-    done = {trial.id for trial in begun if trial.finished}
-    assert Driven(client, study_id, tmp_path).end() == "SUCCEEDED"
-    assert len(client.finished) == len({result.trial for result in client.finished}) == 8
-    assert done < {result.trial for result in client.finished}
-    assert plain(client, study_id) == plain(client, whole)
-
-
-def test_its_owner_pauses_and_cancels_a_study(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic(**{**LONG, "budget": {"trials_per_method": 4, "rounds": 400_000, "seeds": 0}})
-    study_id = client.submit(study)
+def test_a_paused_study_resumes_with_the_same_curves(client: StoreClient, tmp_path: Path) -> None:
+    study_id = client.submit(quadratic(**LONG))
     driven = Driven(client, study_id, tmp_path)
     until(lambda: any(trial.rounds_done for trial in client.store.trials(study_id)))
     client.pause(study_id)
     assert driven.end() == "PAUSED"
     assert client.store.study(study_id).state == "PAUSED"
+    begun = [trial for trial in client.store.trials(study_id) if trial.rounds_done]
+    assert {trial.state for trial in client.store.trials(study_id)} <= {"WAITING", "COMPLETE"}
+    assert all(trial.checkpoint for trial in begun if trial.state == "WAITING")
     client.resume(study_id)
-    before = max(trial.rounds_done for trial in client.store.trials(study_id))
-    driven = Driven(client, study_id, tmp_path)
-    until(lambda: max(trial.rounds_done for trial in client.store.trials(study_id)) > before)
-    client.cancel(study_id)
-    assert driven.end() == "CANCELLED"
-    assert {trial.state for trial in client.store.trials(study_id)} == {"CANCELLED"}
+    done = {trial.id for trial in begun if trial.finished}
+    assert Driven(client, study_id, tmp_path).end() == "SUCCEEDED"
+    assert len(client.finished) == len({result.trial for result in client.finished}) == 8
+    assert done < {result.trial for result in client.finished}
+    assert plain(client, study_id) == uninterrupted()
 
 
-def test_one_study_at_a_time_uses_a_ray(client: StoreClient, tmp_path: Path) -> None:
+def test_one_study_at_a_time_uses_a_ray_and_is_cancelled_at_once(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(**{**LONG, "budget": {"trials_per_method": 4, "rounds": 400_000, "seeds": 0}})
     first, second = client.submit(study), client.submit(study)
     driven = Driven(client, first, tmp_path)
-    until(lambda: client.store.study(first).state == "RUNNING")
+    until(lambda: any(trial.checkpoint for trial in client.store.trials(first)))
     other = Driven(client, second, tmp_path).end()
     assert other == "FAILED"
     assert "one study at a time uses a Ray cluster" in client.store.study(second).reason
     client.cancel(first)
     assert driven.end() == "CANCELLED"
+    assert {trial.state for trial in client.store.trials(first)} == {"CANCELLED"}
+    assert not list(tmp_path.rglob("*.ckpt"))
     assert isinstance(Driven(client, first, tmp_path).end(), Conflict)
 
 
@@ -176,9 +181,10 @@ def test_a_replaced_driver_stops_and_writes_nothing_more(client: StoreClient, tm
     assert client.store.heartbeat(study_id, attempt) == "run"
 
 
-def workers() -> list[int]:
-    """Process ids of the packs' workers."""
-    from ray.util.state import list_actors
-
-    actors = list_actors(filters=[("state", "=", "ALIVE"), ("class_name", "=", "Worker")])
-    return [int(actor.pid) for actor in actors]
+def test_a_joined_ray_is_marked_by_the_study_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_MARK_S", 0.1)
+    with cluster._alone("one"), pytest.raises(Conflict, match="study one uses this one"), cluster._alone("two"):
+        pass
+    monkeypatch.setattr(cluster, "_MARK_S", 10.0)
+    with cluster._alone("two"):  # the mark is gone with the study that held it
+        pass

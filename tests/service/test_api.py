@@ -91,12 +91,13 @@ def test_the_scheduler_is_woken_by_wishes(sqlite_store: Store) -> None:
 
 
 def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
+    space = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}
     document = {
         "name": "points",
         "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]]], "centers": [[0.0], [1.0]]},
-        "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}],
+        "methods": [{"name": "fedavg", "space": space}],
         "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
-    }  # fmt: skip
+    }
     with running(sqlite_store, check=submission.check, results=None) as service, service.client() as client:
         made = client.create(document)
         assert made.spec["objective"]["quality"] == "loss"
@@ -244,6 +245,7 @@ def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
             ("trials", {"page_size": 0}),
             ("trials", {"page_size": 1001}),
             ("trials", {"phase": "sprint"}),
+            ("trials", {"lable": "fedavg"}),
         ):
             body = problem(http.get(f"/v1/studies/{study}/{where}", params=params), 400, "invalid-request")
             assert body["path"] in params
@@ -439,6 +441,12 @@ def test_requests_in_the_shape_that_the_protocol_has(service: Service) -> None:
     with service.http() as http:
         response = http.post(f"/v1/studies/{study}/trials", json={"attempt": 1, "trials": [new]})
         assert problem(response, 422, "invalid-spec")["path"] == "trials[0]"
+
+
+def test_misspelt_parameters_are_not_ignored(service: Service) -> None:
+    with service.http() as http:
+        body = problem(http.get("/v1/studies", params={"pagesize": 3}), 400, "invalid-request")
+        assert "page_size" in body["problem"]
 
 
 def test_bad_requests_are_told_apart(service: Service) -> None:

@@ -207,6 +207,16 @@ def test_a_server_that_cannot_start_says_so(sqlite_store: Store, monkeypatch: py
     assert set(Path("/tmp").glob("driftline-*")) == folders
 
 
+def test_a_port_that_is_taken(sqlite_store: Store) -> None:
+    from service.api.access import Tokens
+    from service.api.app import create_app
+
+    with running(sqlite_store, loopback=True) as service:
+        port = int(service.server.url.rpartition(":")[2])
+        with pytest.raises(Unavailable, match=f"port {port} of this machine must be free"):
+            Server(create_app(sqlite_store, Tokens()), loopback=True, port=port)
+
+
 def test_many_clients_at_once(sqlite_store: Store) -> None:
     study = sqlite_store.create_study(SPEC, "f" * 64).id
     answers: list[str] = []

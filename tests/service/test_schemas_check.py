@@ -8,6 +8,7 @@ from service.errors import InvalidSpec
 from service.schemas.study import Study
 from service.schemas.trials import trial_document
 from trainers import spec
+from trainers.errors import SpecError
 
 TEXT = """\
 name: check
@@ -66,6 +67,38 @@ BAD = [
         "budget.trials_per_method: must be at most 360, the settings on the grid of fedavg, got trials_per_method=",
     ),
 ]
+
+
+def started(points, text=TEXT):
+    return Study.from_yaml(text.replace("    server:", f"    start: {points}\n    server:"))
+
+
+def test_start_is_read_as_trials_are():
+    assert started("[{client_lr: 0, server.momentum: 0.9}, {client_lr: 1}]").check() == []
+    text = TEXT.replace("server_lr: 0.1", "delta_lr: 1").replace(", also: [0]", "")
+    assert started("[{client_lr: 1}]", text).check() == []
+    text = TEXT.replace("window: {int: [5, 50]}", "window: {int: [5, 50]}, cooldown: {int: [0, 9]}")
+    assert started("[{schedule.cooldown: 3}, {schedule.cooldown: 3}]", text).check() == [
+        "methods[0].start[1]: the same as start[0]: one of them could be left out"
+    ]
+
+
+def test_a_wrong_mix_of_values_is_found_under_start(monkeypatch):
+    def refuse(document):
+        if document["members"][0]["local_steps"] == 10 and document["members"][0]["client_lr"] == 0.5:
+            raise SpecError("members.0.server.momentum must not be so", "members.0.server.momentum")
+
+    monkeypatch.setattr(spec, "parse", refuse)
+    with pytest.raises(InvalidSpec) as error:
+        started("[{client_lr: 0.5}, {local_steps: 10, client_lr: 0.5}]").check()
+    assert str(error.value) == "methods[0].start[1].server.momentum: must not be so"
+
+
+def test_the_grid_is_wider_by_what_start_has_off_it():
+    text = TEXT.replace("budget: {trials_per_method: 16", "sampler: grid\nbudget: {trials_per_method: 361")
+    with pytest.raises(InvalidSpec, match=r"^budget\.trials_per_method: must be at most 360, "):
+        started("[{client_lr: 0, local_steps: 5}]", text).check()
+    assert started("[{client_lr: 0.123, local_steps: 5}]", text).check() == []
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,9 @@ from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
 from service.errors import InvalidSpec, NotFound
 from service.samplers.build import NAMES
-from service.schemas import loading
+from service.schemas import loading, samplers
 from service.schemas.entries import Entry, Schedule, Server
-from service.schemas.study import Budget, Objective, Resources, SamplerName, Study
+from service.schemas.study import Budget, Objective, Resources, Study
 
 TEXT = """\
 name: digits-fedavg-vs-fedprox
@@ -158,7 +159,43 @@ BAD = [
     ("packs: 4", "packs: 0", "resources.packs: must be auto or a whole number of at least 1, got 0"),
     ("packs: 4", "cpus: 0", "resources.cpus: must be above 0, got cpus=0"),
     ("clients_per_round: 10", "seed: -1", "seed: must be at least 0, got seed=-1"),
-    ("clients_per_round: 10", "sampler: tpee", "sampler: must be tpe, random, grid or quasi_random, got sampler="),
+    ("clients_per_round: 10", "sampler: tpee", 'sampler: no sampler "tpee": did you mean tpe?'),
+    ("clients_per_round: 10", "sampler: 3", "sampler: must be the name of a sampler, or a mapping of its name and"),
+    ("clients_per_round: 10", "sampler: {startup: 3}", "sampler.name: must be given: one of tpe, "),
+    ("clients_per_round: 10", "sampler: {name: gpp}", 'sampler.name: no sampler "gpp": did you mean gp?'),
+    ("clients_per_round: 10", "sampler: {name: tpe, startp: 3}", "sampler.startp: unknown key: did you mean startup?"),
+    ("clients_per_round: 10", "sampler: {name: gp, startup: 3}", "sampler.startup: unknown key: known are cap, name"),
+    ("clients_per_round: 10", "sampler: {name: random, cap: 3}", "sampler.cap: unknown key: "),
+    ("clients_per_round: 10", "sampler: {name: tpe, startup: 0}", "sampler.startup: must be at least 1, got startup=0"),
+    (
+        "clients_per_round: 10",
+        "sampler: {name: nsga2, population_size: 3}",
+        "sampler.population_size: must be at least 4, got population_size=3",
+    ),
+    (
+        "clients_per_round: 10",
+        "sampler: {name: nsga2, population_size: many}",
+        'sampler.population_size: must be a whole number, got "many"',
+    ),
+    ("clients_per_round: 10", "sampler: {name: gp, cap: 15}", "sampler.cap: must be at least 16, got cap=15"),
+    ("{window: {int: [5, 50]}}}", "{window: {int: [5, 50]}}}\n    start: 3", "methods[0].start: must be a list, got"),
+    (
+        "space: default",
+        "space: default, start: [{prox: 0.1}, {client_lr: 0.1, server_lr: 1e6}]",
+        'methods[1].start[1].server_lr: must lie in its space {"float": [',
+    ),
+    (
+        "space: default",
+        "space: default, start: [{client_lr: 0.1}, {clent_lr: 0.1}]",
+        "methods[1].start[1].clent_lr: no hyperparameter of the entry's spaces: did you mean client_lr?",
+    ),
+    ("space: default", "space: default, start: [{}]", "methods[1].start[0]: must be a mapping of hyperparameters to"),
+    ("space: default", "space: default, start: [0.1]", "methods[1].start[0]: must be a mapping of hyperparameters to"),
+    (
+        "space: default",
+        "space: default, start: [{server: {momentum: 0.9}}]",
+        "methods[1].start[0].server: write its settings with a dot: server.momentum",
+    ),
     ("clients_per_round: 10", "eval_every: 0", "eval_every: must be auto or a whole number of at least 1, got 0"),
     ("clients_per_round: 10", "rungs: 3", "rungs: unknown key: "),
     ("name: digits-", "name: /tmp/", "name: must be 1 to 100 letters"),
@@ -255,7 +292,59 @@ def test_the_json_schema_can_be_made():
 
 
 def test_the_sampler_names_are_those_of_the_samplers():
-    assert set(SamplerName.__args__) == set(NAMES)
+    folder = Path(__file__).parents[2] / "service" / "samplers"
+    found = {path.stem for path in folder.glob("*.py") if "\nclass Sampler" in path.read_text(encoding="utf-8")}
+    assert found - {"protocol"} == set(samplers.NAMES) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("tpe", "tpe"),
+        ("{name: tpe}", "tpe"),
+        ("{name: tpe, startup: null}", "tpe"),
+        ("{name: tpe, startup: '20'}", {"name": "tpe", "startup": 20}),
+        ("{name: nsga2, population_size: 24.0}", {"name": "nsga2", "population_size": 24}),
+        ("{cap: 100, name: gp}", {"name": "gp", "cap": 100}),
+    ],
+)
+def test_a_sampler_is_a_name_or_a_name_with_settings(written, canonical):
+    one = study(f"{TEXT}sampler: {written}\n")
+    assert one.to_json()["sampler"] == canonical
+    assert Study.from_json(one.to_json()) == one
+    assert (one.fingerprint() == study().fingerprint()) == (canonical == "tpe")
+
+
+START = TEXT.replace(
+    "space: {window: {int: [5, 50]}}}",
+    "space: {window: {int: [5, 50]}}}\n"
+    "    start: [{schedule.window: '7', client_lr: 0, server.momentum: 9e-1}, {local_steps: 5.0}]",
+)
+
+
+def test_start_is_kept_in_the_types_of_the_space():
+    one = study(START)
+    assert one.methods[0].start == [
+        {"client_lr": 0.0, "schedule.window": 7, "server.momentum": 0.9},
+        {"local_steps": 5},
+    ]
+    assert [type(value) for value in one.methods[0].start[0].values()] == [float, int, float]
+    assert type(one.methods[0].start[1]["local_steps"]) is int
+    document = one.to_json()
+    assert document["methods"][0]["start"] == one.methods[0].start
+    assert "start" not in document["methods"][1]
+    assert Study.from_json(json.loads(json.dumps(document))) == one
+    assert one.fingerprint() != study().fingerprint()
+    assert study(TEXT.replace("space: default", "space: default, start: []")).fingerprint() == study().fingerprint()
+
+
+def test_start_must_fit_into_the_budget():
+    assert study(START.replace("trials_per_method: 64", "trials_per_method: 2")).methods[0].start
+    with pytest.raises(InvalidSpec) as error:
+        study(START.replace("trials_per_method: 64", "trials_per_method: 1"))
+    assert str(error.value) == (
+        "methods[0].start: must hold at most 1 settings, the trials_per_method of the budget, got 2"
+    )
 
 
 def test_reading_a_study_needs_no_heavy_library():

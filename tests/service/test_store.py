@@ -144,6 +144,13 @@ def test_wishes_with_a_driver_are_heard_by_its_heartbeat(store: Store) -> None:
         store.intend(study, "pause")
 
 
+def test_other_resources_leave_the_rest_of_a_study_alone(store: Store) -> None:
+    study = make(store)
+    store.set_resources(study, {"gpu": 0, "cpus": 2})
+    assert store.study(study).spec == SPEC | {"resources": {"gpu": 0, "cpus": 2}}
+    assert store.study(study).version == 0
+
+
 def test_mlflow_url(store: Store) -> None:
     study = make(store)
     store.set_mlflow_url(study, "http://mlflow/#/experiments/1")
@@ -166,7 +173,7 @@ def test_one_driver_at_a_time(store: Store, clock: Clock) -> None:
         store.acquire(study, "third-host/1")
     clock.now += 2
     assert store.acquire(study, "third-host/1").attempt == 2
-    assert [(one.attempt, one.held, one.deaths) for one in store.driven()] == [(2, True, 1)]
+    assert [(one.attempt, one.held, one.deaths) for one in store.driven()] == [(2, True, 0)]
 
 
 def test_a_lease_is_kept_by_writing(store: Store, clock: Clock) -> None:
@@ -189,6 +196,7 @@ def test_the_same_holder_may_ask_again(store: Store) -> None:
 def test_a_dead_process_of_this_host_is_replaced_at_once(store: Store) -> None:
     study = make(store)
     store.acquire(study, f"{holder().rpartition('/')[0]}/{2**22 + 1}")  # above any process id
+    assert [(one.held, one.lost) for one in store.driven()] == [(False, True)]
     assert store.acquire(study, holder()).attempt == 2
     assert not gone(holder())
     assert not gone(ELSEWHERE)
@@ -285,6 +293,8 @@ def test_lost_drivers_are_counted_until_a_trial_finishes(store: Store) -> None:
     study, attempt, trials = driven(store)
     assert store.lost(study, attempt, "killed") == 1
     assert store.lost(study, attempt, "killed") == 1  # seen twice
+    attempt = store.acquire(study, holder()).attempt
+    assert store.lost(study, attempt, "the machine was restarted", counted=False) == 1
     assert {trial.state for trial in store.trials(study)} == {"WAITING"}
     with pytest.raises(StaleDriver):
         store.heartbeat(study, attempt)
@@ -611,3 +621,19 @@ def test_writers_of_one_study_take_their_turn(store: Store) -> None:
     assert store.study(study).version == start + 40
     ids = [event.id for event in store.events(study)]
     assert ids == sorted(ids)
+
+
+@pytest.mark.parametrize("wrong", [{"number": 2**70}, {"seed": 2**70}, {"setting": 2**70, "phase": "front"}])
+def test_what_a_database_cannot_hold_is_refused(store: Store, wrong: dict[str, Any]) -> None:
+    study, attempt, _ = driven(store, 0)
+    new = NewTrial.model_validate(new_trials("fedavg", 1)[0].model_dump() | wrong)
+    with pytest.raises(InvalidSpec, match="must be one that the database can hold"):
+        store.create_trials(study, attempt, [new])
+    assert store.trials(study) == []
+
+
+def test_text_of_any_kind(store: Store) -> None:
+    study, attempt, (trial, _) = driven(store)
+    text = "line 1\nline 2: \u00e9 \U0001f600 'quoted' \\ %s"
+    store.finish(study, attempt, [TrialResult(trial=trial, state="FAILED", error=text)])
+    assert store.trial(study, trial).error == text

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainers.engine import local
 from trainers.engine.local import LocalWork, last_step_only
-from trainers.models import linear, quadratic
+from trainers.models import linear, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
 
 CLIENTS, DIMENSION = 4, 3
@@ -201,6 +201,54 @@ def test_full_batches_make_a_pass_one_step():
     )
     batches = model.source(0, None, "shuffled").round(0, np.arange(2))
     assert batches.epoch_steps(3).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("pulls", [{}, {"prox": [0.5, 0.0, 2.0, 0.1, 0.0]}, {"weight_decay": [0.5] * 5}])
+@pytest.mark.parametrize("name", ["softmax", "linear"])
+def test_example_space_is_the_same_local_work(name, pulls):
+    generator = np.random.default_rng(4)
+    sizes = np.array([5, 1, 8, 3, 8, 2])
+    offsets = np.cumsum(sizes) - sizes
+    targets = generator.integers(0, 3, 27) if name == "softmax" else generator.normal(size=(27, 2))
+    data = Examples(generator.normal(size=(27, 9)), targets, offsets, sizes)
+    module = {"softmax": softmax, "linear": linear}[name]
+    model = module.build(Problem(name, data), torch.float64, torch.device("cpu"))
+    vectors = torch.randn(5, 1, model.layout.count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    params = model.layout.row(vectors)
+    weights = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [2, 0, 1, 0, 0], [1, 1, 1, 0, 0.0]])
+    rates = column([0.1, 0.2, 0.0, 0.05, 0.3])
+    held = {key: column(values) for key, values in pulls.items()}
+    batches = model.source(0, None, "shuffled").round(0, np.arange(6))
+    for work in (
+        LocalWork(rates, gradient_weights=weights, **held),
+        LocalWork(rates, steps([1, 5, 2, 5, 3]), **held),
+        LocalWork(0 * rates, steps([1, 5, 2, 5, 3]), **held),
+        LocalWork(rates, local_epochs=3, **held),
+    ):
+        done = {
+            oracle: local.run(model.oracles[oracle], batches, params, work, np.ones(5, dtype=bool))
+            for oracle in ("stacked", "example_space")
+        }
+        one, other = done["stacked"], done["example_space"]
+        torch.testing.assert_close(other.pseudo_gradient, one.pseudo_gradient, rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(other.first_loss, one.first_loss, rtol=1e-11, atol=1e-11)
+        assert (other.steps == one.steps).all()
+
+
+def test_example_space_is_left_where_it_does_not_apply_or_pay():
+    def frame(size, batch_size, **motion):
+        data = Examples(np.ones((2 * size, 9)), np.zeros(2 * size), np.array([0, size]), np.array([size, size]))
+        model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
+        params = model.layout.row(torch.zeros(1, 1, 10, dtype=torch.float64))
+        given = {"start": params, "client_lr": column([0.1]), "scale": None, "shift": None, "moving": True, **motion}
+        batches = model.source(0, batch_size, "shuffled").round(0, np.arange(2))
+        return model.oracles["example_space"].frame(batches, local.Motion(**given))
+
+    assert frame(20, None) is not None
+    assert frame(21, None) is None  # more products of examples than two passes over 10 columns cost
+    assert frame(5, 2) is None
+    assert frame(5, None, shift=torch.zeros(1, 1, 16)) is None
+    assert frame(5, None, start=torch.zeros(1, 2, 16)) is None
 
 
 def test_what_to_do_must_be_said_once():

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,18 @@ def test_the_plateau_schedule_decays_both_rates() -> None:
     agree(lines, list(simulate(13, decays=(5, 10))), skip=("client_lr", "server_lr"))
 
 
+@pytest.mark.parametrize("weights", [[1.0] * 10, [0.0] * 9 + [1.0]])
+def test_the_worst_case_is_reached_by_training(weights: list[float]) -> None:
+    constants = {"client_lr": 0.01, "gradient_weights": weights, "prox": 1.0}
+    task = {"name": "quadratic", "problem": "worst_case", "center_bound": 2.0, **constants}
+    low, high = (sum(w * (1 - 0.01 * (curvature + 1)) ** k for k, w in enumerate(weights)) for curvature in (10, 1))
+    server_lr = 2 / (10 * low + high)
+    method = {"name": "local_update", "server_lr": server_lr, **constants}
+    *_, last = run({"task": task, "method": method, "rounds": 300, "eval_every": 300})
+    delta = (np.sqrt(high) - np.sqrt(low)) / (np.sqrt(high) + np.sqrt(low))
+    assert last["distance"] == pytest.approx(4 * delta, rel=1e-10)
+
+
 def test_members_appear_only_when_given_and_numbers_are_json() -> None:
     assert all("member" not in line for line in run({**TRIAL, "rounds": 1}))
     assert [line["member"] for line in run({**TRIAL, "rounds": 1, "members": [{}]})] == [0, 0]
@@ -282,7 +295,7 @@ class TestCommand:
 
 class TestCheckpoints:
     def test_an_interrupted_trial_goes_on_where_it_stopped(self, tmp_path: Path) -> None:
-        document = {**TRIAL, "rounds": 1500, "task": {**TRIAL["task"], "gradient_noise": 0.1}, "report": []}
+        document = {**TRIAL, "rounds": 1000, "task": {**TRIAL["task"], "gradient_noise": 0.1}, "report": []}
         path, saved = written(tmp_path, document), str(tmp_path / "trial.ckpt")
         lines: list[str] = []
         process = spawn(path, "--checkpoint", saved)
@@ -296,14 +309,14 @@ class TestCheckpoints:
         process.stdout.close()
         process.stderr.close()
         last = json.loads(lines[-1])["round"]
-        assert 0 < last < 1500
-        assert err == f"interrupted after round {last} of 1500; run again with --checkpoint {saved} to go on\n"
+        assert 0 < last < 1000
+        assert err == f"interrupted after round {last} of 1000; run again with --checkpoint {saved} to go on\n"
         again = spawn(path, "--checkpoint", saved)
         out, err = again.communicate(timeout=120)
         assert (again.returncode, err) == (0, "")
         both = [json.loads(line) for line in lines + out.splitlines()]
         whole = list(run(document))
-        assert [line["round"] for line in both] == list(range(1501))
+        assert [line["round"] for line in both] == list(range(1001))
         agree(both, [{key: value for key, value in line.items() if key != DIAGNOSTIC} for line in whole])
         assert sorted(item.name for item in tmp_path.iterdir()) == ["trial.ckpt", "trial.json"]
 
@@ -366,3 +379,13 @@ def test_a_device_that_is_not_there_is_said_in_one_line(
 
 def test_checkpoint_errors_are_not_spec_errors() -> None:
     assert not issubclass(CheckpointError, SpecError)
+
+
+def test_the_command_works_outside_the_main_thread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    codes: list[int] = []
+    path = written(tmp_path, {**TRIAL, "rounds": 2})
+    thread = threading.Thread(target=lambda: codes.append(command.main([path])))
+    thread.start()
+    thread.join(timeout=60)
+    assert codes == [0]
+    assert len(capsys.readouterr().out.splitlines()) == 3

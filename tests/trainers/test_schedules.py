@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from trainers.errors import SpecError
 from trainers.hyper import check
 from trainers.registry import schedules
-from trainers.schedules import constant, plateau
+from trainers.schedules import constant, plateau, theory_1_over_t
 
 MODES = ("paper", "reference")
 
@@ -257,17 +257,37 @@ def test_constant_keeps_the_rates() -> None:
     assert torch.equal(constant.rates(state)[1], server_lr)
 
 
+def test_theory_rates_at_the_first_rounds() -> None:
+    values = {"strong_convexity": 1.0, "smoothness": 2.0, "local_steps": 3}
+    hyper = theory_1_over_t.Hyper(**{k: torch.tensor([v]) for k, v in values.items()})
+    given = torch.tensor([0.0], dtype=torch.float64)
+    state = theory_1_over_t.init(hyper, given, given)
+    for number in (1, 2, 3):
+        client_lr, server_lr = (float(rate) for rate in theory_1_over_t.rates(state))
+        assert client_lr == pytest.approx(1 / (2 * (12 + number)), rel=1e-14)
+        curvature = sum((1 - client_lr) ** k for k in range(3))
+        assert server_lr == pytest.approx(3 / (curvature * (12 + number)), rel=1e-14)
+        state = theory_1_over_t.update(hyper, state, given)
+
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "theory_1_over_t": {"strong_convexity": 1, "smoothness": 2, "local_steps": 3},
+}
+
+
 @pytest.mark.parametrize("name", list(schedules()))
 def test_every_schedule_keeps_the_contract(name: str) -> None:
     module = schedules()[name]
     assert module.LOSS_DATA in ("full", "batches")
-    values = check(module.Hyper, {}, "schedule") if name in ("constant", "plateau") else None
-    if values is None:
-        return
+    values = check(module.Hyper, REQUIRED.get(name, {}), "schedule")
     values = module.complete(values) if hasattr(module, "complete") else values
     hyper = module.Hyper(**{k: v if isinstance(v, str) else torch.full((2,), v) for k, v in values.items()})
     state = module.init(hyper, torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5]))
     for _ in range(3):
-        state = module.update(hyper, state, torch.tensor([1.0, 2.0]))
+        before = {key: value.clone() for key, value in state.items()}
+        after = module.update(hyper, state, torch.tensor([1.0, 2.0]))
+        assert all(torch.equal(state[key], value) for key, value in before.items())
+        state = after
         assert all(isinstance(value, torch.Tensor) for value in state.values())
         assert [tuple(rate.shape) for rate in module.rates(state)] == [(2,), (2,)]
+        assert [rate.dtype for rate in module.rates(state)] == [torch.float32] * 2

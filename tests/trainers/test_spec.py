@@ -137,6 +137,46 @@ class TestAlternatives:
             "method.local_epochs must be left out for a task without countable examples: give local_steps"
         )
 
+    @pytest.mark.parametrize("name", ["fedavg", "reptile"])
+    def test_epochs_leave_the_steps_out(self, name: str) -> None:
+        method = {"name": name, "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
+        document = {"task": {"name": "digits"}, "method": method, "rounds": 1}
+        spec = parse(document)
+        assert spec.method.values["local_epochs"] == (2,)
+        assert spec.method.values["local_steps"] == (None,)
+        assert (spec.dtype, spec.batching) == ("float32", "shuffled")
+        assert parse(spec.canonical).method == spec.method
+        assert "both" in str(wrong({**document, "method": {**method, "local_steps": 3}}))
+
+    def test_null_leaves_an_alternative_out(self) -> None:
+        document = with_("method", {**METHOD, "server_lr": None, "delta_lr": 2, "local_epochs": None})
+        assert parse(document).canonical == parse(DESIGN).canonical
+        assert "method.server_lr must be given" in str(wrong(with_("method.server_lr", None)))
+
+    def test_gradient_weights_say_the_number_of_steps(self) -> None:
+        method = {"name": "local_update", "client_lr": 0.1, "server_lr": 0.1, "gradient_weights": [0, "1e0", 2]}
+        spec = parse(with_("method", method))
+        assert spec.method.values["gradient_weights"] == ((0.0, 1.0, 2.0),)
+        assert spec.method.values["local_steps"] == (3,)
+        members = with_("members", [{"gradient_weights": [1]}, {"gradient_weights": [0, 1]}])
+        members["method"] = {"name": "local_update", "client_lr": 0.1, "server_lr": 0.1}
+        assert parse(members).method.values["local_steps"] == (1, 2)
+        assert parse(parse(members).canonical).method == parse(members).method
+        for weights, message in [
+            ([1, 0], "method.gradient_weights must end with a weight above 0, got gradient_weights=[1.0, 0.0]"),
+            ([1, -1], "method.gradient_weights.1 must be at least 0, got gradient_weights.1=-1"),
+            ([], "method.gradient_weights must be a list of at least one number, got gradient_weights=[]"),
+            (3, "method.gradient_weights must be a list of at least one number, got gradient_weights=3"),
+            (..., "method.gradient_weights must be given (numbers at least 0)"),
+        ]:
+            document = with_("method", {**method, "gradient_weights": weights})
+            if weights is ...:
+                del document["method"]["gradient_weights"]
+            assert str(wrong(document)) == message
+        assert str(wrong(with_("method", {**method, "local_steps": 2}))) == (
+            "method.gradient_weights must have one weight for each local step, got 3 weights and local_steps=2"
+        )
+
 
 class TestMembers:
     def test_values_of_each_member(self) -> None:

@@ -211,7 +211,7 @@ WRONG = [
     ),
     ({"problem": "two_clients", "client_weights": [1.5, -0.5]}, "task.client_weights.1 must be at least 0, got -0.5"),
     ({"problem": "two_clients", "client_weights": 1}, "task.client_weights must be a list of 2 numbers, got 1"),
-    ({"problem": "worst_case", "client_lr": 0.1}, "task.gradient_weights must be given (at least 0)"),
+    ({"problem": "worst_case", "client_lr": 0.1}, "task.gradient_weights must be given (numbers at least 0)"),
     (
         {"problem": "worst_case", "client_lr": 0.1, "gradient_weights": [1, 0]},
         "task.gradient_weights must end with a weight above 0, got [1.0, 0.0]",

@@ -154,6 +154,60 @@ def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     return aside, np.setdiff1d(np.arange(len(labels)), aside, assume_unique=True)
 
 
+def natural(clients: Rows) -> list[Rows]:
+    """One part for each client that has examples, in rising order of clients; rows in their order.
+
+    Args:
+        clients: (examples,) number of each example's client, in any order.
+
+    Examples:
+        >>> [part.tolist() for part in natural(np.array([7, 3, 7, 3, 9]))]
+        [[1, 3], [0, 2], [4]]
+    """
+    if not len(clients):
+        return []
+    order = np.argsort(clients, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(clients[order])) + 1)
+
+
+def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
+    """(rows set aside, rows kept): the same fraction of each client's examples; both in rising order.
+
+    What is less than an example is carried on to the next client, so that the fraction holds for all together too.
+    Every client keeps at least one example.
+
+    Args:
+        clients: (examples,) number of each example's client.
+        fraction: in [0, 1].
+        seed: at least 0.
+
+    Examples:
+        >>> aside, kept = of_each(np.repeat(np.arange(10), 2), 0.25, 0)
+        >>> len(aside), len(np.unique(kept // 2))
+        (5, 10)
+    """
+    generator = _generator(seed, 6)
+    parts = natural(clients)
+    edges = np.floor(fraction * np.cumsum([0, *(len(part) for part in parts)]) + generator.random())
+    counts = np.diff(edges).astype(np.int64)
+    taken = [
+        generator.permutation(part)[: min(count, len(part) - 1)] for part, count in zip(parts, counts, strict=True)
+    ]
+    aside = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *taken]))
+    return aside, np.setdiff1d(np.arange(len(clients)), aside, assume_unique=True)
+
+
+def choose(clients: Rows, count: int, seed: int) -> Rows:
+    """So many of the clients, in rising order; with the same seed, fewer of them are among the more.
+
+    Args:
+        clients: (clients,) different numbers.
+        count: 0 .. clients.
+        seed: at least 0.
+    """
+    return np.sort(_generator(seed, 7).permutation(clients)[:count])
+
+
 def _enough(labels: Rows, clients: int) -> None:
     if not 1 <= clients <= len(labels):
         raise ValueError(

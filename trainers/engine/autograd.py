@@ -22,6 +22,8 @@ class Autograd:
         losses: of the examples, differentiable.
     """
 
+    reference = True  # chosen by a plan only, or where a model has nothing else
+
     def __init__(self, layout: Layout, losses: Losses) -> None:
         self.layout = layout
         self.losses = losses

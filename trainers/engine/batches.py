@@ -130,6 +130,7 @@ class ExampleRound:
     def __init__(self, source: ExampleSource, round_index: int, clients: NDArray[np.int64]) -> None:
         self.source = source
         self.clients = clients
+        self.always_full = source.batch_size is None
         self._base = draws.key(source.seed, round_index, source.purpose)
         self._rows: Tensor | None = None
 

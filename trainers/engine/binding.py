@@ -71,6 +71,23 @@ def dtype_of(name: str) -> torch.dtype:
     return {"float32": torch.float32, "float64": torch.float64}[name]
 
 
+def default_device(name: str = "auto") -> torch.device:
+    """The device of a name; "auto" is a GPU where torch can really use one, else the CPU.
+
+    Args:
+        name: "auto", "cpu", "cuda", "cuda:0" ...
+    """
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        try:
+            torch.zeros(1, device="cuda")
+        except RuntimeError:  # a GPU that is listed but does not work
+            return torch.device("cpu")
+        return torch.device("cuda")
+    return torch.device("cpu")
+
+
 def slots(spec: TrialSpec) -> NDArray[np.int64]:
     """(T,) number of the member in each slot: many local steps first, so that those still busy lie together.
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -133,20 +132,3 @@ class Cohort:
         self._counters.add("bytes_down", down * model_bytes, self._alive)
         self._counters.add("bytes_up", up * model_bytes, self._alive)
         self._counters.add("client_gradients", gradients, self._alive)
-
-
-def default_device(name: str = "auto") -> torch.device:
-    """The device of a name; "auto" is a GPU where torch can really use one, else the CPU.
-
-    Args:
-        name: "auto", "cpu", "cuda", "cuda:0" ...
-    """
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        try:
-            torch.zeros(1, device="cuda")
-        except RuntimeError:  # a GPU that is listed but does not work
-            return torch.device("cpu")
-        return torch.device("cuda")
-    return torch.device("cpu")

@@ -16,6 +16,7 @@ the last step: a pass is needed only where neighbouring weights differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -50,6 +51,84 @@ class LocalWork:
     displacement: Tensor | None = None
     correction: Tensor | None = None
     local_epochs: int | None = None
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How the running sums U of gradients move the models: y = start - client_lr U, U <- scale U + shift + gradient.
+
+    Args:
+        start: (T, 1 or M, P).
+        client_lr: (T, 1, 1).
+        scale: (T, 1, 1); None is 1.
+        shift: (T, 1 or M, P); None is 0.
+        moving: whether any model moves before its last gradient.
+    """
+
+    start: Tensor
+    client_lr: Tensor
+    scale: Tensor | None
+    shift: Tensor | None
+    moving: bool
+
+
+class Frame(Protocol):
+    """Coordinates in which running sums of gradients are kept; anything linear in the gradients will do.
+
+    Attributes:
+        totals: running sums, (T, clients, numbers) each, all clients of the cohort together; 0 at first.
+    """
+
+    totals: list[Tensor]
+
+    def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
+        """Moves the sums of the first `width` trials and `busy` clients one step on.
+
+        Returns:
+            Losses (width, busy) before the step, if wanted.
+        """
+        ...
+
+    def lift(self, sums: list[Tensor]) -> Tensor:
+        """Sums in these coordinates, shaped as `totals`, as gradients (T, M, P), client-major."""
+        ...
+
+
+class Replicas:
+    """The plain frame: a gradient for every client.
+
+    Args:
+        oracle: of the model.
+        batches: of the round.
+        motion: of the models.
+    """
+
+    def __init__(self, oracle: Oracle, batches: RoundBatches, motion: Motion) -> None:
+        self.oracle = oracle
+        self.batches = batches
+        self.motion = motion
+        trials, _, size = motion.start.shape
+        self.total = replicas(motion.start, trials, len(batches.clients), size)
+        self.totals = [self.total]
+        self.model = torch.empty_like(self.total) if motion.moving else None
+
+    def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
+        """See Frame."""
+        motion = self.motion
+        held, here = self.total[:width, :busy], motion.start[:width, :busy]
+        if step > 0:
+            if self.model is not None:
+                out = self.model[:width, :busy]
+                here = torch.addcmul(here, held, motion.client_lr[:width], value=-1, out=out)
+            if motion.scale is not None:
+                held.mul_(motion.scale[:width])
+        if motion.shift is not None:
+            held.add_(motion.shift[:width, :busy])
+        return self.oracle.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
+
+    def lift(self, sums: list[Tensor]) -> Tensor:
+        """See Frame."""
+        return sums[0]
 
 
 @dataclass(frozen=True)
@@ -93,51 +172,49 @@ def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, 
     longest = int(member_steps.max(initial=0))
     batches.prepare(longest)
 
-    start = params if work.displacement is None else params + work.displacement
-    total = replicas(params, trials, clients, params.shape[-1])
-    moving = bool((work.client_lr != 0).any())
-    model = torch.empty_like(total) if moving and longest > 1 else None
-    scale, shift = _pulls(work, params, start)
-    weigh = _Weights(work.gradient_weights, member_steps, total)
-
-    first_loss = total.new_full((trials, clients), float("nan"))
+    frame = _frame(oracle, batches, params, work, longest)
+    widths = _widths(member_steps)
+    weigh = _Weights(work.gradient_weights, member_steps, frame.totals)
+    first_loss = params.new_full((trials, clients), float("nan"))
     for step in range(longest):
-        width = _prefix(member_steps, step)
         busy = int(np.searchsorted(-client_steps, -step)) if client_steps is not None else clients
-        held, lr, here = total[:width, :busy], work.client_lr[:width], start[:width]
-        if start.shape[1] > 1:
-            here = here[:, :busy]
-        if step > 0:
-            if model is not None:
-                here = torch.addcmul(here, held, lr, value=-1, out=model[:width, :busy])
-            if scale is not None:
-                held.mul_(scale[:width])
-        if shift is not None:
-            held.add_(shift[:width] if shift.shape[1] == 1 else shift[:width, :busy])
-        loss = oracle.add_gradient_(here, batches.batch(step, busy), total[:width], want_loss=step == 0)
+        loss = frame.add_(step, widths[step], busy, want_loss=step == 0)
         if loss is not None:
-            first_loss[:width] = loss
-        weigh.after(step, _prefix(member_steps, step + 1))
+            first_loss[: widths[step]] = loss
+        weigh.after(step, widths[step + 1])
     steps = np.broadcast_to(member_steps[:, None], (trials, clients))
     if client_steps is not None:
         steps = np.minimum(steps, client_steps)
-    return Local(weigh.result(), steps, first_loss)
+    return Local(frame.lift(weigh.result()), steps, first_loss)
+
+
+def _frame(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, longest: int) -> Frame:
+    """The oracle's own frame where it has one for this work, else replicas of the model."""
+    start = params if work.displacement is None else params + work.displacement
+    scale, shift = _pulls(work, params, start)
+    moving = longest > 1 and bool((work.client_lr != 0).any())
+    motion = Motion(start, work.client_lr, scale, shift, moving)
+    own = getattr(oracle, "frame", None)
+    frame: Frame | None = own(batches, motion) if own is not None else None
+    return Replicas(oracle, batches, motion) if frame is None else frame
 
 
 class _Weights:
-    """The weighted sum of gradients, gathered from their running sums.
+    """The weighted sums of gradients, gathered from their running sums.
 
     Args:
         gradient_weights: (T, K) or None.
         member_steps: (T,).
-        total: the running sums, replicas (T, M, P) that the loop changes.
+        totals: the running sums that the loop changes, (T, clients, numbers) each.
     """
 
-    def __init__(self, gradient_weights: Tensor | None, member_steps: NDArray[np.int64], total: Tensor) -> None:
-        self.member_steps = member_steps
-        self.total = total
-        self.finished: dict[int, Tensor] = {}
-        self.sum: Tensor | None = None
+    def __init__(self, gradient_weights: Tensor | None, member_steps: NDArray[np.int64], totals: list[Tensor]) -> None:
+        self.totals = totals
+        self.sums: list[Tensor] | None = None
+        self.ends: dict[int, list[int]] = {}  # last step -> trials
+        self.finished: dict[int, list[Tensor]] = {}  # trial -> its answer, where the loop goes on over its row
+        for row, count in enumerate(member_steps.tolist()):
+            self.ends.setdefault(count - 1, []).append(row)
         if gradient_weights is None:
             return
         theta = gradient_weights.to(device="cpu", dtype=torch.float64).numpy()
@@ -145,28 +222,33 @@ class _Weights:
         theta = np.pad(np.where(used, theta, 0.0), ((0, 0), (0, 1)))
         if (theta[:, :-1] == used).all():
             return  # all ones: the running sum is the answer
-        self.jumps = np.where(used, theta[:, :-1] - theta[:, 1:], 0.0)
-        self.factors = torch.as_tensor(self.jumps, dtype=total.dtype, device=total.device)[:, :, None, None]
-        self.sum = torch.zeros_like(total)
+        jumps = np.where(used, theta[:, :-1] - theta[:, 1:], 0.0)
+        self.factors = torch.as_tensor(jumps).to(totals[0])[:, :, None, None]
+        self.spans = [
+            (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0) for rows in map(np.flatnonzero, jumps.T)
+        ]
+        self.sums = [torch.zeros_like(total) for total in totals]
 
     def after(self, step: int, next_width: int) -> None:
         """Takes note of the running sums after a step, before rows that are done are written over."""
-        if self.sum is not None:
-            rows = np.flatnonzero(self.jumps[:, step])
-            if len(rows):
-                low, high = int(rows[0]), int(rows[-1]) + 1
-                self.sum[low:high].addcmul_(self.total[low:high], self.factors[low:high, step])
+        if self.sums is not None:
+            low, high = self.spans[step]
+            if high:
+                for held, total in zip(self.sums, self.totals, strict=True):
+                    held[low:high].addcmul_(total[low:high], self.factors[low:high, step])
             return
-        for row in np.flatnonzero(self.member_steps[:next_width] == step + 1):
-            self.finished[int(row)] = self.total[int(row)].clone()
+        for row in self.ends.get(step, ()):
+            if row < next_width:
+                self.finished[row] = [total[row].clone() for total in self.totals]
 
-    def result(self) -> Tensor:
-        """(T, M, P), client-major."""
-        if self.sum is not None:
-            return self.sum
-        for row, held in self.finished.items():
-            self.total[row] = held
-        return self.total
+    def result(self) -> list[Tensor]:
+        """The weighted sums, shaped as the running ones."""
+        if self.sums is not None:
+            return self.sums
+        for row, answers in self.finished.items():
+            for total, held in zip(self.totals, answers, strict=True):
+                total[row] = held
+        return self.totals
 
 
 def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -198,9 +280,9 @@ def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | Non
     return (None if pull is None else 1 - work.client_lr * pull), shift
 
 
-def _prefix(member_steps: NDArray[np.int64], step: int) -> int:
-    """How many of the first trials must take part in a step; a multiple of the tile, or all."""
-    rows = np.flatnonzero(member_steps > step)
-    if not len(rows):
-        return 0
-    return min(-(-(int(rows[-1]) + 1) // _TILE) * _TILE, len(member_steps))
+def _widths(member_steps: NDArray[np.int64]) -> list[int]:
+    """How many of the first trials must take part in each step, multiples of the tile or all; 0 after the last."""
+    busy = member_steps > np.arange(member_steps.max(initial=0) + 1)[:, None]
+    count = len(member_steps)
+    last = np.where(busy.any(1), count - busy[:, ::-1].argmax(1), 0)
+    return [int(width) for width in np.minimum(-(-last // _TILE) * _TILE, count)]

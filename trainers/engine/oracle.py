@@ -19,7 +19,7 @@ from torch import Tensor
 from trainers.flat import Layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
     """Batches of neighbouring clients that have the same number of examples.
 
@@ -44,6 +44,9 @@ class Oracle(Protocol):
     """Losses and gradients of one model, for all trials and clients at once.
 
     All oracles of a model give the same numbers (float64, 1e-10); which one is fastest depends on device and width.
+    An oracle may have a method `frame(batches, motion)` that gives the local loop better coordinates than replicas of
+    the model, or None (engine/local.py). Attributes spare it the timing: `reference` (only a plan chooses it) and
+    `full_batches_only`.
     """
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
@@ -68,9 +71,11 @@ class RoundBatches(Protocol):
 
     Attributes:
         clients: (M,) numbers of the clients, in the order in which batches and replicas have them.
+        always_full: whether the batch of every step is all data of every client.
     """
 
     clients: NDArray[np.int64]
+    always_full: bool
 
     def prepare(self, local_steps: int) -> None:
         """Draws the batches of so many steps at once; more steps can be asked for later."""

@@ -13,8 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine import checkpoint, draws
-from trainers.engine.binding import build_model, client_weights, dtype_of, first_model, hyper_of, rate_of, slots
-from trainers.engine.cohort import Cohort, default_device
+from trainers.engine.binding import (
+    build_model,
+    client_weights,
+    default_device,
+    dtype_of,
+    first_model,
+    hyper_of,
+    rate_of,
+    slots,
+)
+from trainers.engine.cohort import Cohort
 from trainers.engine.memory import keep_freed_memory
 from trainers.engine.plan import Plan, evaluation_interval, fastest_oracle
 from trainers.engine.progress import Progress

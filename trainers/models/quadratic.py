@@ -129,6 +129,7 @@ class Round:
     ) -> None:
         self.source = source
         self.clients = clients
+        self.always_full = source.deviation == 0
         self.round_index = round_index
         self.data = data
         self._noise: Tensor | None = None

@@ -19,7 +19,7 @@ class CrossEntropy:
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
         """See Loss."""
-        return torch.logsumexp(scores, -2) - (scores * wanted).sum(-2)
+        return -(torch.log_softmax(scores, -2) * wanted).sum(-2)
 
     def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
         """See Loss."""

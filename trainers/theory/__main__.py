@@ -34,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainers.theory", description="The theory of local update methods.")
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.theory", description="The theory of local update methods."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     point = commands.add_parser("point", help=POINT_HELP, description=POINT_HELP)
@@ -133,7 +135,9 @@ def _chosen(name: str, known: list[str], what: str) -> list[str]:
 
 
 def _print(values: dict[str, float | list[str]]) -> None:
-    finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in values.items()}
+    finite = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in values.items()
+    }
     print(json.dumps(finite))
 
 

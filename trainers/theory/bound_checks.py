@@ -48,9 +48,7 @@ class BoundCheck:
     kept: bool
 
 
-def bound_checks(
-    clients: ClientQuadratics, client_lr: float, weights: Weights, prox: float = 0.0
-) -> list[BoundCheck]:
+def bound_checks(clients: ClientQuadratics, client_lr: float, weights: Weights, prox: float = 0.0) -> list[BoundCheck]:
     """The bounds that apply to a setting of one problem.
 
     Args:
@@ -104,7 +102,9 @@ def require_sound_bounds(clients: ClientQuadratics, client_lr: float, weights: W
     """
     for check in bound_checks(clients, client_lr, weights, prox):
         if check.sound and not check.kept:
-            raise BoundViolation(f"{check.name} must bound the distance {check.distance:.6g}, got bound {check.bound:.6g}")
+            raise BoundViolation(
+                f"{check.name} must bound the distance {check.distance:.6g}, got bound {check.bound:.6g}"
+            )
 
 
 def _length(distorted: Surrogate) -> float:

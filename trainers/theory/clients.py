@@ -78,18 +78,18 @@ class ClientQuadratics:
         """Root of the weighted mean squared distance of the minimizers from their mean ([B] assumption 3), (...)."""
         mean = np.einsum("...i,...ij->...j", self.weights, self.centers)
         squares = np.sum((self.centers - mean[..., None, :]) ** 2, axis=-1)
-        return np.sqrt(np.sum(self.weights * squares, axis=-1))
+        return np.asarray(np.sqrt(np.sum(self.weights * squares, axis=-1)))
 
     @property
     def hessian_spread(self) -> Array:
         """Root of the weighted mean squared spectral distance of the Hessians from their mean ([B] assumption 3)."""
         gaps = np.linalg.norm(self.hessians - self.hessian[..., None, :, :], ord=2, axis=(-2, -1))
-        return np.sqrt(np.sum(self.weights * gaps**2, axis=-1))
+        return np.asarray(np.sqrt(np.sum(self.weights * gaps**2, axis=-1)))
 
     def loss(self, params: Any) -> Array:
         """Mean loss without constants at `params` (..., d)."""
         gaps = np.asarray(params, float)[..., None, :] - self.centers
-        return 0.5 * np.einsum("...i,...ij,...ijk,...ik->...", self.weights, gaps, self.hessians, gaps)
+        return np.asarray(0.5 * np.einsum("...i,...ij,...ijk,...ik->...", self.weights, gaps, self.hessians, gaps))
 
     def matrices(self, values: Any) -> Array:
         """Matrices (..., clients, d, d) with the clients' eigenvectors and the given eigenvalues (..., clients, d)."""
@@ -132,8 +132,9 @@ def client_quadratics(hessians: Any, centers: Any, client_weights: Any = None) -
     low = eigenvalues[..., 0]
     if not np.all(low > 0):
         place = np.argwhere(~(low > 0))[0]
+        smallest = f"smallest eigenvalue {low[tuple(place)]:g}"
         raise SpecError(
-            f"hessians must be positive definite, got client {place[-1]} with smallest eigenvalue {low[tuple(place)]:g}",
+            f"hessians must be positive definite, got client {place[-1]} with {smallest}",
             f"hessians.{place[-1]}",
         )
     return ClientQuadratics(matrices, points, _weights(client_weights, points.shape[:-1]), eigenvalues, eigenvectors)
@@ -162,7 +163,9 @@ def solve(matrix: Array, right: Array) -> Array:
     try:
         solution = np.linalg.solve(matrix, right[..., None])[..., 0]
     except np.linalg.LinAlgError:
-        raise SpecError("the Hessian of this setting must be invertible, got a singular one; take a lower rate") from None
+        raise SpecError(
+            "the Hessian of this setting must be invertible, got a singular one; take a lower rate"
+        ) from None
     return np.asarray(solution)
 
 

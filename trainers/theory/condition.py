@@ -39,7 +39,7 @@ def surrogate_condition_number(
     if kind == "closed_form":
         curvature = Curvature(float(clients.strong_convexity), float(clients.smoothness))
         with np.errstate(over="ignore"):
-            return np.exp(np.asarray(log_condition_number(curvature, float(client_lr), weights, float(prox))))
+            return np.asarray(np.exp(log_condition_number(curvature, float(client_lr), weights, float(prox))))
     distorted = surrogate(clients, client_lr, weights, prox)
     return exact(distorted) if kind == "exact" else mean_extremes(distorted)
 

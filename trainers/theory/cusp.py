@@ -3,7 +3,8 @@
 With only the last of K steps counting, psi(e) = (1 - c (e + p))^(K-1) e has its peak at (1 - c p) / (c K). While the
 peak lies above the smoothness, psi grows with e and the curve is FedAvg's. Then the largest eigenvalue of the surrogate
 lies inside the interval; where both ends are equal, the condition number has its kink and the curve its cusp, at the
-height of one-shot averaging: there b / a = kappa0 exactly. This explains Figures 5, 7, 8 and 10 of Charles & Konecny [A].
+height of one-shot averaging: there b / a = kappa0 exactly. This explains
+Figures 5, 7, 8 and 10 of Charles & Konecny [A].
 """
 
 from __future__ import annotations

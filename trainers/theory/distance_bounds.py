@@ -28,7 +28,7 @@ def lemma_12(distorted: Surrogate) -> Array:
     Args:
         distorted: the surrogate; nan where a distortion is not positive.
     """
-    return 2 * distorted.clients.center_bound * np.tanh(distorted.log_distortion_ratio / 4)
+    return np.asarray(2 * distorted.clients.center_bound * np.tanh(distorted.log_distortion_ratio / 4))
 
 
 def lemma_5(distorted: Surrogate) -> Array:
@@ -45,7 +45,7 @@ def theorem_4(center_bound: Any, condition_number: Any, surrogate_condition_numb
         surrogate_condition_number: kappa by [A] (11) or (13).
     """
     gap = np.log(np.asarray(condition_number, float)) - np.log(np.asarray(surrogate_condition_number, float))
-    return 8 * np.asarray(center_bound, float) * np.tanh(gap / 4)
+    return np.asarray(8 * np.asarray(center_bound, float) * np.tanh(gap / 4))
 
 
 def corollary_1(rate: Any, rounds: Any, start_distance: Any, limit_distance: Any) -> Array:
@@ -61,7 +61,7 @@ def corollary_1(rate: Any, rounds: Any, start_distance: Any, limit_distance: Any
         limit_distance: bound on the distance between the optima.
     """
     power = np.asarray(rate, float) ** np.asarray(rounds, float)
-    return power * np.asarray(start_distance, float) + np.asarray(limit_distance, float)
+    return np.asarray(power * np.asarray(start_distance, float) + np.asarray(limit_distance, float))
 
 
 def theorem_16(clients: ClientQuadratics, client_lr: Any, weights: Weights) -> Array:
@@ -103,7 +103,7 @@ def largest_rate_of_corollary_19(clients: ClientQuadratics, epsilon: float, loca
     """
     if not 0 <= epsilon <= -np.expm1(-float(local_steps)):
         raise SpecError(f"epsilon must be in [0, 1 - exp(-K)] with K={local_steps}, got epsilon={epsilon:g}", "epsilon")
-    return -np.log1p(-epsilon) / (local_steps * clients.smoothness)
+    return np.asarray(-np.log1p(-epsilon) / (local_steps * clients.smoothness))
 
 
 def corollary_20(clients: ClientQuadratics, epsilon: float) -> Array:
@@ -111,9 +111,11 @@ def corollary_20(clients: ClientQuadratics, epsilon: float) -> Array:
 
     Args:
         clients: (..., clients, d) quadratics.
-        epsilon: as in `largest_rate_of_corollary_19`, for client_lr up to that rate and all steps counting.
+        epsilon: as in `largest_rate_of_corollary_19`, for client_lr up to that rate and all steps counting; 1 (as it
+            rounds to for many steps) gives inf.
     """
-    return _spread(clients) * clients.condition_number * epsilon / (1 - epsilon)
+    with np.errstate(divide="ignore"):
+        return np.asarray(_spread(clients) * clients.condition_number * np.divide(epsilon, 1 - epsilon))
 
 
 def theorem_21(clients: ClientQuadratics, lower_lr: Any, higher_lr: Any, local_steps: int) -> Array:
@@ -136,7 +138,8 @@ def theorem_21(clients: ClientQuadratics, lower_lr: Any, higher_lr: Any, local_s
 def corollary_22(clients: ClientQuadratics, lower_lr: Any, higher_lr: Any) -> Array:
     """2 center_spread (L^3 / mu^2) (higher - lower) as printed ([B] Corollary 22): false for many local steps."""
     low, high = clients.strong_convexity, clients.smoothness
-    return 2 * clients.center_spread * high**3 / low**2 * (np.asarray(higher_lr) - np.asarray(lower_lr))
+    change = np.asarray(higher_lr, float) - np.asarray(lower_lr, float)
+    return np.asarray(2 * clients.center_spread * high**3 / low**2 * change)
 
 
 def corollary_22_corrected(clients: ClientQuadratics, lower_lr: Any, higher_lr: Any, local_steps: int) -> Array:

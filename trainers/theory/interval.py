@@ -75,7 +75,9 @@ def log_condition_number(curvature: Curvature, client_lr: float, weights: Weight
         return curvature.log_condition_number
     if weights.pattern == "all" and largest_shift <= 1:
         return _log_ratio_of_all_steps(low, high, client_lr, weights.local_steps, prox)
-    if weights.pattern == "last" and not client_lr * (low + prox) <= 1 <= largest_shift:
+    if _vanishes(curvature, client_lr, weights, prox):
+        return np.inf
+    if weights.pattern == "last":
         candidates = [low, high]
         peak = peak_of_last_step(client_lr, weights.local_steps, prox)
         if low < peak < high:
@@ -104,8 +106,17 @@ def log_distortion_ratio(curvature: Curvature, client_lr: float, weights: Weight
     if client_lr * (curvature.smoothness + prox) <= 1:
         logs = log_distortion(ends, client_lr, weights, prox)[1]
         return float(logs[0] - logs[1])
+    if _vanishes(curvature, client_lr, weights, prox):
+        return np.nan
     extremes = extreme_logs(lambda e: log_distortion(e, client_lr, weights, prox), curvature)
     return extremes[1] - extremes[0] if extremes else np.nan
+
+
+def _vanishes(curvature: Curvature, client_lr: float, weights: Weights, prox: float) -> bool:
+    """Whether an eigenvalue has client_lr (e + prox) = 1 while the first gradient, alone left there, does not count."""
+    low, high = client_lr * (curvature.strong_convexity + prox), client_lr * (curvature.smoothness + prox)
+    first = weights.pattern == "all" or (weights.pattern == "listed" and weights.values[0] > 0)
+    return low <= 1 <= high and not first
 
 
 def peak_of_last_step(client_lr: float, local_steps: int, prox: float = 0.0) -> float:
@@ -113,9 +124,7 @@ def peak_of_last_step(client_lr: float, local_steps: int, prox: float = 0.0) -> 
     return (1 - client_lr * prox) / (client_lr * local_steps)
 
 
-def extreme_logs(
-    log_value: Callable[[Array], tuple[Array, Array]], curvature: Curvature
-) -> tuple[float, float] | None:
+def extreme_logs(log_value: Callable[[Array], tuple[Array, Array]], curvature: Curvature) -> tuple[float, float] | None:
     """Smallest and largest logarithm of a function over the interval, on a refined grid; None where it is not positive.
 
     Args:
@@ -162,5 +171,3 @@ def _log_ratio_of_all_steps(low: float, high: float, client_lr: float, steps: in
         return float(logs[1] - logs[0])
     powers = log_one_minus_exp(exponents)
     return float(np.log1p(prox * (high - low) / (low * (high + prox))) + powers[1] - powers[0])
-
-

@@ -69,9 +69,9 @@ def rate_from_log(server: str, log_condition_number: Any) -> Array:
     """
     log = np.asarray(log_condition_number, float)
     if server == "sgd":
-        return np.tanh(log / 2)
+        return np.asarray(np.tanh(log / 2))
     if server == "heavy_ball":
-        return np.tanh(log / 4)
+        return np.asarray(np.tanh(log / 4))
     if server == "nesterov":
         capped = np.minimum(log, LARGE)
         root = np.sqrt(3 * np.exp(capped) + 1)
@@ -92,11 +92,11 @@ def condition_number_of_rate(server: str, best_rate: Any) -> Array:
     """
     value = np.asarray(best_rate, float)
     if server == "sgd":
-        return (1 + value) / (1 - value)
+        return np.asarray((1 + value) / (1 - value))
     if server == "heavy_ball":
-        return ((1 + value) / (1 - value)) ** 2
+        return np.asarray(((1 + value) / (1 - value)) ** 2)
     if server == "nesterov":
-        return ((2 / (1 - value)) ** 2 - 1) / 3
+        return np.asarray(((2 / (1 - value)) ** 2 - 1) / 3)
     raise unknown_server(server)
 
 
@@ -116,9 +116,7 @@ def best_parameters(server: str, smallest: float, largest: float) -> ServerParam
         ServerParameters(server_lr=0.5, momentum=0.0, nesterov=False, rate=0.5)
     """
     if not 0 < smallest <= largest:
-        raise SpecError(
-            f"eigenvalues must satisfy 0 < smallest <= largest, got smallest={shown(smallest)}, largest={shown(largest)}"
-        )
+        raise SpecError(f"eigenvalues must satisfy 0 < smallest <= largest, got {shown(smallest)} and {shown(largest)}")
     condition = largest / smallest
     best = float(rate(server, condition))
     if server == "sgd":
@@ -154,4 +152,6 @@ def asymptotic_rate(eigenvalues: Any, server_lr: float, momentum: float = 0.0, n
 
 def unknown_server(server: str) -> SpecError:
     """The error for a server optimizer without a known best rate."""
-    return SpecError(f"server must be one of {', '.join(SERVERS)}, got {shown(server)}; {hint(server, SERVERS)}", "server")
+    return SpecError(
+        f"server must be one of {', '.join(SERVERS)}, got {shown(server)}; {hint(server, SERVERS)}", "server"
+    )

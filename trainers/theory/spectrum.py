@@ -41,7 +41,9 @@ def log_distortion(eigenvalues: Any, client_lr: Any, weights: Weights, prox: Any
         (1.0, 1.5)
     """
     shift = np.asarray(client_lr, float) * (np.asarray(eigenvalues, float) + np.asarray(prox, float))
-    if weights.pattern == "all":
+    if weights.local_steps == 1:
+        sign, log = np.ones_like(shift), np.zeros_like(shift)
+    elif weights.pattern == "all":
         sign, log = _log_geometric_sum(shift, weights.local_steps)
     elif weights.pattern == "last":
         sign, log = _log_power(shift, weights.local_steps - 1)
@@ -59,7 +61,12 @@ def distortion(eigenvalues: Any, client_lr: Any, weights: Weights, prox: Any = 0
     """
     sign, log = log_distortion(eigenvalues, client_lr, weights, prox)
     with np.errstate(over="ignore"):
-        return np.asarray(sign * np.exp(log))
+        value = sign * np.exp(log)
+    if weights.pattern != "all":
+        return np.asarray(value)
+    shift = np.asarray(client_lr, float) * (np.asarray(eigenvalues, float) + np.asarray(prox, float))
+    direct = weights.scale * _geometric_sum(np.minimum(shift, 1.0), weights.local_steps)
+    return np.asarray(np.where(shift > 1, value, direct))
 
 
 def phi(eigenvalues: Any, client_lr: Any, local_steps: int, prox: Any = 0.0) -> Array:
@@ -100,8 +107,8 @@ def log_one_minus_exp(exponent: Any) -> Array:
     """log(1 - exp(exponent)) for exponent <= 0, exact to rounding at both ends.
 
     Examples:
-        >>> float(log_one_minus_exp(-np.inf)), float(log_one_minus_exp(-1e-300)) < -690
-        (0.0, True)
+        >>> abs(float(log_one_minus_exp(-np.inf))), round(float(log_one_minus_exp(-1e-300)), 6)
+        (0.0, -690.775528)
     """
     exponent = np.asarray(exponent, float)
     with np.errstate(divide="ignore"):
@@ -126,8 +133,7 @@ def _sign_of_power(shift: Array, power: int) -> Array:
 def _log_geometric_sum(shift: Array, steps: int) -> tuple[Array, Array]:
     """Sign and logarithm of (1 - (1 - shift)^steps) / shift; steps at shift 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        inside = -np.expm1(steps * np.log1p(-np.minimum(shift, 1.0))) / np.where(shift > 0, shift, 1.0)
-        log_inside = np.log(np.where(shift > 0, inside, float(steps)))
+        log_inside = np.log(_geometric_sum(np.minimum(shift, 1.0), steps))
         exponent = steps * np.log(np.maximum(shift - 1, 0.0))  # of |1 - shift|^steps, where shift > 1
         if steps % 2:
             sign_beyond, log_beyond = np.ones_like(shift), np.logaddexp(0.0, exponent)
@@ -136,6 +142,13 @@ def _log_geometric_sum(shift: Array, steps: int) -> tuple[Array, Array]:
             log_beyond = np.maximum(exponent, 0.0) + log_one_minus_exp(-np.abs(exponent))
         log_beyond = log_beyond - np.log(np.where(shift > 1, shift, 1.0))
     return np.where(shift > 1, sign_beyond, 1.0), np.where(shift > 1, log_beyond, log_inside)
+
+
+def _geometric_sum(shift: Array, steps: int) -> Array:
+    """(1 - (1 - shift)^steps) / shift for shift in [0, 1]; steps at shift 0."""
+    with np.errstate(divide="ignore"):
+        summed = -np.expm1(steps * np.log1p(-shift)) / np.where(shift > 0, shift, 1.0)
+    return np.asarray(np.where(shift > 0, summed, float(steps)))
 
 
 def _log_polynomial(shift: Array, values: tuple[float, ...]) -> tuple[Array, Array]:

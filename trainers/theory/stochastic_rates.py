@@ -91,7 +91,7 @@ def theorem_26(
     """
     low = _checked_ends(curvature, client_lr, local_steps, server_lr)
     kept = np.exp(np.asarray(rounds, float) * np.log1p(-server_lr * low))
-    return kept * start_sq + server_lr * noise.variance(local_steps) / low
+    return np.asarray(kept * start_sq + server_lr * noise.variance(local_steps) / low)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class DecayingServerRate:
 
 
 def decaying_server_rate(curvature: Curvature, client_lr: float, local_steps: int) -> DecayingServerRate:
-    """a = 2 / phi(mu), b = 2 phi(L)^2 / phi(mu)^2: the schedule of [B] Theorem 27 at a fixed client_lr."""
+    """Numerator 2 / phi(mu), offset 2 phi(L)^2 / phi(mu)^2: the schedule of [B] Theorem 27 at a fixed client_lr."""
     low, high = _ends(curvature, client_lr, local_steps)
     return DecayingServerRate(2 / low, 2 * (high / low) ** 2)
 
@@ -115,7 +115,7 @@ def decaying_server_rate(curvature: Curvature, client_lr: float, local_steps: in
 def theorem_27(
     curvature: Curvature, client_lr: float, local_steps: int, noise: Noise, start_sq: float, rounds: Any
 ) -> Array:
-    """v / (b + t) with v = max(4 variance / phi(mu)^2, (b + 1) start_sq) ([B] Theorem 27).
+    """Bound v / (b + t) with v = max(4 variance / phi(mu)^2, (b + 1) start_sq) ([B] Theorem 27).
 
     Bounds the expected squared distance of x_t to the surrogate's optimum, x_1 being the start, under
     `decaying_server_rate`.
@@ -150,7 +150,9 @@ def corollary_28(
     client_lr = float(largest_rate_of_corollary_19(clients, epsilon, local_steps))
     curvature = Curvature(float(clients.strong_convexity), float(clients.smoothness))
     if client_lr * curvature.smoothness >= 1:
-        raise SpecError(f"epsilon must keep client_lr below 1 / L, got epsilon={epsilon:g} with K={local_steps}", "epsilon")
+        raise SpecError(
+            f"epsilon must keep client_lr below 1 / L, got epsilon={epsilon:g} with K={local_steps}", "epsilon"
+        )
     first = theorem_27(curvature, client_lr, local_steps, noise, start_sq, rounds)
     return 2 * first + 2 * float(corollary_20(clients, epsilon)) ** 2
 

@@ -74,9 +74,7 @@ class Surrogate:
     @cached_property
     def optimum(self) -> Array:
         """Where the surrogate's gradient vanishes, (..., d); its minimizer where it is convex ([A] Lemma 11)."""
-        pulls = np.einsum(
-            "...i,...ijk,...ik->...j", self.clients.weights, self.client_hessians, self.clients.centers
-        )
+        pulls = np.einsum("...i,...ijk,...ik->...j", self.clients.weights, self.client_hessians, self.clients.centers)
         return solve(self.scaled_hessian, pulls)
 
     @property

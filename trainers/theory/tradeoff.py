@@ -83,9 +83,7 @@ def tradeoff_point(
         condition = float(np.exp(log))
     if client_lr == 0 or weights.local_steps == 1:
         condition = curvature.smoothness / curvature.strong_convexity
-    return TradeoffPoint(
-        condition, log, float(rate_from_log(server, log)), float(np.tanh(ratio / 4)), tuple(messages)
-    )
+    return TradeoffPoint(condition, log, float(rate_from_log(server, log)), float(np.tanh(ratio / 4)), tuple(messages))
 
 
 def suboptimality(condition_number: Any, surrogate_condition_number: Any) -> Array:
@@ -100,7 +98,7 @@ def suboptimality(condition_number: Any, surrogate_condition_number: Any) -> Arr
         0.519494
     """
     gap = np.log(np.asarray(condition_number, float)) - np.log(np.asarray(surrogate_condition_number, float))
-    return np.tanh(gap / 4)
+    return np.asarray(np.tanh(gap / 4))
 
 
 def suboptimality_from_distortion(distortion_min: Any, distortion_max: Any) -> Array:
@@ -127,15 +125,15 @@ def frontier(server: str, curvature: Curvature, best_rate: Any) -> Array:
 
     Examples:
         >>> ten = Curvature(1, 10)
-        >>> round(float(frontier("heavy_ball", ten, 0.0)), 6), round(float(frontier("heavy_ball", ten, 0.519494)), 6)
-        (0.519494, 0.0)
+        >>> round(float(frontier("heavy_ball", ten, 0.0)), 6), round(float(frontier("heavy_ball", ten, 0.4)), 6)
+        (0.519494, 0.150838)
     """
     log = np.log(condition_number_of_rate(server, best_rate))
     return np.tanh((curvature.log_condition_number - log) / 4)
 
 
 def one_shot_suboptimality(curvature: Curvature) -> float:
-    """s = (sqrt kappa0 - 1) / (sqrt kappa0 + 1): suboptimality of one-shot averaging, where the rate is 0."""
+    """(sqrt kappa0 - 1) / (sqrt kappa0 + 1): suboptimality of one-shot averaging, where the rate is 0 (s)."""
     return float(np.tanh(curvature.log_condition_number / 4))
 
 

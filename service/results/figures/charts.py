@@ -10,7 +10,7 @@ import numpy as np
 
 from service.results.curves import TrialCurve
 from service.results.directions import sign
-from service.results.figures.axes import band_text, cost_range, cost_title, legend_name, quality_log, quality_title
+from service.results.figures.axes import cost_range, cost_title, legend_name, quality_log, quality_title
 from service.results.figures.palette import Style, styles
 from service.results.numbers import banded, plain
 from service.results.points import progress
@@ -32,17 +32,6 @@ def frontier_chart(result: Json) -> Any:
     for label, style in marks.items():
         _points(go, figure, label, result, style)
     _dress(figure, result, height=560)
-    figure.add_annotation(
-        text=band_text(result),
-        xref="paper",
-        yref="paper",
-        x=0,
-        y=-0.11,
-        xanchor="left",
-        yanchor="top",
-        showarrow=False,
-        font={"size": 12, "color": "#666"},
-    )
     return figure
 
 
@@ -224,7 +213,7 @@ def _dress(figure: Any, result: Json, height: int) -> None:
     figure.update_layout(
         height=height,
         template="none",
-        margin={"l": 70, "r": 20, "t": 20, "b": 80},
+        margin={"l": 70, "r": 20, "t": 20, "b": 55},
         hovermode="closest",
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
         font={"family": "inherit", "size": 13},

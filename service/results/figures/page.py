@@ -9,6 +9,7 @@ from typing import Any
 
 from service.results.compare import compare
 from service.results.curves import TrialCurve
+from service.results.figures.axes import band_text
 from service.results.figures.charts import frontier_chart, learning_chart
 from service.results.figures.palette import styles
 from service.results.numbers import banded, number
@@ -33,6 +34,7 @@ dt {{ font-weight: 600; margin-top: .5em; }} dd {{ margin: 0 0 0 1.2em; }} detai
 <h1>{title}</h1>
 <p class="quiet">{subtitle}</p>
 {chart}
+<p class="quiet">{caption}</p>
 {table}
 {verdicts}
 <h2>Learning curves of the frontier</h2>
@@ -64,6 +66,7 @@ def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
             f"{parameters['rounds']} rounds a trial."
         ),
         chart=_div(frontier_chart(result), scripts=True),
+        caption=html.escape(band_text(result)),
         table=_table(result),
         verdicts=_verdicts(result),
         learning=_div(learning, scripts=False),

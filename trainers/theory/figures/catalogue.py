@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trainers.theory.cusp import cusp
 from trainers.theory.families import random_spectrum
+from trainers.theory.figures.continuum_runs import figure_b1
 from trainers.theory.figures.curves import (
     SERVER_TITLES,
     Curve,
@@ -24,7 +25,6 @@ from trainers.theory.figures.curves import (
     step_counts,
     trade_off,
 )
-from trainers.theory.figures.continuum_runs import figure_b1
 from trainers.theory.interval import Curvature
 from trainers.theory.rates import SERVERS
 from trainers.theory.tradeoff import one_shot_suboptimality
@@ -39,9 +39,7 @@ BAND_WIDTHS = (9.0, 6.0, 3.5, 1.5)  # of curves that lie on one another
 def figure_a1() -> FigureData:
     """[A] Figure 1: many local steps or a large client rate, L = 5 and 50."""
     steps = [(0.01, all_steps(count)) for count in step_counts(10**4)]
-    curves = [
-        trade_off(f"L = {L}", Curvature(1, L), steps, style=style, end=True) for style, L in enumerate((5, 50))
-    ]
+    curves = [trade_off(f"L = {L}", Curvature(1, L), steps, style=style, end=True) for style, L in enumerate((5, 50))]
     rates = [
         trade_off(
             f"L = {L}",
@@ -141,16 +139,12 @@ def figure_a9() -> FigureData:
         for style, prox in enumerate(strengths)
     ]
     caption = "MAML with proximal terms, client rate 1e-7, 1 to 1,000,000 steps, L = 10: the four curves coincide."
-    return FigureData(
-        "A9", caption, [Panel("", curves)], x_range=(0.55, 0.85), y_range=(0.0, 0.25), columns=1
-    )
+    return FigureData("A9", caption, [Panel("", curves)], x_range=(0.55, 0.85), y_range=(0.0, 0.25), columns=1)
 
 
 def figure_a10() -> FigureData:
     """[A] Figure 10: as Figure 5 for several proximal strengths, L = 10."""
-    panels = [
-        Panel(f"prox = {prox:g}", *_simulated(10, "sgd", prox, DIMENSIONS)) for prox in (0.0, 0.5, 1.0, 5.0)
-    ]
+    panels = [Panel(f"prox = {prox:g}", *_simulated(10, "sgd", prox, DIMENSIONS)) for prox in (0.0, 0.5, 1.0, 5.0)]
     return FigureData("A10", "A proximal term shortens FedAvg's curve and leaves MAML's, L = 10.", panels)
 
 

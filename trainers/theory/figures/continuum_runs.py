@@ -13,7 +13,7 @@ from trainers.theory.weights import all_steps
 Array = NDArray[np.float64]
 SERVER_LR = 1e-4
 ROUNDS = 100_000
-EVERY = 200
+EVERY = 400
 TRUE_OPTIMUM = 1 / 1.4
 ONE_SHOT = 0.8  # mean of the clients' minimizers
 

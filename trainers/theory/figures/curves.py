@@ -16,7 +16,7 @@ from trainers.theory.weights import Weights, last_step
 
 Array = NDArray[np.float64]
 MOST_STEPS = 10**6
-POINTS = 240
+POINTS = 160
 SERVER_TITLES = {"sgd": "no momentum", "nesterov": "Nesterov", "heavy_ball": "heavy ball"}
 
 

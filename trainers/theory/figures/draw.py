@@ -1,4 +1,4 @@
-"""Draws a figure: readable in print, in grey and for the colour-blind (Okabe & Ito's colours, each with its own dash)."""
+"""Draws a figure: readable in print, in grey and for the colour-blind (the colours of Okabe and Ito)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BAND = 2.0
 MOST_SHARED_LABELS = 6
 OWN_LEGEND: dict[str, Any] = {"ncols": 2, "frameon": False, "columnspacing": 1.0, "handlelength": 1.6}
 PANEL_INCHES = (3.1, 2.75)
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -83,7 +83,11 @@ def draw(figure: FigureData) -> Figure:
     for place in axes[:, 0]:
         place.set_ylabel(figure.y_label)
     if shared:
-        named = {label: handle for place in axes.flat for handle, label in zip(*place.get_legend_handles_labels(), strict=True)}
+        named = {
+            label: handle
+            for place in axes.flat
+            for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
+        }
         columns = min(len(named), 2 * columns)
         drawn.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, frameon=False)
     return drawn
@@ -107,7 +111,7 @@ def _curve(axes: Axes, curve: Curve, order: int) -> None:
     dash = "-" if band or curve.marked else DASHES[curve.style % len(DASHES)]
     options: dict[str, Any] = {}
     if curve.end or curve.marked:
-        places = [-1] if curve.end else slice(11 * curve.style, None, 66)
+        places = [-1] if curve.end else slice(6 * curve.style, None, 36)
         options = {"marker": MARKERS[curve.style % len(MARKERS)], "markevery": places, "markersize": 5}
     axes.plot(
         curve.x,

@@ -31,7 +31,7 @@ def write(figure: FigureData, folder: Path) -> list[Path]:
 
 
 def write_table(figure: FigureData, path: Path) -> None:
-    """One row a point: panel, curve, the coordinates and the numbers behind them, in eight digits."""
+    """One row a point: panel, curve, the coordinates and the numbers behind them, in seven digits."""
     names = list(dict.fromkeys(name for panel in figure.panels for curve in panel.curves for name in curve.columns))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -47,4 +47,4 @@ def _rows(curve: Curve, names: list[str]) -> list[list[str]]:
 
 
 def _text(value: float | str) -> str:
-    return str(value) if isinstance(value, str) else f"{float(value):.8g}"
+    return str(value) if isinstance(value, str) else f"{float(value):.7g}"

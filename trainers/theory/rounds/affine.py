@@ -84,15 +84,17 @@ class RoundMap:
 
 
 def with_server(affine: AffineRound, server_lr: float, momentum: float = 0.0, nesterov: bool = False) -> RoundMap:
-    """The whole round: velocity = momentum velocity + q; step = server_lr velocity, or in Nesterov's form
-    server_lr (q + momentum velocity).
+    """The whole round, server optimizer included.
+
+    velocity = momentum velocity + q; the step is server_lr velocity, or server_lr (q + momentum velocity) in Nesterov's
+    form.
 
     Args:
         affine: the method.
         server_lr: multiplies the pseudo-gradient.
         momentum: 0 is plain SGD, without a velocity in the state.
         nesterov: momentum in Nesterov's form.
-    """  # noqa: D205, D415
+    """
     d, size = affine.gradient.shape
     carry = np.eye(size) if affine.carry is None else affine.carry
     shift = np.zeros(size) if affine.shift is None else affine.shift
@@ -103,7 +105,5 @@ def with_server(affine: AffineRound, server_lr: float, momentum: float = 0.0, ne
     if momentum == 0:
         return RoundMap(matrix, offset, d)
     kept = momentum**2 if nesterov else momentum
-    whole = np.block(
-        [[matrix, -server_lr * kept * inject], [affine.gradient, momentum * np.eye(d)]]
-    )
+    whole = np.block([[matrix, -server_lr * kept * inject], [affine.gradient, momentum * np.eye(d)]])
     return RoundMap(whole, np.concatenate([offset, -affine.pull]), d)

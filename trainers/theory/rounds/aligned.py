@@ -36,9 +36,7 @@ def gradalign(clients: ClientQuadratics, *, displacement: float, client_lr: floa
     return fedga(clients, client_lr=0.0, local_steps=1, displacement=displacement)
 
 
-def scaffold(
-    clients: ClientQuadratics, *, client_lr: float, local_steps: int, correction: float = 1.0
-) -> AffineRound:
+def scaffold(clients: ClientQuadratics, *, client_lr: float, local_steps: int, correction: float = 1.0) -> AffineRound:
     """sum_i p_i S_i (A_i + correction (A - A_i)); correction 1 is SCAFFOLD, which finds the optimum, 0 is FedAvg."""
     pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers)
     sums = geometric_sums(clients, client_lr, local_steps)

@@ -18,7 +18,7 @@ from trainers.errors import SpecError
 from trainers.problem import Problem, Quadratics
 from trainers.scalars import integer, number, shown
 from trainers.spelling import hint
-from trainers.theory.clients import ClientQuadratics, clients_of
+from trainers.theory.clients import ClientQuadratics, client_quadratics, clients_of
 from trainers.theory.rounds import aligned, local, mixed
 from trainers.theory.rounds.affine import AffineRound, RoundMap, with_server
 from trainers.theory.rounds.central import CentralQuadratic, central_quadratic
@@ -49,7 +49,9 @@ MIXED: Mapping[str, Callable[..., AffineRound]] = {
 }
 FIXED_POINT_NEEDS_RATE = ("parallel_training", "two_way_transfer")
 COUNTS = ("local_steps", "central_steps")
-SHARED = ("name", "server_lr", "delta_lr", "merge", "federated_weight", "central_weight")
+SHARED = ("name", "server_lr", "delta_lr", "weight_decay", "merge", "federated_weight", "central_weight")
+WITHOUT_EFFECT = ("displacement_form", "displacement_source", "unbiased", "central_batch_size", "warm_start")
+ONLY_DEFAULTS: Mapping[str, Any] = {"local_epochs": None, "clip_norm": None, "reuse_mean_gradient": False}
 ADAPTIVE_SERVERS = ("adam", "yogi")
 
 
@@ -63,7 +65,8 @@ def round_map(
 
     Args:
         method: name and hyperparameters as in a trial document, with server_lr or delta_lr (server_lr = delta_lr *
-            client_lr).
+            client_lr); weight_decay counts; what concerns batches alone is ignored; local_epochs and clip_norm have no
+            closed form.
         problem: quadratic clients.
         server: {"name": "sgd", "momentum": 0.9, "nesterov": True}; None is plain SGD.
         central: the server's loss, for mixed methods.
@@ -79,8 +82,8 @@ def round_map(
         1.415
     """
     momentum, nesterov = _momentum(server)
-    server_lr = server_rate(method)
-    return with_server(affine_round(method, problem, central), server_lr, momentum, nesterov)
+    affine = affine_round(method, problem, central)
+    return with_server(affine, server_rate(method), momentum, nesterov)
 
 
 def fixed_point(
@@ -105,8 +108,9 @@ def fixed_point(
         >>> round(float(fixed_point({"name": "fedavg", "client_lr": 0.25, "local_steps": 2}, two_clients())[0]), 6)
         0.684211
     """
-    server_lr = server_rate(method) if method.get("name") in FIXED_POINT_NEEDS_RATE else 1.0
-    return with_server(affine_round(method, problem, central), server_lr).fixed_point
+    affine = affine_round(method, problem, central)
+    server_lr = server_rate(method) if method["name"] in FIXED_POINT_NEEDS_RATE else 1.0
+    return with_server(affine, server_lr).fixed_point
 
 
 def affine_round(
@@ -119,14 +123,20 @@ def affine_round(
     function = FEDERATED.get(str(name)) or MIXED.get(str(name))
     if function is None:
         known = [*FEDERATED, *MIXED]
-        raise SpecError(f"method.name must be a method with a closed form, got {shown(name)}; {hint(str(name), known)}")
+        raise SpecError(
+            f"method.name must be a method with a closed form, got {shown(name)}; {hint(str(name), known)}",
+            "method.name",
+        )
     parameters = inspect.signature(function).parameters
     accepted = [key for key, value in parameters.items() if value.kind is inspect.Parameter.KEYWORD_ONLY]
     given = {key: _value(key, value) for key, value in method.items() if key in accepted}
-    for key in method:
-        if key not in accepted and key not in SHARED:
+    for key, value in method.items():
+        if key in ONLY_DEFAULTS and value != ONLY_DEFAULTS[key]:
+            neutral = shown(ONLY_DEFAULTS[key])
+            raise SpecError(f"method.{key} must be {neutral} for a closed form, got {shown(value)}", f"method.{key}")
+        if key not in accepted and key not in (*SHARED, *WITHOUT_EFFECT, *ONLY_DEFAULTS):
             raise SpecError(f"method.{key} is unknown for {name}; {hint(key, accepted)}", f"method.{key}")
-    clients = clients_of(problem)
+    clients = _decayed(clients_of(problem), number(method.get("weight_decay", 0.0), "method.weight_decay"))
     if name not in MIXED:
         _need(parameters, given)
         return function(clients, **given)
@@ -189,6 +199,15 @@ def _value(key: str, value: Any) -> Any:
     return number(value, f"method.{key}")
 
 
+def _decayed(clients: ClientQuadratics, weight_decay: float) -> ClientQuadratics:
+    """Clients whose local gradients contain weight_decay times the model: steeper, and drawn towards 0."""
+    if weight_decay == 0:
+        return clients
+    hessians = clients.hessians + weight_decay * np.eye(clients.dimension)
+    pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers)
+    return client_quadratics(hessians, np.linalg.solve(hessians, pulls[..., None])[..., 0], clients.weights)
+
+
 def _need(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
     for key, parameter in parameters.items():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty and key not in given:
@@ -205,6 +224,8 @@ def _weighted(
         return clients, central
     federated = number(share, "method.federated_weight") if share is not None else 1 - number(other, "central_weight")
     if not 0 < federated < 1:
-        raise SpecError(f"method.federated_weight must be between 0 and 1, got {federated:g}", "method.federated_weight")
+        raise SpecError(
+            f"method.federated_weight must be between 0 and 1, got {federated:g}", "method.federated_weight"
+        )
     scaled = replace(clients, hessians=federated * clients.hessians, eigenvalues=federated * clients.eigenvalues)
     return scaled, central_quadratic((1 - federated) * central.hessian, central.center)

@@ -45,9 +45,10 @@ def parallel_training(
 def one_way_transfer(
     clients: ClientQuadratics, central: CentralQuadratic, *, client_lr: float, local_steps: int
 ) -> AffineRound:
-    """Every local gradient gets the central gradient of the round's model added: finds the optimum where it is stable.
+    """Every local gradient gets the central gradient of the round's model added.
 
-    Pseudo-gradient sum_i p_i S_i (A_i (x - c_i) + C (x - c)).
+    Pseudo-gradient sum_i p_i S_i (A_i (x - c_i) + C (x - c)). With equal client Hessians, as the paper's IID clients
+    have, or one local step it finds the optimum where it is stable; unlike Hessians leave the clients' own drift.
     """
     sums = geometric_sums(clients, client_lr, local_steps)
     pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers) + central.hessian @ central.center
@@ -68,7 +69,7 @@ def two_way_transfer(
     """State (x, central_correction a, federated_correction b); each branch is corrected by the other's mean gradient.
 
     Clients follow A_i (x - c_i) + a, the server C (x - c) + b; afterwards a becomes the mean of the central gradients
-    without b, b the mean of the clients' gradients without a. Finds the optimum where it is stable.
+    without b, b the mean of the clients' gradients without a. It finds the optimum where one-way transfer does.
     """
     d = clients.dimension
     steps = local_steps if central_steps is None else central_steps

@@ -1,0 +1,113 @@
+"""What nodes have room for, and the folders of a private Ray."""
+
+import fcntl
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from service.driver import cluster
+from service.driver.cluster import Cluster
+from service.driver.environment import environment
+from service.driver.nodes import Node, require, slots
+from service.errors import Conflict, InvalidSpec
+
+NODES = [Node(16), Node(8, 1), Node(8, 1)]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "expected"), [(1, 0, 32), (4, 0, 8), (1, 1, 2), (1, 0.5, 4), (1, 0.3, 6), (6, 0.25, 2), (1, 2, 0)]
+)
+def test_slots(cpus: float, gpus: float, expected: int) -> None:
+    assert slots(NODES, cpus, gpus) == expected
+
+
+def test_what_fits_nowhere_is_refused_with_what_there_is() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        require(NODES, 1, 3)
+    have = "the nodes have 16 CPU; 2 x 8 CPU and 1 GPU: ask for less"
+    assert str(caught.value) == f"resources.gpu: a pack needs 1 CPU and 3 GPU of one node, {have}"
+    with pytest.raises(InvalidSpec, match=r"resources.cpus: a pack needs 20 CPU of one node"):
+        require(NODES, 20, 0)
+    require(NODES, 16, 0)
+
+
+def seen(*nodes: Node) -> Cluster:
+    return Cluster(Path("unused"), own=False, _seen=(float("inf"), list(nodes)))
+
+
+def test_auto_takes_a_whole_gpu_where_there_is_one() -> None:
+    assert seen(*NODES).gpus("auto") == 1.0
+    assert seen(Node(4)).gpus("auto") == 0.0
+    assert seen(Node(4)).gpus(0.5) == 0.5
+
+
+def test_a_joined_cluster_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    growing = Cluster(Path("unused"), own=False)
+    answers = iter([[Node(0)], [Node(0)], [Node(2)]])
+    monkeypatch.setattr(Cluster, "nodes", lambda self: next(answers, [Node(2)]))
+    lines: list[str] = []
+
+    class Hurried(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return False
+
+    growing.wait_for(1, 0, 60.0, lines.append, Hurried())
+    assert lines == ["waiting up to 60 s for a node with 1 CPU free for packs ..."]
+
+
+def test_folders_of_dead_drivers_are_swept_and_others_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/tmp" if len(str(tmp_path)) > 1000 else str(tmp_path))
+    monkeypatch.setattr(cluster, "_LONGEST", 1000)
+    dead, living, foreign = (tmp_path / f"driftline-ray-{name * 8}" for name in "abc")
+    for folder in (dead, living, foreign):
+        folder.mkdir()
+        (folder / "session").write_text("x")
+    (dead / "lock").touch()
+    with (living / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with cluster._folder() as own:
+            assert not dead.exists()
+            assert living.exists()
+            assert foreign.exists()
+            assert own.parent == tmp_path
+        assert not own.exists()
+
+
+def test_the_folder_is_short_wherever_temporary_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("x" * 60)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with cluster._folder() as own:
+        assert len(str(own)) <= 32
+
+
+def test_a_process_drives_one_study_at_a_time() -> None:
+    with (
+        cluster._busy,
+        pytest.raises(Conflict, match="drives another study already"),
+        cluster.connect("b", None, print),
+    ):
+        pass
+
+
+def test_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTLINE_A", "before")
+    monkeypatch.delenv("DRIFTLINE_B", raising=False)
+    with environment({"DRIFTLINE_A": "within", "DRIFTLINE_B": "within"}):
+        assert (os.environ["DRIFTLINE_A"], os.environ["DRIFTLINE_B"]) == ("within", "within")
+    assert os.environ["DRIFTLINE_A"] == "before"
+    assert "DRIFTLINE_B" not in os.environ
+
+
+def test_a_private_ray_is_reached_with_a_token_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    private = cluster._variables(private=True)
+    assert private["RAY_AUTH_MODE"] == "token"
+    assert len(private["RAY_AUTH_TOKEN"]) == 64
+    assert "RAY_AUTH_MODE" not in cluster._variables(private=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert "RAY_AUTH_TOKEN" not in cluster._variables(private=True)

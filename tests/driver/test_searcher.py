@@ -1,0 +1,144 @@
+"""What Tune sees of a search; no Ray is started."""
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray.tune")
+
+from ray import cloudpickle
+
+from service.driver.job import Job
+from service.driver.searcher import Halt, PackSearcher
+from service.driver.watch import Watch
+from service.driver.worker import Worker, columns
+from service.errors import Conflict, StaleDriver
+
+JOB = Job(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", flag="y", cpus=2.0, gpus=0.5)
+
+
+class Script:
+    """A search that does as it is told."""
+
+    def __init__(self, *jobs: Any) -> None:
+        self._jobs = iter(jobs)
+        self.finished = False
+        self.heard: list[Any] = []
+        self.error: Exception | None = None
+
+    def next_job(self) -> Any:
+        job = next(self._jobs, None)
+        if isinstance(job, Exception):
+            raise job
+        self.finished = job == "finished"
+        return None if self.finished else job
+
+    def report(self, report: Any) -> None:
+        if self.error:
+            raise self.error
+        self.heard.append(report["pack"])
+
+    def lost(self, pack: str) -> None:
+        self.heard.append(f"lost {pack}")
+
+
+def searcher(*jobs: Any) -> tuple[PackSearcher, Script, Watch]:
+    script = Script(*jobs)
+    watch = Watch(None, "study", 1, every_s=1.0, stop=threading.Event())  # type: ignore[arg-type]
+    return PackSearcher(script, watch), script, watch  # type: ignore[arg-type]
+
+
+def report(pack: str = "p1") -> dict[str, Any]:
+    return {"report": json.dumps({"pack": pack})}
+
+
+def test_packs_are_handed_out_until_the_search_is_finished() -> None:
+    tune_sees, _, watch = searcher(JOB, None, "finished")
+    config = tune_sees.suggest("t1")
+    assert Job.from_config(config) == JOB
+    assert tune_sees.suggest("t2") is None
+    assert tune_sees.suggest("t3") == "FINISHED"
+    assert watch.why == ""
+
+
+def test_reports_and_deaths_are_passed_on() -> None:
+    tune_sees, script, _ = searcher(JOB, JOB)
+    tune_sees.suggest("t1")
+    tune_sees.suggest("t2")
+    tune_sees.on_trial_result("t1", report())
+    tune_sees.on_trial_complete("t1", report())
+    tune_sees.on_trial_complete("t2", error=True)
+    tune_sees.on_trial_complete("unknown", error=True)
+    assert script.heard == ["p1", "p1", "lost p1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "why", "reason"),
+    [
+        (StaleDriver("replaced"), "stale", "replaced"),
+        (Conflict("differs"), "failed", "differs"),
+        (ZeroDivisionError("oh"), "failed", "ZeroDivisionError: oh"),
+    ],
+)
+def test_no_error_leaves_the_searcher(error: Exception, why: str, reason: str) -> None:
+    tune_sees, _, watch = searcher(error, JOB)
+    assert tune_sees.suggest("t1") == "FINISHED"
+    assert (watch.why, watch.reason) == (why, reason)
+    assert tune_sees.suggest("t2") == "FINISHED"
+
+    tune_sees, script, watch = searcher(JOB)
+    tune_sees.suggest("t1")
+    script.error = error
+    tune_sees.on_trial_result("t1", report())
+    assert (watch.why, watch.reason) == (why, reason)
+    script.error = None
+    tune_sees.on_trial_complete("t1", report())
+    assert script.heard == ([] if why == "stale" else ["p1"])  # a replaced driver writes nothing more
+
+
+def test_tune_may_pickle_what_it_is_given() -> None:
+    tune_sees, _, watch = searcher()
+    assert isinstance(cloudpickle.loads(cloudpickle.dumps(tune_sees)), PackSearcher)
+    assert cloudpickle.loads(cloudpickle.dumps(Halt(watch))).stop_all() is False
+
+
+def test_a_fit_is_halted_when_nothing_is_to_be_waited_for() -> None:
+    _, _, watch = searcher()
+    halt = Halt(watch)
+    assert not halt.stop_all()
+    watch.ask("cancel")
+    assert halt.stop_all()
+    assert halt("t1", {}) is False
+
+
+def test_a_pack_asks_for_what_its_config_says() -> None:
+    assert Worker.default_resource_request(JOB.config()).bundles == [{"CPU": 2.0, "GPU": 0.5}]
+    assert Worker.default_resource_request({}).bundles == [{"CPU": 1.0}]
+
+
+def test_lines_become_columns_of_each_member() -> None:
+    lines = [
+        {"round": 0, "member": 0, "test_loss": 2.0, "params": [1.0]},
+        {"round": 0, "member": 1, "test_loss": float("nan"), "params": [1.0]},
+        {"round": 1, "member": 0, "train_loss": 1.5, "diverged": False},
+    ]
+    assert columns(lines, 3) == [
+        {"round": [0, 1], "test_loss": [2.0, None], "train_loss": [None, 1.5], "diverged": [None, False]},
+        {"round": [0], "test_loss": [None]},
+        {},
+    ]
+
+
+def test_a_worker_imports_ray_and_trainers_only() -> None:
+    code = """
+import sys, service.driver.worker, trainers.engine.pack, trainers.spec
+heavy = {"optuna", "mlflow", "sqlalchemy", "httpx", "fastapi", "matplotlib", "plotly", "sklearn", "scipy"}
+ours = {"service.schemas.records", "service.client", "service.results.frontier", "service.errors"}
+print(sorted((heavy | ours) & set(sys.modules)))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,188 @@
+"""Bad input: one line that says what must hold, what came and what to do; exit code 2; nothing started or written."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from service.cli.main import app
+from service.errors import DriftlineError
+
+GOOD: dict[str, Any] = {
+    "name": "small",
+    "task": {
+        "name": "quadratic",
+        "hessians": [[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 3.0]]],
+        "centers": [[1.0, 0.0], [0.0, 1.0]],
+    },
+    "methods": [
+        {
+            "label": "fedavg",
+            "name": "fedavg",
+            "space": {
+                "client_lr": 0.05,
+                "server_lr": {"float": [0.01, 0.1], "log": True},
+                "local_steps": {"choice": [1, 5]},
+            },
+            "server": {"name": "sgd", "space": {"momentum": {"choice": [0.0, 0.9]}}},
+        }
+    ],
+    "objective": {"quality": "loss", "cost": "rounds"},
+    "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
+}
+
+
+def change(path: str, value: Any) -> dict[str, Any]:
+    """The good study with one key changed; path parts are keys or list positions."""
+    study = copy.deepcopy(GOOD)
+    here: Any = study
+    *parts, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    for part in parts:
+        here = here[part]
+    here[last] = value
+    return study
+
+
+BAD = [
+    ("unknown key", change("methodz", []), ["methodz", "methods"]),
+    ("unknown hyperparameter", change("methods.0.space.client_lrr", 0.1), ["client_lrr", "client_lr"]),
+    ("unknown method", change("methods.0.name", "fedavgg"), ["fedavgg", "fedavg"]),
+    ("unknown task", change("task.name", "quadratics"), ["quadratics", "quadratic"]),
+    ("wrong type", change("budget.rounds", "many"), ["budget.rounds", "many"]),
+    ("negative rate", change("methods.0.space.client_lr", -0.1), ["client_lr", "-0.1"]),
+    ("negative end of a range", change("methods.0.space.server_lr", {"float": [-1, 1]}), ["server_lr", "-1"]),
+    ("K = 0", change("methods.0.space.local_steps", 0), ["local_steps", "at least 1", "local_steps=0"]),
+    ("K = 0 among choices", change("methods.0.space.local_steps", {"choice": [0, 1]}), ["local_steps", "at least 1"]),
+    ("momentum 1", change("methods.0.server.space.momentum", 1.0), ["momentum", "[0, 1)"]),
+    ("momentum below 0", change("methods.0.server.space.momentum", {"float": [-0.5, 0.5]}), ["momentum", "-0.5"]),
+    ("too many clients", change("clients_per_round", 3), ["clients_per_round", "2", "3"]),
+    (
+        "both server_lr and delta_lr",
+        change("methods.0.space", {"client_lr": 0.1, "server_lr": 0.1, "delta_lr": 1.0, "local_steps": 1}),
+        ["server_lr", "delta_lr"],
+    ),
+    ("matrix not symmetric", change("task.hessians.0", [[2.0, 1.0], [0.0, 1.0]]), ["hessians", "symmetric"]),
+    (
+        "matrix not positive definite",
+        change("task.hessians.0", [[1.0, 2.0], [2.0, 1.0]]),
+        ["hessians", "positive definite"],
+    ),
+    ("matrix of another size", change("task.hessians.0", [[1.0]]), ["hessians"]),
+    ("center of another size", change("task.centers.0", [1.0, 2.0, 3.0]), ["centers"]),
+    ("rungs", change("budget.rungs", [2, 5]), ["rungs", "leave it out"]),
+    ("metric of another task", change("objective.quality", "test_accuracy"), ["objective.quality", "test_accuracy"]),
+    ("unknown cost", change("objective.cost", "round"), ["objective.cost", "rounds"]),
+    ("more GPUs than there are", change("resources", {"gpu": 64}), ["resources.gpu", "64 GPU"]),
+    ("more cores than there are", change("resources", {"cpus": 4096}), ["resources.cpus", "4096 CPU"]),
+    ("a label twice", change("methods", GOOD["methods"] * 2), ["label", "unique"]),
+    ("no methods", change("methods", []), ["methods"]),
+]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Exit code and stderr as the command itself would give them."""
+    result = CliRunner().invoke(app, arguments)
+    if isinstance(result.exception, DriftlineError):
+        return result.exception.exit_code, f"driftline: {result.exception}"
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(("study", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_one_line_and_exit_code_2(study: dict[str, Any], words: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(study))
+    out = tmp_path / "out"
+    code, line = run("run", str(file), "--out", str(out))
+    assert code == 2
+    assert "\n" not in line
+    for word in words:
+        assert word in line
+    assert not out.exists()
+
+
+def test_missing_data_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    study = change("task", {"name": "digits", "clients": 5, "partition": "iid"})
+    study["objective"] = {"quality": "test_loss"}
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(study))
+    code, line = run("validate", str(file))
+    assert code == 2
+    assert "scikit-learn" in line
+    assert "\n" not in line
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    code, line = run("run", str(tmp_path / "none.yaml"))
+    assert code in (2, 4)
+    assert "none.yaml" in line
+
+
+def test_the_process_itself(tmp_path: Path) -> None:
+    """Once through the real command: exit code, one line on stderr, nothing on stdout."""
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(change("methods.0.space.local_steps", 0)))
+    done = subprocess.run(
+        [sys.executable, "-m", "service.cli", "run", str(file), "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "local_steps" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_foreign_folder_is_left_alone(tmp_path: Path) -> None:
+    file, out = tmp_path / "study.yaml", tmp_path / "out"
+    file.write_text(yaml.safe_dump(GOOD))
+    out.mkdir()
+    (out / "thesis.tex").write_text("years of work")
+    code, line = run("run", str(file), "--out", str(out))
+    assert code == 2
+    assert "thesis.tex" in line
+    assert sorted(path.name for path in out.iterdir()) == ["thesis.tex"]
+
+
+def test_help_names_every_command() -> None:
+    code, text = run("--help")
+    assert code == 0
+    for command in ("validate", "run", "resume", "frontier", "compare", "methods", "tasks", "ui"):
+        assert command in text
+
+
+@pytest.mark.parametrize("name", ["fedavg", "plateau", "sgd"])
+def test_methods_in_full(name: str) -> None:
+    code, text = run("methods", name)
+    assert code == 0
+    assert "at least" in text or "in [0, 1)" in text
+
+
+def test_unknown_method_names_the_nearest() -> None:
+    code, text = run("methods", "fedavgg")
+    assert code == 4
+    assert "fedavg" in text
+
+
+def test_validate_prints_the_plan(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(GOOD))
+    code, text = run("validate", str(file), "--no-estimate")
+    assert code == 0
+    assert "2 trials, 5 rounds a trial" in text
+
+
+def test_good_study_is_json_too(tmp_path: Path) -> None:
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps(GOOD))
+    assert run("validate", str(file), "--no-estimate")[0] == 0

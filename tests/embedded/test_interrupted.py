@@ -1,0 +1,117 @@
+"""A study that is stopped, or killed, goes on and ends with the very curves of one that was left alone."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+STUDY: dict[str, Any] = {
+    "name": "interrupted",
+    "task": {"name": "digits", "clients": 10, "partition": {"dirichlet": 0.3}},
+    "methods": [
+        {
+            "name": "fedavg",
+            "space": {
+                "client_lr": {"float": [0.02, 0.5], "log": True},
+                "server_lr": 0.2,
+                "local_steps": {"choice": [1, 5]},
+            },
+        }
+    ],
+    "batch_size": 10,
+    "eval_every": 50,
+    "sampler": "quasi_random",
+    "objective": {"quality": "test_loss", "cost": "rounds"},
+    "budget": {"trials_per_method": 8, "rounds": 2000, "seeds": 1, "front": 2},
+    "resources": {"packs": 4},
+}
+VARYING = ("trial", "wall_seconds")
+
+
+class Command:
+    """`driftline run` in a process group of its own."""
+
+    def __init__(self, folder: Path, out: Path) -> None:
+        file = folder / "study.yaml"
+        file.write_text(yaml.safe_dump(STUDY))
+        self.log = folder / f"log-{time.monotonic_ns()}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _RUN, str(file), str(out)],
+            stdout=self.log.open("w"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def wait_for_progress(self, timeout_s: float = 120.0) -> None:
+        """Returns when packs have been training for a few seconds."""
+        end = time.monotonic() + timeout_s
+        while "workers of" not in self.log.read_text():
+            assert time.monotonic() < end, self.log.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.2)
+        time.sleep(6.0)
+        assert self.process.poll() is None, "it was over too soon: " + self.log.read_text()
+
+    def end(self, timeout_s: float = 240.0) -> int:
+        """Its exit code."""
+        return self.process.wait(timeout_s)
+
+
+_RUN = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["driftline", "run", sys.argv[1], "--out", sys.argv[2]]
+from service.cli.main import main
+main()
+"""
+
+
+def rows(out: Path) -> list[dict[str, str]]:
+    """What was measured of every trial, but its id and its seconds."""
+    with (out / "trials.csv").open() as file:
+        return [{key: value for key, value in row.items() if key not in VARYING} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """The trials of a run that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = Command(folder, folder / "out")
+    assert command.end() == 0, command.log.read_text()
+    return rows(folder / "out")
+
+
+def test_ctrl_c_and_resume(tmp_path: Path, alone: list[dict[str, str]]) -> None:
+    out = tmp_path / "out"
+    command = Command(tmp_path, out)
+    command.wait_for_progress()
+    command.process.send_signal(signal.SIGINT)
+    assert command.end() == 130, command.log.read_text()
+    assert f"driftline resume {out}" in command.log.read_text()
+    assert list(out.glob("checkpoints/*/*.ckpt"))
+    again = Command(tmp_path, out)
+    assert again.end() == 0, again.log.read_text()
+    assert rows(out) == alone
+    assert not list(out.glob("checkpoints/*/*.ckpt"))
+
+
+def test_sigkill_and_run_again(tmp_path: Path, alone: list[dict[str, str]]) -> None:
+    out = tmp_path / "out"
+    command = Command(tmp_path, out)
+    command.wait_for_progress()
+    command.process.kill()  # Ray's own processes see that their driver is gone and end
+    assert command.end() == -signal.SIGKILL
+    again = Command(tmp_path, out)
+    assert again.end() == 0, again.log.read_text()
+    assert rows(out) == alone
+    assert "RUNNING" not in {row["state"] for row in rows(out)}

@@ -1,0 +1,145 @@
+"""The main job through the real parts: app, scheduler, driver, Ray Tune and MLflow in this process, over one folder."""
+
+import contextlib
+import csv
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from driftline import Client, Study, compare, frontier
+from service.embedded.run import EmbeddedRun
+from service.errors import Conflict, InvalidSpec
+
+STUDY: dict[str, Any] = {
+    "name": "small",
+    "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}},
+    "methods": [
+        {
+            "label": "fedavg",
+            "name": "fedavg",
+            "space": {
+                "client_lr": {"float": [0.05, 0.5], "log": True},
+                "server_lr": 0.2,
+                "local_steps": {"choice": [1, 5]},
+            },
+        },
+        {
+            "label": "fedprox",
+            "name": "fedprox",
+            "space": {
+                "client_lr": 0.1,
+                "server_lr": 0.2,
+                "local_steps": 5,
+                "prox": {"float": [0.01, 1.0], "log": True},
+            },
+        },
+    ],
+    "batch_size": 10,
+    "eval_every": 2,
+    "sampler": "quasi_random",
+    "objective": {"quality": "test_loss", "cost": "rounds"},
+    "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "front": 2},
+}
+FILES = {"frontier.json", "frontier.html", "frontier.png", "trials.csv", "driftline.db", "mlflow.db"}
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow leaves its database connections to the collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the finished study, run by the eight lines of the README."""
+    folder = tmp_path_factory.mktemp("run")
+    study = Study(**STUDY)
+    client = Client(out=folder)
+    job = client.submit(study)
+    job.wait(progress=True)
+    front = job.frontier()
+    front.plot(folder / "picture.png")
+    assert "fedavg" in front.table()
+    assert job.mlflow_url is not None
+    client.close()
+    return folder / "small"
+
+
+def test_everything_is_there(out: Path) -> None:
+    assert {path.name for path in out.iterdir()} >= FILES
+    assert (out.parent / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_frontier_json_keeps_its_contract(out: Path) -> None:
+    data = json.loads((out / "frontier.json").read_text())
+    assert data["study"] == "small"
+    assert list(data["methods"]) == ["fedavg", "fedprox"]
+    for method in data["methods"].values():
+        assert method["ledger"]["trials"] == 4 + 2 * 3
+        assert method["ledger"]["rounds"] == 10 * 20
+        assert method["reported"]["seeds"] == [1, 2, 3]
+        assert {"trial", "seed", "cost", "quality", "hyperparameters", "on_frontier"} <= set(method["points"][0])
+        assert {"cost", "quality", "low", "high"} == set(method["envelope"][0])
+
+
+def test_no_trial_is_left_over(out: Path) -> None:
+    with (out / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["state"] for row in rows] == ["COMPLETE"] * 20
+    assert {row["rounds_done"] for row in rows} == {"20"}
+    assert len({row["trial"] for row in rows}) == 20
+
+
+def test_mlflow_has_every_trial_and_label(out: Path) -> None:
+    with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as mlflow:
+        (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
+    assert runs == 20 + 2 + 1
+
+
+def test_run_again_shows_what_is_finished(out: Path, tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(STUDY))
+    before = (out / "frontier.json").read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "service.cli", "run", str(file), "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "finished" in done.stderr
+    assert "starting Ray" not in done.stderr
+    assert "fedprox" in done.stdout
+    assert (out / "frontier.json").read_bytes() == before
+
+
+def test_another_study_is_refused(out: Path) -> None:
+    other = Study(**{**STUDY, "seed": 1})
+    with pytest.raises(InvalidSpec, match="this very study"):
+        EmbeddedRun(out, other)
+
+
+def test_two_processes_do_not_share_a_folder(out: Path) -> None:
+    with EmbeddedRun(out), pytest.raises(Conflict, match="works in it"):
+        EmbeddedRun(out)
+
+
+def test_read_again_without_running(out: Path) -> None:
+    assert frontier(out).data == json.loads((out / "frontier.json").read_text())
+    verdict = compare(out, "fedavg", "fedprox")
+    assert verdict["verdict"] in (None, "fedavg", "fedprox")
+    assert verdict["why"]
+
+
+def test_resources_may_change_between_runs(out: Path) -> None:
+    same = Study(**{**STUDY, "resources": {"packs": 2}})
+    with EmbeddedRun(out, same) as run:
+        assert run.record().state == "SUCCEEDED"

@@ -1,0 +1,42 @@
+"""A store and an MLflow database for each test; MLflow's migrations run once."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.recorders.tracking import connect
+from service.store.store import Store
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database without experiments of ours."""
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's own
+        connect(f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def uri(tmp_path: Path, migrated: Path) -> str:
+    shutil.copy(migrated, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "driftline.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(uri: str) -> Any:
+    return connect(uri)

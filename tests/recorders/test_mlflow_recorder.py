@@ -1,0 +1,301 @@
+"""Store to a real MLflow database: what is shown, that repeating changes nothing, and crashes at every write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.recorders import mlflow_recorder
+from service.recorders.mlflow_recorder import Recorder
+from service.recorders.tracking import connect
+from service.results.curves import TrialCurve
+from service.store.store import Store
+
+from ..results.samples import curve
+from .stored import Stored
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow leaves its database connections to the collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+WRITES = frozenset(
+    {
+        "create_experiment", "restore_experiment", "set_experiment_tag", "create_run", "log_batch", "set_terminated",
+        "log_artifacts", "delete_run",
+    }
+)  # fmt: skip
+
+
+def trials(label: str, count: int, rounds: int = 20, first: int = 0) -> list[TrialCurve]:
+    at = np.arange(rounds + 1)
+    return [
+        curve(
+            0.9 * (1 - np.exp(-at / (2 + number))),
+            label=label,
+            number=number,
+            train_loss=1 / (1 + at),
+            client_lr=0.1 + 0 * at,
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def shown(client: Any) -> dict[str, Any]:
+    """All that people can see, without MLflow's own ids and times of writing."""
+    found: dict[str, Any] = {}
+    for experiment in client.search_experiments(filter_string="name != 'Default'"):
+        runs = {}
+        for run in client.search_runs([experiment.experiment_id]):
+            history = {
+                name: [(row.step, row.value) for row in client.get_metric_history(run.info.run_id, name)]
+                for name in run.data.metrics
+            }
+            key = run.data.tags["driftline.key"]
+            assert key not in runs, "two runs show the same"
+            files = [file.path for file in client.list_artifacts(run.info.run_id)]
+            tags = {name: value for name, value in run.data.tags.items() if not name.startswith("mlflow.user")}
+            info = (run.info.run_name, run.info.status, run.info.start_time, run.info.end_time)
+            runs[key] = (info, run.data.params, tags, history, files)
+        tags = {name: value for name, value in experiment.tags.items() if "databricks" not in name}
+        found[experiment.name] = (tags, runs)
+    return found
+
+
+def recorder(store: Store, study: Stored, uri: str, folder: Path, **options: Any) -> Recorder:
+    return Recorder(store, study.id, uri, str(folder / "mlartifacts"), **options)
+
+
+def finished_study(store: Store) -> Stored:
+    study = Stored(store, ["fedavg", "fedprox"], 20)
+    for label in ("fedavg", "fedprox"):
+        study.add(trials(label, 2))
+    study.add([curve([0.1, 0.2, float("nan")], label="fedavg", number=2, state="DIVERGED")])
+    study.add([curve([0.1, 0.2], label="fedprox", number=2, state="FAILED")])
+    study.succeed()
+    return study
+
+
+def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = finished_study(store)
+    writer = recorder(store, study, uri, tmp_path)
+    assert writer.finish()
+    everything = shown(client)
+    name = f"digits {study.id[-6:]}"
+    assert set(everything) == {name, f"{name} trials"}
+
+    labels = everything[name][1]
+    by_name = {run[0][0]: run for run in labels.values()}
+    assert set(by_name) == {"digits", "fedavg", "fedprox"}
+    assert all(run[0][1] == "FINISHED" for run in labels.values())
+    assert by_name["digits"][4] == ["frontier.html", "frontier.json", "frontier.png", "trials.csv"]
+    assert "fedavg: frontier of its search trials" in by_name["digits"][2]["mlflow.note.content"]
+    envelope = by_name["fedavg"][3]["envelope"]
+    (parent,) = client.search_runs(["1"], filter_string="tags.`driftline.kind` = 'study'")
+    document = json.loads(Path(client.download_artifacts(parent.info.run_id, "frontier.json")).read_text())
+    assert envelope == [(row["cost"], row["quality"]) for row in document["methods"]["fedavg"]["envelope"]]
+    assert by_name["fedavg"][3]["diverged"] == [(0, 1.0)]
+
+    runs = everything[f"{name} trials"][1]
+    assert len(runs) == 6
+    info, params, tags, history, _ = runs[f"{study.id}.fedavg.s00001"]
+    assert info[:2] == ("fedavg.s00001", "FINISHED")
+    assert params == {"client_lr": "0.2", "label": "fedavg", "seed": "0"}
+    assert tags["driftline.state"] == "COMPLETE"
+    assert [step for step, _ in history["test_accuracy"]] == list(range(21))
+    assert history["client_lr"] == [(0, 0.1)]  # it never changes
+    assert history["client_gradients"] == [(20, 200.0)]  # a counter: its total
+    assert runs[f"{study.id}.fedavg.s00002"][2]["driftline.state"] == "DIVERGED"
+    failed = runs[f"{study.id}.fedprox.s00002"]
+    assert (failed[0][1], failed[2]["driftline.error"]) == ("FAILED", "out of memory")
+
+    link = writer.link()
+    assert link is not None
+    assert store.study(study.id).mlflow_url == link.url
+    assert link.command == f"mlflow ui --backend-store-uri {uri} --port 5000"
+    assert "#/experiments/1/runs?compareRunsMode=CHART" in link.url
+
+
+def test_repeating_changes_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = finished_study(store)
+    writer = recorder(store, study, uri, tmp_path)
+    assert writer.sync()
+    before = shown(client)
+    assert not writer.sync()
+    assert recorder(store, study, uri, tmp_path).finish()
+    assert shown(client) == before
+    forgetful = recorder(store, study, uri, tmp_path)
+    forgetful._store = Forgetful(store)  # type: ignore[assignment]
+    assert forgetful.sync()  # it writes all of it again
+    assert shown(client) == before
+
+
+class Forgetful:
+    """A store that does not know what has been written."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def recorded(self, *_: Any) -> list[Any]:
+        return []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class Crash(BaseException):
+    """The process is gone: no handler runs."""
+
+
+class Crashing:
+    """An MLflow client that dies right after a write."""
+
+    def __init__(self, client: Any, at: int) -> None:
+        self._client, self._last = client, at
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        return self._guarded(method) if name in WRITES else method
+
+    def _guarded(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.writes += 1
+            result = method(*args, **kwargs)
+            if self.writes == self._last:
+                raise Crash
+            return result
+
+        return call
+
+
+def test_a_crash_at_any_write_leaves_nothing_twice(
+    tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json", "trials.csv"))  # pictures take their time
+    prepared = Store(tmp_path / "prepared.db")
+    study = Stored(prepared, ["fedavg"], 5)
+    study.add(trials("fedavg", 2, rounds=5))
+    study.succeed()
+    prepared.close()
+
+    def fresh(name: str) -> tuple[Store, str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        shutil.copy(tmp_path / "prepared.db", folder / "driftline.db")
+        shutil.copy(migrated, folder / "mlflow.db")
+        return Store(folder / "driftline.db"), f"sqlite:///{folder / 'mlflow.db'}"
+
+    store, uri = fresh("whole")
+    counter = Crashing(connect(uri), 0)
+    assert recorder(store, study, uri, tmp_path / "whole", client=lambda _: counter).sync()
+    expected = shown(connect(uri))
+    store.close()
+    assert counter.writes > 12
+
+    for at in range(1, counter.writes + 1):  # before write n is after write n - 1
+        folder = f"after{at}"
+        store, uri = fresh(folder)
+        dying = Crashing(connect(uri), at)
+        with pytest.raises(Crash):
+            recorder(store, study, uri, tmp_path / folder, client=lambda _, dying=dying: dying).sync()
+        assert recorder(store, study, uri, tmp_path / folder).finish()
+        assert shown(connect(uri)) == expected, folder
+        store.close()
+        shutil.rmtree(tmp_path / folder)
+
+
+def test_mlflow_away_then_back(
+    store: Store,
+    uri: str,
+    client: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(mlflow_recorder, "EVERY_S", 0.01)
+    monkeypatch.setattr(mlflow_recorder, "LONGEST_WAIT_S", 0.05)
+    study = finished_study(store)
+    away = True
+
+    def reach(where: str) -> Any:
+        if away:
+            raise ConnectionError("connection refused")
+        return connect(where)
+
+    writer = recorder(store, study, uri, tmp_path, client=reach)
+    assert not writer.finish(timeout_s=0.6)
+    assert "is not all in MLflow" in caplog.text
+    stop = threading.Event()
+    thread = threading.Thread(target=writer.run, args=(stop,))
+    thread.start()
+    time.sleep(0.2)
+    assert thread.is_alive()
+    assert "is away, next attempt in" in caplog.text
+    away = False
+    thread.join(60)
+    assert not thread.is_alive()  # all is shown and the study has finished: nothing is left to do
+    assert len(shown(client)[f"digits {study.id[-6:]} trials"][1]) == 6
+
+
+def test_labels_follow_a_running_study(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow_recorder, "LIVE_AFTER_S", 0.0)
+    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json",))
+    study = Stored(store, ["fedavg"], 20)
+    writer = recorder(store, study, uri, tmp_path)
+    name = f"digits {study.id[-6:]}"
+
+    writer.sync()
+    assert set(shown(client)[name][1]) == {"study", f"label/fedavg/{store.study(study.id).version}/RUNNING"}
+
+    slow = trials("fedavg", 1)
+    (running,) = study.add(slow, until=8)
+    writer.sync()
+    history = shown(client)[f"{name} trials"][1][running][3]["test_accuracy"]
+    assert [step for step, _ in history] == list(range(9))
+
+    last = ""
+    for number in range(1, 6):
+        study.add(trials("fedavg", 1, first=number))
+        writer.sync()
+        ((key, run),) = [item for item in shown(client)[name][1].items() if item[0].startswith("label/")]
+        assert run[0][1] == "RUNNING"
+        assert (key != last) == (number in (1, 2, 4)), "a label gets a new run when the finished trials have doubled"
+        last = key
+
+    study.finish([running], slow)
+    study.succeed()
+    assert writer.finish()
+    ((_, run),) = [item for item in shown(client)[name][1].items() if item[0].startswith("label/")]
+    assert run[0][1] == "FINISHED"
+    assert run[3]["hypervolume"][0][1] > 0
+
+
+def test_only_one_recorder_at_a_time(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = finished_study(store)
+    assert store.lock(f"recorder/{study.id}", "another-host/7", 30)
+    writer = recorder(store, study, uri, tmp_path)
+    assert not writer.sync()
+    assert shown(client) == {}
+    store.unlock(f"recorder/{study.id}", "another-host/7")
+    assert writer.sync()
+
+
+def test_a_new_mlflow_database_is_filled_again(store: Store, uri: str, tmp_path: Path, migrated: Path) -> None:
+    study = finished_study(store)
+    assert recorder(store, study, uri, tmp_path).finish()
+    shutil.copy(migrated, tmp_path / "other.db")
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    assert recorder(store, study, other, tmp_path).finish()
+    assert len(shown(connect(other))[f"digits {study.id[-6:]} trials"][1]) == 6

@@ -1,0 +1,69 @@
+"""All studies of a service."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.recorders import mlflow_recorder
+from service.recorders.studies_recorder import StudiesRecorder
+from service.store.store import Store
+
+from .test_mlflow_recorder import Stored, connect, pytestmark, shown, trials
+
+__all__ = ["pytestmark"]
+
+
+def test_all_studies_are_recorded_and_finished_ones_left_alone(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json",))
+    studies = [Stored(store, ["fedavg"], 20, name) for name in ("one", "two")]
+    for study in studies:
+        study.add(trials("fedavg", 1))
+    studies[0].succeed()
+    connections = []
+
+    def counted(where: str) -> Any:
+        connections.append(where)
+        return connect(where)
+
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=counted)
+    assert recorder.sync()
+    assert not recorder.sync()
+    assert len(connections) == 2
+    names = {
+        f"{name} {study.id[-6:]}{end}"
+        for name, study in zip(("one", "two"), studies, strict=True)
+        for end in ("", " trials")
+    }
+    assert set(shown(client)) == names
+
+    again = StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=counted)
+    again.sync()
+    assert len(connections) == 3  # the finished one needs none
+    studies[1].succeed()
+    assert again.sync()
+    assert not StudiesRecorder(store, uri, client=counted).sync()
+    assert len(connections) == 3
+
+
+def test_it_goes_on_while_mlflow_is_away(
+    store: Store, uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(mlflow_recorder, "EVERY_S", 0.01)
+    monkeypatch.setattr(mlflow_recorder, "LONGEST_WAIT_S", 0.02)
+    Stored(store, ["fedavg"], 20)
+    stop = threading.Event()
+    tried = []
+
+    def away(_: str) -> Any:
+        tried.append(1)
+        if len(tried) == 3:
+            stop.set()
+        raise ConnectionError("connection refused")
+
+    StudiesRecorder(store, uri, client=away).run(stop)
+    assert len(tried) == 3
+    assert "connection refused" in caplog.text

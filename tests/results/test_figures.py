@@ -1,0 +1,107 @@
+"""The pictures: valid files, everything in them, nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from service.results.document import frontier
+from service.results.figures.axes import band_text, legend_name, quality_log
+from service.results.figures.page import frontier_html
+from service.results.figures.palette import styles
+from service.results.figures.picture import frontier_png
+
+from .samples import Chosen, curve, study
+
+
+def size(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    trials = study()
+    return frontier_html(frontier("digits", trials, Chosen(), 200), trials)
+
+
+@pytest.mark.parametrize("chosen", [Chosen(), Chosen("test_loss", "bytes"), Chosen("test_loss", "seconds")])
+def test_picture(chosen: Chosen) -> None:
+    result = frontier("digits", study(trials=8, front=2), chosen, 200)
+    assert size(frontier_png(result)) == (1280, 880)
+    assert size(frontier_png(result, width=3.0, height=2.0, dpi=100)) == (300, 200)
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [[], [curve([0.1, 9.0], state="DIVERGED")], [curve([0.1])], [curve([0.5] * 4)], [curve([0.0, 1.0], rounds=[0, 1])]],
+)
+def test_pictures_of_almost_nothing(trials: list) -> None:  # type: ignore[type-arg]
+    result = frontier("small", trials, Chosen(), 1, ["fedavg"])
+    assert size(frontier_png(result)) == (1280, 880)
+    assert "<title>small</title>" in frontier_html(result, trials)
+
+
+def test_page_works_offline(page: str) -> None:
+    assert page.count("<script") >= 3  # plotly itself and two charts
+    tags = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"(src|href)\s*=", tags)
+    assert not re.search(r"<script[^>]+src=", page)
+    assert not re.search(r"<link\b", tags)
+
+
+def test_page_shows_everything(page: str) -> None:
+    for text in ("fedavg", "fedprox", "scaffold", "diverged", "hypervolume", "Comparisons", "Definitions", "client_lr"):
+        assert text in page
+    assert "Plotly.newPlot" in page
+
+
+def test_labels_cannot_break_the_page() -> None:
+    evil = "</script><script>alert(1)</script>"
+    trials = [
+        replace(trial, label=evil, hyperparameters={"optimizer": evil, "%{x}": 1})
+        for trial in study(("a",), 8, front=2)
+    ]
+    page = frontier_html(frontier(evil, trials, Chosen(), 200), trials)
+    assert "<script>alert" not in page
+
+
+def test_diverged_trials_are_counted_in_the_legend() -> None:
+    method = {"diverged": 3, "granted": {"trials": 40}}
+    assert legend_name("fedavg", method) == "fedavg (3 of 40 diverged)"
+    assert legend_name("fedavg", method | {"diverged": 0}) == "fedavg"
+
+
+def test_losses_that_shrink_a_lot_are_drawn_on_a_logarithm() -> None:
+    steep = frontier("s", [curve([1.0, 0.1, 1e-6], metric="test_loss")], Chosen("test_loss"), 2)
+    flat = frontier("s", [curve([1.0, 0.8, 0.5], metric="test_loss")], Chosen("test_loss"), 2)
+    assert quality_log(steep)
+    assert not quality_log(flat)
+    assert not quality_log(frontier("s", [curve([0.001, 0.5, 0.9])], Chosen(), 2))
+    assert "one seed" in band_text(flat)
+
+
+def test_theory_is_drawn_beside_the_measurement() -> None:
+    trials = study(("fedavg",), 8, front=2)
+    result = frontier("digits", trials, Chosen(), 200)
+    plain = frontier_png(result)
+    result["methods"]["fedavg"]["theory"] = [{"cost": 1.0, "quality": 0.2}, {"cost": 200.0, "quality": 0.9}]
+    assert frontier_png(result) != plain
+    assert "fedavg, theory" in frontier_html(result, trials)
+
+
+def test_styles_are_apart_and_stay_with_their_label() -> None:
+    many = [f"label{number}" for number in range(20)]
+    found = styles(many)
+    assert len({(style.colour, style.dash) for style in found.values()}) == 20
+    assert styles(many[:2])["label1"] == found["label1"]
+    assert found["label0"].translucent(0.5) == "rgba(0,114,178,0.5)"
+
+
+def test_drawing_leaves_no_figure_open() -> None:
+    from matplotlib import pyplot
+
+    frontier_png(frontier("s", [curve([0.0, 1.0])], Chosen(), 1))
+    assert pyplot.get_fignums() == []

@@ -1,0 +1,65 @@
+"""The API holds to its own document: generated requests, good and bad, get documented answers and never a failure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from service.api import submission
+from service.names import holder
+from service.store.store import Store
+
+from .api_setup import running
+from .conftest import SPEC, new_trials
+
+WHY = "install schemathesis to test the API against its document"
+schemathesis = pytest.importorskip("schemathesis", reason=WHY)
+CHECKS = pytest.importorskip("schemathesis.specs.openapi.checks", reason=WHY)
+
+OPERATIONS = [  # without streamEvents, which ends only when the study does
+    "createStudy", "listStudies", "getStudy", "pauseStudy", "resumeStudy", "cancelStudy", "listTrials", "getCurves",
+    "getFrontier", "compareLabels", "acquireStudy", "heartbeat", "releaseStudy", "createTrials", "startPack",
+    "reportPack", "finishTrials",
+]  # fmt: skip
+PROBES = ["healthz", "readyz"]  # take nothing that could be wrong
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
+    """The document, and a study that is driven."""
+    store = Store(tmp_path_factory.mktemp("api") / "driftline.db")
+    with running(store, loopback=True, check=submission.check) as service:
+        study = store.create_study(SPEC, "f" * 64).id
+        store.acquire(study, holder())
+        store.create_trials(study, 1, new_trials("fedavg", 3))
+        yield schemathesis.openapi.from_url(f"{service.server.url}/openapi.json"), study
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [(name, "POSITIVE") for name in [*OPERATIONS, *PROBES]] + [(name, "NEGATIVE") for name in OPERATIONS],
+)
+def test_generated_requests(api: tuple[Any, str], name: str, mode: str) -> None:
+    schema, study = api
+    operation = schema.find_operation_by_id(name)
+
+    @given(case=operation.as_strategy(generation_mode=schemathesis.GenerationMode[mode]))
+    @settings(
+        max_examples=12,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def send(case: Any) -> None:
+        if mode == "POSITIVE" and "study_id" in case.path_parameters:
+            case.path_parameters["study_id"] = study
+        case.call_and_validate(
+            headers={"Authorization": "Bearer all"},
+            excluded_checks=[CHECKS.positive_data_acceptance],  # there are rules that a schema cannot say
+        )
+
+    send()

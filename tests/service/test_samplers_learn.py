@@ -1,0 +1,160 @@
+"""NSGA-II and Gaussian processes: better than chance, shy of what diverges, the same after any order of arrival."""
+
+import numpy as np
+import pytest
+
+from search_spaces.parameters import Choice, Float, Int
+from service.samplers import gp, nsga2
+from service.samplers.build import build
+from service.samplers.coordinates import encode
+from tests.service.test_samplers_tpe import SPACE, hypervolume, search, smooth
+
+OBJECTIVES = ("quality", "speed")
+
+
+def values_of(name, seed, function=smooth, **options):
+    return [values for _, values in search(name, seed, function, **options)]
+
+
+def test_genes_are_fixed_although_a_range_has_extra_points():
+    assert [
+        (key, value)
+        for name, parameter, given in [
+            ("a", Float(0.1, 10, log=True, also=(0, 100)), 0),
+            ("a", Float(0.1, 10, log=True, also=(0, 100)), 100),
+            ("b", Int(5, 50, also=(1,)), 7),
+        ]
+        for key, _, value in encode(name, parameter, given, fixed=True)
+    ] == [("a?", "0"), ("a", 0.1), ("a?", "1"), ("a", 10.0), ("b?", "range"), ("b", 7)]
+    assert [key for key, _, _ in encode("b", Int(5, 50, also=(1,)), 1, fixed=False)] == ["b?"]
+
+
+@pytest.mark.parametrize("name", ["nsga2", "gp"])
+@pytest.mark.parametrize("everything", [True, False])
+def test_it_goes_on_when_all_have_diverged_and_when_all_are_equal(name, everything):
+    sampler = build(name, SPACE, OBJECTIVES, 0)
+    for number in range(10):
+        setting = sampler.ask(number)
+        sampler.tell(number, setting, None if everything else {"quality": 1.0, "speed": 0.0}, diverged=everything)
+    proposals = [sampler.ask(number) for number in (16, 17)]
+    assert proposals[0] != proposals[1]
+    assert all(SPACE[key].contains(value) for setting in proposals for key, value in setting.items())
+
+
+@pytest.mark.parametrize("name", ["nsga2", "gp"])
+def test_a_proposal_does_not_depend_on_the_order_of_arrival(name):
+    settings = [build("random", SPACE, (), 0).ask(number) for number in range(20)]
+    rows = [(number, setting, None if number % 3 == 1 else smooth(setting)) for number, setting in enumerate(settings)]
+    proposals = []
+    for heard in (rows, rows[::-1]):
+        sampler = build(name, SPACE, OBJECTIVES, 5)
+        for number in (21, 20) if heard is rows else (20, 21):
+            sampler.pending(number, settings[number - 20])
+        for number, setting, values in heard:
+            sampler.tell(number, setting, values, diverged=values is None)
+        proposals.append(sampler.ask(22))
+    assert proposals[0] == proposals[1]
+
+
+@pytest.mark.parametrize("name", ["nsga2", "tpe"])
+def test_what_was_tried_is_not_tried_again(name):
+    space = {"a": Choice((1, 2, 3, 4)), "b": Choice((1, 2, 3, 4)), "c": Choice((True, False))}
+    sampler = build(name, space, OBJECTIVES, 0)
+    found = []
+    for number in range(28):
+        found.append(sampler.ask(number))
+        if number >= 4:
+            setting = found[number - 4]
+            sampler.tell(number - 4, setting, {"quality": setting["a"], "speed": setting["b"]})
+    own = [tuple(setting.values()) for setting in found[12:]]
+    assert len(set(own)) == len(own)
+
+
+def test_nsga2_beats_random_search():
+    mean = {
+        name: np.mean([hypervolume([tuple(v.values()) for v in values_of(name, seed)]) for seed in range(8)])
+        for name in ("nsga2", "random")
+    }
+    assert mean["nsga2"] > 1.2 * mean["random"]
+
+
+def test_nsga2_breeds_from_earlier_generations_alone():
+    """Generation 2 (16..23) hears nothing of trials 16 and up, and half a population is enough to begin."""
+    one, other = (nsga2.Sampler(SPACE, OBJECTIVES, 1) for _ in range(2))
+    quasi_random = build("quasi_random", SPACE, OBJECTIVES, 1)
+    for number in range(16):
+        setting = quasi_random.ask(number)
+        for sampler in (one, other):
+            sampler.tell(number, setting, smooth(setting))
+    late = quasi_random.ask(40)
+    other.tell(17, late, {"quality": 100.0, "speed": 100.0})
+    assert one.ask(18) == other.ask(18)
+    few = nsga2.Sampler(SPACE, OBJECTIVES, 1)
+    for number in range(3):
+        few.tell(number, quasi_random.ask(number), {"quality": 0.0, "speed": 0.0})
+    assert few.ask(8) == quasi_random.ask(8)
+    few.tell(3, quasi_random.ask(3), {"quality": 0.0, "speed": 0.0})
+    assert few.ask(9) != quasi_random.ask(9)
+
+
+def test_nsga2_survives_a_generation_that_failed_and_a_thousand_generations():
+    sampler = nsga2.Sampler({"a": Float(0, 1)}, ("quality",), 0, population_size=4)
+    for number in range(4):
+        sampler.tell(number, {"a": number / 4}, {"quality": number})
+    assert 0 <= sampler.ask(4400)["a"] <= 1
+
+
+def test_gp_proposes_better_settings_than_it_has_heard_of():
+    sampler = build("gp", SPACE, ("quality",), 0)
+    heard = []
+    for number in range(30):
+        setting = build("quasi_random", SPACE, ("quality",), 3).ask(number)
+        heard.append(smooth(setting)["quality"])
+        sampler.tell(number, setting, smooth(setting))
+    own = [smooth(sampler.ask(number))["quality"] for number in range(30, 33)]
+    assert np.mean(own) > np.quantile(heard, 0.8)
+
+
+@pytest.mark.slow
+def test_gp_beats_random_search():
+    def mean(name):
+        return np.mean(
+            [hypervolume([tuple(v.values()) for v in values_of(name, seed, trials=32)]) for seed in range(3)]
+        )
+
+    assert mean("gp") > 1.2 * mean("random")
+
+
+def test_gp_hears_of_no_more_than_its_cap():
+    sampler = gp.Sampler(SPACE, OBJECTIVES, 0, cap=16)
+    points = build("quasi_random", SPACE, OBJECTIVES, 0)
+    for number in range(100):
+        setting = points.ask(number)
+        values = None if number in (1, 2, 3, 4, 5) else smooth(setting)
+        sampler.tell(number, setting, values, diverged=values is None)
+    for number in range(100, 110):
+        sampler.ask(number) if number == 100 else sampler.pending(number, points.ask(number))
+    numbers = [trial.user_attrs["number"] for trial in sampler._history(110)]
+    assert len(numbers) == 20
+    assert numbers[-4:] == [106, 107, 108, 109]
+    assert {2, 3, 4, 5, 96, 97, 98, 99} <= set(numbers)
+
+
+def test_gp_keeps_the_best_the_newest_and_some_that_diverged():
+    heard = {number: ({}, (float(number % 7), float(-number % 5))) for number in range(40)}
+    heard |= {number: ({}, None) for number in (3, 11, 30)}
+    assert gp.chosen(heard, 40) == list(range(40))
+    kept = gp.chosen(heard, 8)
+    assert len(kept) == len(set(kept)) == 8
+    assert {11, 30, 38, 39} <= set(kept)
+    assert gp.chosen(dict(reversed(heard.items())), 8) == kept
+    assert gp.chosen({number: ({}, None) for number in range(9)}, 4) == [5, 6, 7, 8]
+
+
+def test_gp_raises_outliers_among_the_bad_values_only():
+    heard = {number: ({}, (value, 1.0)) for number, value in enumerate((-1e9, 0.0, 1.0, 1.5, 2.0))} | {9: ({}, None)}
+    raised = {number: values for number, (_, values) in gp.raised(heard).items()}
+    assert raised == {0: (0.0, 1.0), 1: (0.0, 1.0), 2: (1.0, 1.0), 3: (1.5, 1.0), 4: (2.0, 1.0), 9: None}
+    same = {0: ({}, (-1.0,)), 1: ({}, (2.0,)), 2: ({}, (2.0,))}
+    assert gp.raised(same) == same
+    assert gp.raised({0: ({}, None)}) == {0: ({}, None)}

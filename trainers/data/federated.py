@@ -1,0 +1,278 @@
+"""From the settings that tasks of labelled examples share to clients: which rows train where, and which test.
+
+A task reads its data and says which rows are for training; `divide` does the rest, the same way for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import partitions
+from trainers.data.partitions import Rows
+from trainers.errors import SpecError
+from trainers.hyper import check, describe, hyper, join, refuse_unknown
+from trainers.problem import Examples
+from trainers.registry import models
+from trainers.scalars import integer, number, shown
+from trainers.spelling import hint
+
+CLASSIFIED = ("test_loss", "test_accuracy")
+FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
+PARTITION_DOC = f"how examples are spread over clients: natural, {FORMS}"
+_NAMED = ("iid", "by_label", "natural")
+_WITH_NUMBER = ("dirichlet", "classes_per_client")
+_TARGETS = {"linear": "numbers", "quadratic": "none"}  # of models; the others learn classes
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What the documents of all tasks of labelled examples may say; a task adds its own."""
+
+    clients: int | None = hyper(50, low=1, unit="clients", doc="size of the population")
+    partition: Any = hyper("iid", kind="any", doc=f"how examples are spread over clients: {FORMS}")
+    split_seed: int = hyper(0, low=0, doc="of everything drawn to make the split")
+    central: Any = hyper(
+        None, kind="any", doc='{"fraction": 0.1}: examples of the server, for mixed federated learning'
+    )
+    model: Any = hyper("softmax", kind="any", doc="name of a model, or an object of its name and settings")
+
+
+@dataclass(frozen=True, eq=False)
+class Federated:
+    """A checked task of examples, split; what `parse` of such a task returns.
+
+    Args:
+        document: the task with all defaults filled in, JSON-able.
+        model: name of the model in trainers/models.
+        model_settings: what the document says of the model besides its name.
+        parts: rows of each client.
+        test: rows of each test client; () where nothing is held out.
+        central: rows of the server; None where it has none.
+        metrics: what an evaluation reports.
+    """
+
+    document: Mapping[str, Any]
+    model: str
+    model_settings: Mapping[str, Any]
+    parts: tuple[Rows, ...]
+    test: tuple[Rows, ...]
+    central: Rows | None
+    metrics: tuple[str, ...] = CLASSIFIED
+
+    @property
+    def clients(self) -> int:
+        """Size of the population."""
+        return len(self.parts)
+
+    @property
+    def dimension(self) -> None:
+        """The model decides."""
+
+    @property
+    def examples(self) -> NDArray[np.int64]:
+        """Number of training examples of each client, (clients,)."""
+        return np.array([len(part) for part in self.parts])
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The examples of a task, before they are spread.
+
+    Args:
+        labels: (examples,) class of every example; None for a regression.
+        rows: rows for training.
+        owners: (examples,) natural client of every example; None where there are none.
+        unnatural: why there are none, as in "must not be natural for digits, whose writers are not recorded".
+    """
+
+    labels: Rows | None
+    rows: Rows
+    owners: NDArray[Any] | None = None
+    unnatural: str = ""
+
+
+def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[tuple[Rows, ...], Rows | None]:
+    """(rows of each client, rows of the server or None), by the settings of `Keys`.
+
+    The server's rows are the same fraction of each label, or of each natural client under the natural partition. With
+    `clients` of None there are as many clients as natural ones.
+
+    Args:
+        values: checked values of `Keys`; clients, partition and central are written back as they are meant.
+        pool: the examples.
+        path: dotted place of the task.
+
+    Raises:
+        SpecError: a partition that is wrong, impossible, or not for these examples.
+    """
+    partition = values["partition"] = _partition(values["partition"], pool, join(path, "partition"))
+    clients = _clients(values, pool, path)
+    fraction = _fraction(values["central"], join(path, "central"))
+    values["central"] = None if fraction is None else {"fraction": fraction}
+    rows, seed = pool.rows, values["split_seed"]
+    central = None
+    if fraction is not None:
+        if partition == "natural":
+            assert pool.owners is not None
+            aside, kept = partitions.of_each(pool.owners[rows], fraction, seed + 1)
+        else:
+            aside, kept = partitions.stratified(_labels(pool), fraction, seed + 1)
+        central, rows = rows[aside], rows[kept]
+        if not len(central):
+            raise SpecError(f"{path}.central.fraction must give the server an example, got {fraction:g}", path)
+    if partition == "natural":
+        assert pool.owners is not None
+        return tuple(rows[part] for part in partitions.natural(pool.owners[rows])), central
+    labels = np.zeros(len(rows), np.int64) if pool.labels is None else pool.labels[rows]
+    try:
+        parts = _spread(partition, labels, clients, seed)
+    except ValueError as error:
+        raise SpecError(f"{path}: {error}", join(path, "partition")) from error
+    return tuple(rows[part] for part in parts), central
+
+
+def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -> tuple[str, dict[str, Any], Any]:
+    """A model that a document names: by its name, or as {"name": ..., settings} where it has settings.
+
+    A model says what it has to set by a dataclass `Settings` with fields declared by trainers.hyper.hyper, and what it
+    learns by `TARGETS`, "classes" (also when left out) or "numbers".
+
+    Args:
+        value: as it came from the document.
+        path: dotted place of the model, as "task.model".
+        targets: what there is to learn.
+
+    Returns:
+        (name, settings with defaults filled in, what the filled-in document says).
+
+    Raises:
+        SpecError: no such model, wrong settings, or a model of something else.
+    """
+    given = dict(value) if isinstance(value, Mapping) else {"name": value}
+    if "name" not in given:
+        raise SpecError(f"{join(path, 'name')} must be given: one of {', '.join(models())}", join(path, "name"))
+    name = given.pop("name")
+    module = models().find(name, path)
+    if targets_of(name) not in targets:
+        kinds = " or ".join({"classes": "labelled examples", "numbers": "numbers"}[target] for target in targets)
+        raise SpecError(f"{path} must be a model of {kinds}, got model={shown(name)}", path)
+    if hasattr(module, "Settings"):
+        settings = check(module.Settings, given, path, known=("name",))
+        settings = {key: list(item) if isinstance(item, tuple) else item for key, item in settings.items()}
+    elif given:
+        raise SpecError(f"{path} must be the name alone: {name} has no settings, got {', '.join(given)}", path)
+    else:
+        settings = {}
+    return name, settings, {"name": name, **settings} if settings else name
+
+
+def targets_of(name: str) -> str:
+    """What a model learns: "classes", "numbers", or "none" of a task's examples.
+
+    Args:
+        name: of a model that there is.
+    """
+    return str(getattr(models()[name], "TARGETS", _TARGETS.get(name, "classes")))
+
+
+def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targets: NDArray[Any]) -> Examples:
+    """The examples of clients, concatenated.
+
+    Args:
+        parts: rows of each client.
+        inputs: rows to a fresh array of their inputs.
+        targets: (all examples, ...).
+    """
+    rows = np.concatenate(parts)
+    sizes = np.array([len(part) for part in parts], dtype=np.int64)
+    return Examples(inputs(rows), targets[rows], np.cumsum(sizes) - sizes, sizes)
+
+
+def settings_of(keys: type) -> tuple[Any, ...]:
+    """The settings of a task in the order in which they are shown: its own first, then those all tasks share.
+
+    Args:
+        keys: a dataclass derived from `Keys`.
+    """
+    shared = [item.name for item in describe(Keys)]
+    return tuple(sorted(describe(keys), key=lambda item: shared.index(item.name) if item.name in shared else -1))
+
+
+def _labels(pool: Pool) -> Rows:
+    return np.zeros(len(pool.rows), np.int64) if pool.labels is None else pool.labels[pool.rows]
+
+
+def _partition(value: Any, pool: Pool, path: str) -> Any:
+    """The partition as a document says it, checked: a name or {kind: number}."""
+    forms = FORMS if pool.owners is None else f"natural, {FORMS}"
+    if pool.labels is None:
+        forms = "iid" if pool.owners is None else "natural, iid"
+    if value == "natural" and pool.owners is None:
+        raise SpecError(f"{path} must not be natural for {pool.unnatural}: use {forms}", path)
+    if isinstance(value, str) and value not in _NAMED:
+        raise SpecError(f"{path}: no partition {shown(value)}: {hint(value, _NAMED + _WITH_NUMBER)}", path)
+    if not isinstance(value, str) and (not isinstance(value, Mapping) or len(value) != 1):
+        raise SpecError(f"{path} must be one of {forms}, got partition={shown(value)}", path)
+    if pool.labels is None and value not in ("iid", "natural"):
+        raise SpecError(f"{path} must be {forms} where there are no labels, got partition={shown(value)}", path)
+    if isinstance(value, str):
+        return value
+    refuse_unknown(value, _WITH_NUMBER, path)
+    if "dirichlet" in value:
+        concentration = number(value["dirichlet"], join(path, "dirichlet"))
+        if concentration <= 0:
+            place = join(path, "dirichlet")
+            raise SpecError(f"{place} must be above 0, got dirichlet={shown(concentration)}", place)
+        return {"dirichlet": concentration}
+    classes = integer(value["classes_per_client"], join(path, "classes_per_client"))
+    most = len(np.unique(_labels(pool)))
+    if not 1 <= classes <= most:
+        place = join(path, "classes_per_client")
+        raise SpecError(f"{place} must be in [1, {most}], got classes_per_client={classes}", place)
+    return {"classes_per_client": classes}
+
+
+def _clients(values: dict[str, Any], pool: Pool, path: str) -> int:
+    place = join(path, "clients")
+    owners = 0 if pool.owners is None else len(np.unique(pool.owners[pool.rows]))
+    if values["partition"] == "natural":
+        if values["clients"] not in (None, owners):
+            raise SpecError(
+                f"{place} must be left out for the natural partition, which has {owners}, "
+                f"got clients={values['clients']}",
+                place,
+            )
+        values["clients"] = owners
+    if values["clients"] is None:
+        if not owners:
+            raise SpecError(f"{place} must be given (at least 1): the data has no natural clients", place)
+        values["clients"] = owners
+    return int(values["clients"])
+
+
+def _fraction(value: Any, path: str) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value:
+        raise SpecError(f'{path} must be like {{"fraction": 0.1}}, got central={shown(value)}', path)
+    refuse_unknown(value, ("fraction",), path)
+    place = join(path, "fraction")
+    fraction = number(value["fraction"], place)
+    if not 0 < fraction < 1:
+        raise SpecError(f"{place} must be in (0, 1), got fraction={shown(fraction)}", place)
+    return fraction
+
+
+def _spread(partition: Any, labels: Rows, clients: int, seed: int) -> list[Rows]:
+    if partition == "iid":
+        return partitions.iid(labels, clients, seed)
+    if partition == "by_label":
+        return partitions.by_label(labels, clients, seed)
+    if "dirichlet" in partition:
+        return partitions.dirichlet(labels, clients, partition["dirichlet"], seed)
+    return partitions.classes_per_client(labels, clients, partition["classes_per_client"], seed)

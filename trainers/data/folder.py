@@ -1,0 +1,64 @@
+"""Where data files lie: in the folder that the environment variable DATA_DIR names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainers.errors import MissingDataError
+
+VARIABLE = "DATA_DIR"
+DEFAULT = "../shared/data"
+
+
+def data_dir() -> Path:
+    """The folder of the data sets: $DATA_DIR, else ../shared/data as seen from the current directory."""
+    return Path(os.environ.get(VARIABLE) or DEFAULT)
+
+
+def find(name: str) -> Path:
+    """A file of the data folder.
+
+    Args:
+        name: relative to the data folder, as "mnist_by_writer/mnist_by_writer.npz".
+
+    Raises:
+        MissingDataError: it is not there; the message says which variable to set.
+    """
+    path = data_dir() / name
+    if path.is_file():
+        return path
+    raise MissingDataError(
+        f"the data file {name} must be in the data folder, got none in {data_dir()}: "
+        f"set {VARIABLE} to the folder that holds {name.partition('/')[0]}"
+    )
+
+
+def locate(name: str) -> Path | None:
+    """A user's own file: an absolute path as it is, a relative one from the current directory, then the data folder.
+
+    Args:
+        name: as the user wrote it.
+
+    Returns:
+        Its absolute path; None where there is no such file.
+    """
+    for path in (Path(name), data_dir() / name):
+        if path.is_file():
+            return path.resolve()
+    return None
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Says of data that is missing which task wants it.
+
+    Args:
+        path: dotted place of the task.
+    """
+    try:
+        yield
+    except MissingDataError as error:
+        raise MissingDataError(f"{path}: {error}", path) from error

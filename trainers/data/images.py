@@ -1,0 +1,139 @@
+"""Three sets of pictures in the data folder, as bytes: read once a process, scaled only when a problem is built.
+
+Labels and writers are read without decompressing the pictures, so that checking a task costs milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import archive
+from trainers.data.federated import Federated, examples
+from trainers.data.folder import find
+from trainers.data.partitions import Rows
+from trainers.errors import MissingDataError
+from trainers.problem import Problem
+
+CLASSES = 10
+_WHITE = 255.0
+_CHUNK = 4096  # pictures scaled at once
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """One set of pictures.
+
+    Args:
+        file: relative to the data folder.
+        shape: of all pictures, with the channels last where there are any.
+        train: the first rows, which are for training; the others are the test set. 0 where there is no such order.
+        mean: of each channel, taken from pixels in [0, 1]; () leaves them as they are.
+        deviation: of each channel, by which pixels are divided then.
+    """
+
+    file: str
+    shape: tuple[int, ...]
+    train: int = 0
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+
+    def labels(self) -> Rows:
+        """(examples,) class of each picture; may not be written to.
+
+        Raises:
+            MissingDataError: the file is absent or damaged.
+        """
+        return _numbers(find(self.file).resolve(), "labels", self.shape[:1])
+
+    def writers(self) -> Rows:
+        """(examples,) writer of each picture; may not be written to.
+
+        Raises:
+            MissingDataError: the file is absent or damaged.
+        """
+        return _numbers(find(self.file).resolve(), "writer", self.shape[:1])
+
+    def scaled(self, rows: Rows, dtype: str) -> NDArray[np.floating]:
+        """Pictures (rows, channels, height, width), pixels in [0, 1] or standardised.
+
+        Args:
+            rows: which pictures, in this order.
+            dtype: "float32" or "float64".
+
+        Raises:
+            MissingDataError: the file is absent or damaged.
+        """
+        pixels = _array(find(self.file).resolve(), "images", self.shape)
+        if pixels.ndim == 3:
+            pixels = pixels[..., None]
+        out = np.empty((len(rows), pixels.shape[3], *pixels.shape[1:3]), dtype=dtype)
+        mean = np.array(self.mean or (0.0,), dtype=dtype).reshape(-1, 1, 1)
+        deviation = np.array(self.deviation or (1.0,), dtype=dtype).reshape(-1, 1, 1)
+        for start in range(0, len(rows), _CHUNK):  # in place: no second copy of the whole set
+            part = out[start : start + _CHUNK]
+            np.divide(pixels[rows[start : start + _CHUNK]].transpose(0, 3, 1, 2), _WHITE, out=part, casting="same_kind")
+            if self.mean:
+                part -= mean
+                part /= deviation
+        return out
+
+
+MNIST = Pictures("mnist_by_writer/mnist_by_writer.npz", (70000, 28, 28), train=60000)
+FASHION = Pictures("fashion_mnist_900/fashion_mnist_900.npz", (900, 28, 28))
+CIFAR = Pictures(
+    "cifar10_subset/cifar10_subset.npz",
+    (5000, 32, 32, 3),
+    train=4000,
+    mean=(0.49159668, 0.48175928, 0.4446567),  # red, green and blue of the 4000 pictures for training
+    deviation=(0.24711378, 0.24397223, 0.26250026),
+)
+
+
+def pictured(pictures: Pictures, settings: Federated, dtype: str) -> Problem:
+    """The problem of a task on pictures.
+
+    Args:
+        pictures: of the task.
+        settings: its split.
+        dtype: of the inputs, "float32" or "float64".
+    """
+    labels = pictures.labels()
+
+    def inputs(rows: Rows) -> NDArray[np.floating]:
+        return pictures.scaled(rows, dtype)
+
+    return Problem(
+        model=settings.model,
+        train=examples(settings.parts, inputs, labels),
+        test=examples(settings.test, inputs, labels),
+        central=None if settings.central is None else examples([settings.central], inputs, labels),
+        model_settings={"classes": CLASSES, **settings.model_settings},
+    )
+
+
+@lru_cache(maxsize=8)
+def _numbers(path: Path, name: str, shape: tuple[int, ...]) -> Rows:
+    numbers = _array.__wrapped__(path, name, shape).astype(np.int64)
+    numbers.setflags(write=False)
+    return numbers
+
+
+@lru_cache(maxsize=1)
+def _array(path: Path, name: str, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    try:
+        array = archive.read(path, name)
+    except archive.DAMAGE as error:
+        raise MissingDataError(
+            f"the data file {path.name} must be readable, got {type(error).__name__} for its array {name}: "
+            "put it there again"
+        ) from error
+    if array.shape != shape:
+        raise MissingDataError(
+            f"the array {name} of {path.name} must have shape {shape}, got {array.shape}: put the file there again"
+        )
+    return array

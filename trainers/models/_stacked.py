@@ -1,0 +1,185 @@
+"""Hand-written oracles of affine models: batched products for all trials and clients at once."""
+
+from __future__ import annotations
+
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from trainers.engine.local import Motion
+from trainers.engine.oracle import Batch, Group, RoundBatches, client_major, replicas
+
+
+class Loss(Protocol):
+    """A loss of scores (..., outputs, examples) against what is wanted, of the same shape."""
+
+    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """(..., examples)."""
+        ...
+
+    def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """The derivatives of the losses by the scores; may overwrite the scores."""
+        ...
+
+    def bend(self, scores: Tensor, along: Tensor) -> Tensor:
+        """The second derivatives by the scores, times a change of the scores."""
+        ...
+
+
+class Stacked:
+    """All trials and clients at once, by batched products; derivatives by hand.
+
+    Args:
+        loss: of the scores.
+        outputs: number of scores.
+        columns: true columns of a row, the bias among them.
+    """
+
+    def __init__(self, loss: Loss, outputs: int, columns: int) -> None:
+        self.loss = loss
+        self.outputs = outputs
+        self.columns = columns
+
+    def scores(self, models: Tensor, inputs: Tensor) -> Tensor:
+        """(m, T, outputs, examples) of models (m, T, P) and inputs (m, examples, row)."""
+        clients, trials = models.shape[:2]
+        stacked = models.reshape(clients, trials * self.outputs, -1)[..., : self.columns]
+        return torch.bmm(stacked, inputs[..., : self.columns].transpose(1, 2)).view(clients, trials, self.outputs, -1)
+
+    def value(self, params: Tensor, batch: Batch) -> Tensor:
+        """See Oracle."""
+        found = []
+        for group in batch:
+            scores = self.scores(client_major(params, group), group.data["inputs"])
+            found.append(self.mean_loss(scores, group))
+        return torch.cat(found, 1)
+
+    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        loss = self.add_gradient_(params, batch, total, want_loss=True)
+        assert loss is not None
+        return loss, total
+
+    def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        for group in batch:
+            scores = self.scores(client_major(params, group), group.data["inputs"])
+            along = self.scores(client_major(vector, group), group.data["inputs"])
+            self._add(self.loss.bend(scores, along), group, total)
+        return total
+
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """See Oracle."""
+        found = []
+        for group in batch:
+            scores = self.scores(client_major(params, group), group.data["inputs"])
+            if want_loss:
+                found.append(self.mean_loss(scores, group))
+            self._add(self.loss.slopes_(scores, group.data["wanted"][:, None]), group, total)
+        return torch.cat(found, 1) if want_loss else None
+
+    def _add(self, slopes: Tensor, group: Group, total: Tensor) -> None:
+        """Adds what slopes (m, T, outputs, examples) of the scores mean for the parameters."""
+        clients, trials, outputs, examples = slopes.shape
+        alpha = 1.0 / examples
+        if group.weights is not None:
+            slopes, alpha = slopes * group.weights[:, None, None], 1.0
+        held = client_major(total, group).view(clients, trials * outputs, -1)
+        held.baddbmm_(slopes.view(clients, trials * outputs, examples), group.data["inputs"], alpha=alpha)
+
+    def mean_loss(self, scores: Tensor, group: Group) -> Tensor:
+        """(T, m) losses of scores (m, T, outputs, examples)."""
+        losses = self.loss.losses(scores, group.data["wanted"][:, None])
+        mean = losses.mean(-1) if group.weights is None else (losses * group.weights[:, None]).sum(-1)
+        return mean.T
+
+
+class ExampleSpace(Stacked):
+    """As Stacked, but with full batches the local loop runs on the scores of the clients' examples.
+
+    Gradients are combinations of a client's inputs, and stay so under sums, pulls and weights. So a running sum of
+    gradients is kept as one coefficient an output and example, and scores move by the products of the inputs with one
+    another, which all trials share: of use where clients have fewer examples than inputs.
+    """
+
+    full_batches_only = True
+
+    def __init__(self, loss: Loss, outputs: int, columns: int) -> None:
+        super().__init__(loss, outputs, columns)
+        self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
+
+    def frame(self, batches: RoundBatches, motion: Motion) -> Coefficients | None:
+        """A frame for full batches from the broadcast model; None where it does not apply or would not pay."""
+        if not batches.always_full or motion.shift is not None or motion.start.shape[1] > 1:
+            return None
+        batch = batches.full()
+        shapes = [group.data["inputs"].shape for group in batch]
+        here = sum(clients * examples**2 for clients, examples, _ in shapes)
+        there = sum(2 * clients * examples * self.columns for clients, examples, _ in shapes)
+        return Coefficients(self, batch, motion) if here <= there else None
+
+    def products(self, group: Group) -> Tensor:
+        """(m, examples, examples) of a group's inputs with one another; kept as long as the group."""
+        if group not in self._products:
+            inputs = group.data["inputs"]
+            self._products[group] = torch.bmm(inputs, inputs.transpose(1, 2))
+        return self._products[group]
+
+
+class Coefficients:
+    """Running sums of gradients as coefficients of a client's inputs; a Frame of the local loop.
+
+    Args:
+        oracle: of the model.
+        batch: all data of all clients.
+        motion: of the models, without a shift.
+    """
+
+    def __init__(self, oracle: ExampleSpace, batch: Batch, motion: Motion) -> None:
+        self.oracle = oracle
+        self.batch = batch
+        self.motion = motion
+        start = motion.start
+        self.scores = [oracle.scores(client_major(start, group), group.data["inputs"]) for group in batch]
+        self.held = [torch.zeros_like(scores) for scores in self.scores]  # (m, T, outputs, examples)
+        self.totals = [held.flatten(2).transpose(0, 1) for held in self.held]
+        self.rate = motion.client_lr[None]
+        self.scale = None if motion.scale is None else motion.scale[None]
+
+    def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
+        """See Frame."""
+        found = []
+        for group, first, whole in zip(self.batch, self.scores, self.held, strict=True):
+            held = whole[:, :width]
+            scores = first[:, :width]
+            if step > 0 and self.motion.moving:
+                pulled = (held * self.rate[:, :width]).flatten(1, 2)
+                scores = torch.baddbmm(scores.flatten(1, 2), pulled, self.oracle.products(group), alpha=-1)
+                scores = scores.view(held.shape)
+            else:
+                scores = scores.clone()
+            if want_loss:
+                found.append(self.oracle.mean_loss(scores, group))
+            if step > 0 and self.scale is not None:
+                held.mul_(self.scale[:, :width])
+            slopes = self.oracle.loss.slopes_(scores, group.data["wanted"][:, None])
+            if group.weights is None:
+                held.add_(slopes, alpha=1 / slopes.shape[-1])
+            else:
+                held.addcmul_(slopes, group.weights[:, None, None])
+        return torch.cat(found, 1) if want_loss else None
+
+    def lift(self, sums: list[Tensor]) -> Tensor:
+        """See Frame."""
+        start = self.motion.start
+        total = replicas(start, start.shape[0], self.batch[-1].stop, start.shape[-1])
+        for group, held, found in zip(self.batch, self.held, sums, strict=True):
+            clients, trials, outputs, examples = held.shape
+            rows = found.transpose(0, 1).reshape(clients, trials * outputs, examples)
+            out = client_major(total, group).view(clients, trials * outputs, -1)
+            torch.bmm(rows, group.data["inputs"], out=out)
+        return total

@@ -1,0 +1,70 @@
+"""Both rates falling like 1/round, as the theory for strongly convex quadratics asks for.
+
+Source: "On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020), theorem 29, with
+mu = strong_convexity, L = smoothness, K = local_steps, b = 3 (L / mu)^2, and t counting rounds from 1:
+
+    client_lr_t = min(1 / (L (b + t)), ln 2 / (K mu))
+    server_lr_t = 3 / (mu_t (b + t)),   mu_t = (1 - (1 - client_lr_t mu)^K) / client_lr_t
+
+With all gradient weights 1, the squared distance to the optimum then falls like 1/t (the text's constant needs a factor
+(K - 1)^2 on its bias term). The method's own client_lr and server_lr are not used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.hyper import hyper
+
+LOSS_DATA = "batches"
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """The constants of the theorem; in a pack every member has its own."""
+
+    strong_convexity: Tensor = hyper(low=0, low_open=True, doc="smallest eigenvalue of any client's Hessian")
+    smoothness: Tensor = hyper(low=0, low_open=True, doc="largest eigenvalue of any client's Hessian")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="as the method's")
+
+
+def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
+    """The state before the first round.
+
+    Args:
+        hyper: (T,) tensors.
+        client_lr: (T,), gives only the type and device.
+        server_lr: (T,), gives only the type and device.
+    """
+    return _at(hyper, torch.ones_like(client_lr, dtype=torch.int64), client_lr)
+
+
+def rates(state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """(client_lr, server_lr) of the next round, (T,) each."""
+    return state["client_lr"], state["server_lr"]
+
+
+def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[str, Tensor]:
+    """The state after a round.
+
+    Args:
+        hyper: as in `init`.
+        state: from `init` or `update`; not changed.
+        monitored: (T,) the round's value, not looked at.
+    """
+    return _at(hyper, state["next_round"] + 1, state["client_lr"])
+
+
+def _at(hyper: Hyper, number: Tensor, like: Tensor) -> dict[str, Tensor]:
+    """The state with the rates of a round, counted from 1."""
+    convexity, smoothness = hyper.strong_convexity.double(), hyper.smoothness.double()
+    steps = hyper.local_steps.double()
+    later = 3 * (smoothness / convexity) ** 2 + number
+    client_lr = torch.minimum(1 / (smoothness * later), math.log(2) / (steps * convexity))
+    curvature = -torch.expm1(steps * torch.log1p(-client_lr * convexity)) / client_lr
+    server_lr = 3 / (curvature * later)
+    return {"next_round": number, "client_lr": client_lr.to(like), "server_lr": server_lr.to(like)}

@@ -1,0 +1,55 @@
+"""Pictures of clothes over clients: 900 pictures of 28 x 28 in ten classes, a fifth of each held out as the test set.
+
+    {"name": "fashion", "clients": 50, "partition": {"classes_per_client": 2}, "split_seed": 0, "model": "softmax"}
+
+A part of Fashion-MNIST (Xiao, Rasul, Vollgraf 2017) that is small enough for quick studies; pixels are in [0, 1]. It
+lies in $DATA_DIR/fashion_mnist_900. Partitions and `central` are as in the task digits; there are no natural clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainers.data import partitions
+from trainers.data.federated import Federated, Keys, Pool, choose_model, divide, settings_of
+from trainers.data.folder import readable
+from trainers.data.images import FASHION, pictured
+from trainers.hyper import check, join
+from trainers.problem import Problem
+
+DTYPE = "float32"
+BATCHING = "shuffled"
+METRICS = ("test_loss", "test_accuracy")
+SETTINGS = settings_of(Keys)
+TEST_FRACTION = 0.2
+
+
+def parse(document: Mapping[str, Any], path: str) -> Federated:
+    """The task that a document describes, with its split.
+
+    Args:
+        document: {"name": "fashion", ...}.
+        path: dotted place of the document, as "task".
+
+    Raises:
+        SpecError: unknown keys, wrong types or ranges, a partition that is impossible.
+        MissingDataError: the data is not there.
+    """
+    values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
+    model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
+    with readable(path):
+        labels = FASHION.labels()
+    test, rest = partitions.stratified(labels, TEST_FRACTION, values["split_seed"])
+    parts, central = divide(values, Pool(labels, rest, unnatural="fashion, which has no natural clients"), path)
+    return Federated({"name": "fashion", **values}, model, model_settings, parts, (test,), central)
+
+
+def build(settings: Federated, dtype: str) -> Problem:
+    """The problem to train on; pictures are (1, 28, 28).
+
+    Args:
+        settings: from `parse`.
+        dtype: of the pictures, "float32" or "float64".
+    """
+    return pictured(FASHION, settings, dtype)

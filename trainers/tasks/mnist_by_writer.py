@@ -1,0 +1,90 @@
+"""MNIST with its writers as clients: 60000 digits of 539 people to train on, 10000 of 297 others to test on.
+
+    {"name": "mnist_by_writer", "writers": 100, "test_writers": 50, "split_seed": 0, "model": "softmax"}
+
+Pictures are 28 x 28 with pixels in [0, 1]; who wrote which is known from QMNIST (Yadav, Bottou 2019). They lie in
+$DATA_DIR/mnist_by_writer. A writer of the training set has 19 to 131 pictures, median 116. `writers` and
+`test_writers` make smaller studies: so many people, drawn by split_seed, fewer of them always being among the more.
+
+The natural partition has one client for each writer. With "iid", "by_label", {"dirichlet": concentration} or
+{"classes_per_client": c}, the pictures of the same writers are spread over `clients` clients, as many as writers when
+it is left out. The test set is always grouped by writer. `"central": {"fraction": 0.1}` gives the server that part of
+every writer's pictures (of every digit's, under the other partitions), for mixed federated learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainers.data import partitions
+from trainers.data.federated import PARTITION_DOC, Federated, Keys, Pool, choose_model, divide, settings_of
+from trainers.data.folder import readable
+from trainers.data.images import MNIST, pictured
+from trainers.data.partitions import Rows
+from trainers.hyper import check, hyper, join
+from trainers.problem import Problem
+
+DTYPE = "float32"
+BATCHING = "shuffled"
+METRICS = ("test_loss", "test_accuracy")
+WRITERS = 539
+TEST_WRITERS = 297
+
+
+@dataclass(frozen=True)
+class WriterKeys(Keys):
+    """What a document may say."""
+
+    writers: int | None = hyper(None, low=1, high=WRITERS, unit="people", doc="who train; null is all")
+    test_writers: int | None = hyper(None, low=1, high=TEST_WRITERS, unit="people", doc="who test; null is all")
+    clients: int | None = hyper(None, low=1, unit="clients", doc="size of the population; null is one for each writer")
+    partition: Any = hyper("natural", kind="any", doc=PARTITION_DOC)
+
+
+SETTINGS = settings_of(WriterKeys)
+
+
+def parse(document: Mapping[str, Any], path: str) -> Federated:
+    """The task that a document describes, with its split.
+
+    Args:
+        document: {"name": "mnist_by_writer", ...}.
+        path: dotted place of the document, as "task".
+
+    Raises:
+        SpecError: unknown keys, wrong types or ranges, a partition that is impossible.
+        MissingDataError: the data is not there.
+    """
+    given = {key: value for key, value in document.items() if key != "name"}
+    values = check(WriterKeys, given, path, known=("name",))
+    model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
+    with readable(path):
+        labels, writers = MNIST.labels(), MNIST.writers()
+    rows, seed = np.arange(len(labels)), values["split_seed"]
+    train = _of(writers, rows[: MNIST.train], values["writers"], seed)
+    test = _of(writers, rows[MNIST.train :], values["test_writers"], seed)
+    parts, central = divide(values, Pool(labels, train, writers), path)
+    groups = tuple(test[part] for part in partitions.natural(writers[test]))
+    return Federated({"name": "mnist_by_writer", **values}, model, model_settings, parts, groups, central)
+
+
+def build(settings: Federated, dtype: str) -> Problem:
+    """The problem to train on; pictures are (1, 28, 28).
+
+    Args:
+        settings: from `parse`.
+        dtype: of the pictures, "float32" or "float64".
+    """
+    return pictured(MNIST, settings, dtype)
+
+
+def _of(writers: Rows, rows: Rows, count: int | None, seed: int) -> Rows:
+    """The rows of so many of their writers, of all when None."""
+    if count is None:
+        return rows
+    chosen = partitions.choose(np.unique(writers[rows]), count, seed)
+    return rows[np.isin(writers[rows], chosen)]

@@ -1,0 +1,254 @@
+"""Your own data, without code: arrays in an .npz file, with a column that says whose each example is.
+
+    {"name": "npz", "path": "mine.npz", "inputs": "x", "targets": "y", "client": "client", "model": "softmax"}
+
+    numpy.savez("mine.npz", x=inputs, y=labels, client=names)
+
+`inputs` names an array (examples, ...) of numbers, taken as they are: scale them before. `targets` names class numbers
+(examples,), counted from 0, or, for the model "linear", numbers (examples,) or (examples, outputs). `client` names
+whole numbers or texts (examples,).
+
+What is held out for testing is a column of true and false, `"test": "is_test"`; or arrays of their own,
+`"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client may be left out); or else
+`test_fraction`, 0.2 by default, of each client's examples (of each class, where the partition is not natural).
+
+The natural partition, one client for each value of the column, is the default; the others are as in the task digits
+(a regression has "iid" only), and need no column when `clients` is given. A relative path is looked for in the current
+directory, then in $DATA_DIR. `sha256` of the file may be given: another file is then refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import partitions
+from trainers.data.federated import CLASSIFIED, PARTITION_DOC, Federated, Keys, Pool, choose_model, divide, examples
+from trainers.data.federated import settings_of as _settings_of
+from trainers.data.federated import targets_of
+from trainers.data.folder import VARIABLE, locate
+from trainers.data.partitions import Rows
+from trainers.data.table import Names, Part, Table, load
+from trainers.errors import MissingDataError, SpecError
+from trainers.hyper import check, hyper, join
+from trainers.problem import Problem
+from trainers.scalars import shown
+
+DTYPE = "float32"
+BATCHING = "shuffled"
+METRICS = ("test_loss", "test_accuracy")
+TEST_FRACTION = 0.2
+_SPARSE = 100  # classes without an example that are taken for granted
+
+
+@dataclass(frozen=True)
+class ArrayKeys(Keys):
+    """What a document may say."""
+
+    path: str = hyper(doc=f"the .npz file, from the current directory or ${VARIABLE}")
+    inputs: str = hyper("x", doc="name of the array of inputs, (examples, ...)")
+    targets: str = hyper("y", doc="name of the array of classes (or of numbers, for linear)")
+    client: str | None = hyper("client", doc="name of the array that says whose each example is")
+    test: Any = hyper(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
+    test_fraction: float | None = hyper(None, low=0, high=1, high_open=True, doc="held out where no test is given; 0.2")
+    classes: int | None = hyper(None, low=2, doc="number of classes; null is 1 + the largest")
+    sha256: str | None = hyper(None, doc="of the file; another file is refused")
+    clients: int | None = hyper(None, low=1, unit="clients", doc="size of the population; null is the natural one")
+    partition: Any = hyper("natural", kind="any", doc=PARTITION_DOC)
+
+
+SETTINGS = _settings_of(ArrayKeys)
+
+
+@dataclass(frozen=True)
+class TestKeys:
+    """Arrays of their own for testing."""
+
+    inputs: str = hyper(doc="name of the array of inputs")
+    targets: str = hyper(doc="name of the array of targets")
+    client: str | None = hyper(None, doc="name of the array that says whose each example is")
+
+
+@dataclass(frozen=True, eq=False)
+class Settings(Federated):
+    """A checked task.
+
+    Args:
+        file: absolute path.
+        names: of the arrays.
+        test_names: of separate arrays for testing; None without them.
+        classes: number of classes; None for a regression.
+        sha256: of the file.
+        path: dotted place of the task.
+    """
+
+    file: Path = Path()
+    names: Names = Names("x", "y")
+    test_names: Names | None = None
+    classes: int | None = None
+    sha256: str = ""
+    path: str = "task"
+
+
+def parse(document: Mapping[str, Any], path: str) -> Settings:
+    """The task that a document describes, with its split; reads and checks all of its data.
+
+    Args:
+        document: {"name": "npz", "path": ..., ...}.
+        path: dotted place of the document, as "task".
+
+    Raises:
+        SpecError: unknown keys, wrong types or ranges, arrays that are missing or not what they should be.
+        MissingDataError: there is no such file.
+    """
+    given = {key: value for key, value in document.items() if key != "name"}
+    values = check(ArrayKeys, given, path, known=("name",))
+    model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("classes", "numbers"))
+    classified = targets_of(model) == "classes"
+    file = _file(values["path"], join(path, "path"))
+    names, test_names = _names(values, path)
+    table = load(file, names, test_names, classified, path)
+    if values["sha256"] not in (None, table.sha256):
+        place = join(path, "sha256")
+        raise SpecError(f"{place} must be that of the file, {table.sha256}, got {values['sha256']}", place)
+    values["sha256"] = table.sha256
+    classes = values["classes"] = _classes(table, values["classes"], path) if classified else None
+    labels = table.main.targets if classified else None
+    owners = table.main.clients
+    rows, test = _held_out(values, table, labels, path)
+    parts, central = divide(values, Pool(labels, rows, owners, unnatural="data without a client column"), path)
+    metrics = () if not test else CLASSIFIED if classified else CLASSIFIED[:1]
+    return Settings(
+        {"name": "npz", **values},
+        model,
+        model_settings,
+        parts,
+        test,
+        central,
+        metrics,
+        file=file,
+        names=names,
+        test_names=test_names,
+        classes=classes,
+        sha256=table.sha256,
+        path=path,
+    )
+
+
+def build(settings: Settings, dtype: str) -> Problem:
+    """The problem to train on; inputs have the shape they have in the file.
+
+    Args:
+        settings: from `parse`.
+        dtype: of the inputs, "float32" or "float64".
+
+    Raises:
+        SpecError: the file is no longer what it was.
+    """
+    classified = settings.classes is not None
+    try:
+        table = load(settings.file, settings.names, settings.test_names, classified, settings.path)
+    except OSError as error:
+        table = None
+        raise MissingDataError(f"{settings.path}.path: no file {settings.file.name} any more", settings.path) from error
+    if table.sha256 != settings.sha256:
+        raise SpecError(f"{settings.path}.path must stay as it is, got another {settings.file.name}: start again")
+    held_out = table.main if table.test is None else table.test
+    counts = {"classes": settings.classes} if classified else {}
+    return Problem(
+        model=settings.model,
+        train=_examples(table.main, settings.parts, dtype),
+        test=_examples(held_out, settings.test, dtype) if settings.test else None,
+        central=None if settings.central is None else _examples(table.main, (settings.central,), dtype),
+        model_settings={**counts, **settings.model_settings},
+    )
+
+
+def _examples(part: Part, groups: tuple[Rows, ...], dtype: str) -> Any:
+    def inputs(rows: Rows) -> NDArray[Any]:
+        return part.inputs[rows].astype(dtype, copy=False)
+
+    return examples(groups, inputs, part.targets)
+
+
+def _file(name: str, place: str) -> Path:
+    file = locate(name)
+    if file is None:
+        where = "" if Path(name).is_absolute() else f" in the current directory or in ${VARIABLE}"
+        raise MissingDataError(f"{place}: no file {shown(name)}{where}: give its path or set {VARIABLE}", place)
+    return file
+
+
+def _names(values: dict[str, Any], path: str) -> tuple[Names, Names | None]:
+    """Names of the arrays, and of those for testing; a client column is read only where it has a meaning."""
+    test, place = values["test"], join(path, "test")
+    if test is not None and values["test_fraction"] is not None:
+        raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
+    client = values["client"]
+    if values["partition"] != "natural" and values["clients"] is not None:
+        client = None
+    if test is None or isinstance(test, str):
+        return Names(values["inputs"], values["targets"], client, test), None
+    if not isinstance(test, Mapping):
+        raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
+    values["test"] = check(TestKeys, test, place)
+    return Names(values["inputs"], values["targets"], client), Names(**values["test"])
+
+
+def _classes(table: Table, given: int | None, path: str) -> int:
+    parts = [table.main] if table.test is None else [table.main, table.test]
+    largest = max(int(part.targets.max()) for part in parts)
+    if given is not None:
+        if largest >= given:
+            place = join(path, "classes")
+            raise SpecError(f"{place} must be above the largest class, {largest}, got classes={given}", place)
+        return given
+    place = join(path, "targets")
+    different = len(np.unique(np.concatenate([np.unique(part.targets) for part in parts])))
+    if different < 2:
+        raise SpecError(f"{place} must hold at least two classes, got one: give classes if there are more", place)
+    if largest + 1 > different + _SPARSE:
+        raise SpecError(
+            f"{place} must be numbered from 0 on, got {different} classes up to {largest}: number them anew, "
+            "or give classes",
+            place,
+        )
+    return largest + 1
+
+
+def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: str) -> tuple[Rows, tuple[Rows, ...]]:
+    """(rows for training, rows of each test client)."""
+    owners, everything = table.main.clients, np.arange(len(table.main.targets))
+    if table.test is not None:
+        return everything, _grouped(np.arange(len(table.test.targets)), table.test.clients)
+    if table.mask is not None:
+        return everything[~table.mask], _grouped(everything[table.mask], owners)
+    fraction = values["test_fraction"]
+    if fraction is None:
+        fraction = values["test_fraction"] = TEST_FRACTION
+    if not fraction:
+        return everything, ()
+    seed = values["split_seed"]
+    if values["partition"] == "natural" and owners is not None:
+        test, rest = partitions.of_each(owners, fraction, seed)
+    else:
+        groups = np.zeros(len(everything), np.int64) if labels is None else labels
+        test, rest = partitions.stratified(groups, fraction, seed)
+    if not len(test) or not len(rest):
+        place = join(path, "test_fraction")
+        raise SpecError(
+            f"{place} must leave examples on both sides, got test_fraction={shown(fraction)} of {len(everything)}",
+            place,
+        )
+    return rest, _grouped(test, owners)
+
+
+def _grouped(rows: Rows, owners: Rows | None) -> tuple[Rows, ...]:
+    if owners is None:
+        return (rows,)
+    return tuple(rows[part] for part in partitions.natural(owners[rows]))
