@@ -103,6 +103,11 @@ class TrialSpec:
         """The module of the task."""
         return tasks()[self.task_name]
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What an evaluation of the task reports."""
+        return _metrics(self.task, self.task_module)
+
 
 def parse(document: Any) -> TrialSpec:
     """The trial that a document describes; checks everything and trains nothing.
@@ -239,8 +244,13 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
                 "method.local_epochs must be left out for a task without countable examples: give local_steps",
                 "method.local_epochs",
             )
-    if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in module.METRICS:
+    if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
+
+
+def _metrics(task: Any, module: ModuleType) -> tuple[str, ...]:
+    """A task whose metrics depend on its settings says so itself; for the others the module says it."""
+    return tuple(getattr(task, "metrics", module.METRICS))
 
 
 def _warnings(method: Part, task: Any) -> list[str]:

@@ -41,13 +41,13 @@ def show_methods(name: str | None) -> None:
     if name is not None:
         for _, registry in groups:
             if name in registry:
-                _print_whole(name, registry[name], describe(registry[name].Hyper))
+                _print_whole(name, registry[name], _settings(registry[name]))
                 return
         known = [known for _, registry in groups for known in registry]
         raise NotFound(f"no method, server optimizer or schedule {name!r}: {hint(name, known)}")
     for title, registry in groups:
         typer.echo(f"{title}:")
-        _print_list(registry, "Hyper")
+        _print_list(registry)
 
 
 def show_tasks(name: str | None) -> None:
@@ -56,10 +56,10 @@ def show_tasks(name: str | None) -> None:
     if name is not None:
         if name not in registry:
             raise NotFound(f"no task {name!r}: {hint(name, registry)}")
-        _print_whole(name, registry[name], describe(registry[name].Settings))
+        _print_whole(name, registry[name], _settings(registry[name]))
         return
     typer.echo("Tasks:")
-    _print_list(registry, "Settings")
+    _print_list(registry)
 
 
 def _frontier(folder: Path) -> Frontier:
@@ -68,11 +68,16 @@ def _frontier(folder: Path) -> Frontier:
     return stored_frontier(folder)
 
 
-def _print_list(registry: Registry, holder: str) -> None:
+def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:
+    """What there is to set: the Hyper of a method, server optimizer or schedule, the SETTINGS of a task."""
+    return describe(module.Hyper) if hasattr(module, "Hyper") else tuple(getattr(module, "SETTINGS", ()))
+
+
+def _print_list(registry: Registry) -> None:
     for name in registry:
         module = registry[name]
         typer.echo(f"  {name:<16}{_first_line(module)}")
-        for line in _hyperparameters(describe(getattr(module, holder))):
+        for line in _hyperparameters(_settings(module)):
             typer.echo(f"      {line}")
     typer.echo("")
 
@@ -89,7 +94,9 @@ def _first_line(module: ModuleType) -> str:
 
 def _hyperparameters(described: tuple[Hyperparameter, ...]) -> Iterator[str]:
     for item in described:
-        facts = [_range(item)]
+        facts = [item.doc] if item.doc else []
+        if item.kind != "any" or not item.doc:
+            facts.append(_range(item))
         if item.unit:
             facts.append(item.unit)
         if not item.required:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +21,8 @@ from service.errors import InvalidSpec
 
 START_S = 90.0
 """Seconds that MLflow's server may take to answer."""
+
+STOP_S = 5.0
 
 
 def open_ui(folder: Path, port: int, *, browser: bool) -> None:
@@ -37,14 +42,30 @@ def open_ui(folder: Path, port: int, *, browser: bool) -> None:
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", link.tracking_uri, "--default-artifact-root", link.artifact_root]
     typer.echo(f"MLflow is starting (10-20 s); the study's page:\n\n    {link.url}\n\nCtrl-C ends it.")
-    server = subprocess.Popen(command)
+    server = subprocess.Popen(
+        command,
+        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # a dozen processes that nobody needs here
+        start_new_session=True,  # Ctrl-C comes to us; the whole group is ended below
+    )
     if browser:
         threading.Thread(target=_open_when_up, args=(link.url, port), daemon=True).start()
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         code = server.wait()
     except KeyboardInterrupt:
-        code = server.wait()
-    raise typer.Exit(0 if code in (0, -2, 130) else code)
+        code = 0
+    finally:
+        _end(server)
+    raise typer.Exit(code)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Ends the server with all its workers."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, how)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(STOP_S)
 
 
 def _require_free(port: int) -> None:

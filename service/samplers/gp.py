@@ -1,6 +1,7 @@
 """Optuna's Gaussian processes with expected hypervolume improvement; see `service.samplers.learner`. Needs torch.
 
-The first max(10, dimensions + 2) settings come from the quasi-random sampler; so do all until as many have finished.
+The first max(10, dimensions + 2) settings come from the quasi-random sampler; so do all until as many have finished and
+two of them have different values.
 Running trials count as if they had turned out as expected, so parallel proposals keep apart; whether a setting
 diverges is modelled by a process of its own.
 
@@ -46,6 +47,10 @@ class Sampler(Learner):
         import optuna
 
         return optuna.samplers.GPSampler(seed=seed, n_startup_trials=0)
+
+    def _ready(self, number: int) -> bool:
+        told = {values for _, values in self._finished.values() if values is not None}
+        return super()._ready(number) and len(told) > 1
 
     def _running(self, number: int) -> dict[int, Setting]:
         running = super()._running(number)

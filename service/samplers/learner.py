@@ -150,12 +150,13 @@ class Learner:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Optuna's lines about every study that is created, and about conditional parameters."""
+    """Without Optuna's lines on every study created and on conditional parameters, and NumPy's on a converged gp."""
     import optuna
 
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     finally:
         optuna.logging.set_verbosity(before)

@@ -23,7 +23,7 @@ from service.schemas.trials import trial_document
 from trainers import spec
 from trainers.errors import SpecError
 from trainers.hyper import describe
-from trainers.registry import methods, schedules, servers, tasks
+from trainers.registry import methods, schedules, servers
 from trainers.scalars import shown
 from trainers.spelling import hint, nearest
 
@@ -120,7 +120,9 @@ def _study_path(path: str, index: int) -> str:
 
 def _check_quality(study: Study) -> None:
     """The metric must be one that the task reports."""
-    reported = (*tasks()[str(study.task["name"])].METRICS, "train_loss")
+    entry = study.methods[0]
+    trial = spec.parse(trial_document(study, entry.label, [next(corners(entry.parameters()))], study.seed))
+    reported = (*trial.metrics, "train_loss")
     if study.objective.quality not in reported:
         quality = study.objective.quality
         near = nearest(quality, reported)

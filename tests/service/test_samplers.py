@@ -117,7 +117,7 @@ def test_settings_of_a_sampler_reach_it():
     ]:
         made, points = build(sampler, SPACE, OBJECTIVES, 7), build("quasi_random", SPACE, OBJECTIVES, 7)
         found = [setting for _, setting in search(made, range(12), slots=1)[0]]
-        assert [number for number in range(12) if found[number] != points.ask(number)][0] == first
+        assert next(number for number in range(12) if found[number] != points.ask(number)) == first
 
 
 def test_grid_holds_every_combination_once_and_then_repeats():

@@ -41,6 +41,15 @@ def test_it_goes_on_when_all_have_diverged_and_when_all_are_equal(name, everythi
     assert all(SPACE[key].contains(value) for setting in proposals for key, value in setting.items())
 
 
+@pytest.mark.parametrize("name", ["nsga2", "gp", "tpe"])
+def test_it_goes_on_when_there_is_nothing_left_to_try(name):
+    space = {"a": Choice((1, 2, 3))}
+    sampler = build(name, space, ("quality",), 0)
+    for number in range(12):
+        sampler.tell(number, {"a": number % 3 + 1}, {"quality": number % 3})
+    assert sampler.ask(12)["a"] in (1, 2, 3)
+
+
 @pytest.mark.parametrize("name", ["nsga2", "gp"])
 def test_a_proposal_does_not_depend_on_the_order_of_arrival(name):
     settings = [build("random", SPACE, (), 0).ask(number) for number in range(20)]
@@ -58,7 +67,7 @@ def test_a_proposal_does_not_depend_on_the_order_of_arrival(name):
 
 @pytest.mark.parametrize("name", ["nsga2", "tpe"])
 def test_what_was_tried_is_not_tried_again(name):
-    space = {"a": Choice((1, 2, 3, 4)), "b": Choice((1, 2, 3, 4)), "c": Choice((True, False))}
+    space = {"a": Choice((1, 2, 3, 4)), "b": Choice((1, 2, 3, 4)), "c": Choice((1, 2, 3, 4))}
     sampler = build(name, space, OBJECTIVES, 0)
     found = []
     for number in range(28):

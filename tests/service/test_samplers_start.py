@@ -49,14 +49,13 @@ def test_after_a_resume_the_rest_of_them_comes_first(name):
 
 @pytest.mark.parametrize("name", ["tpe", "nsga2"])
 def test_samplers_learn_from_them(name):
-    """A start at the best place draws later proposals there."""
     proposals = []
     for start in ([], [{"client_lr": 9.5, "local_steps": 10}]):
         sampler = build(name, SPACE, OBJECTIVES, 0, start=start)
         for number in range(24):
             setting = sampler.ask(number)
             sampler.tell(number, setting, score(setting))
-        proposals.append(sampler.ask(24))
+        proposals.append([sampler.ask(number) for number in range(24, 30)])
     assert proposals[0] != proposals[1]
 
 

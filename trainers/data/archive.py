@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-DAMAGE = (OSError, EOFError, ValueError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error, pickle.UnpicklingError)
+DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    MemoryError,
+    RuntimeError,  # an archive with a password, or of an unknown compression
+    zipfile.BadZipFile,
+    zlib.error,
+    pickle.UnpicklingError,
+)
+"""What reading a damaged file, or one of another kind, may raise."""
 
 
 @contextmanager
@@ -40,9 +51,11 @@ def read(path: Path, name: str) -> NDArray[Any]:
         name: of the array.
 
     Raises:
-        OSError, EOFError, ValueError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error: damaged, or no such array.
+        DAMAGE: damaged, or no such array.
     """
     with opened(path) as archive:
         array: NDArray[Any] = archive[name]
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{name} must be an array, got bytes")
     array.setflags(write=False)
     return array

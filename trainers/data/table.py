@@ -56,11 +56,20 @@ class Table:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the arrays in the file: inputs, targets, clients and mask; the latter two may be absent."""
+    """Names of the arrays in the file.
+
+    Args:
+        inputs: numbers.
+        targets: classes or numbers.
+        client: whose each example is; None is nobody's.
+        client_optional: the file need not have that array.
+        mask: which examples are for testing; None without such an array.
+    """
 
     inputs: str
     targets: str
     client: str | None = None
+    client_optional: bool = False
     mask: str | None = None
 
 
@@ -132,8 +141,8 @@ class _Reader:
         targets = (self._classes if classified else self._numbers)(names.targets, places["targets"])
         _as_long(targets, len(inputs), names.targets, names.inputs, places["targets"])
         clients = None
-        if names.client is not None:
-            clients = self._clients(names.client, places["client"])
+        if names.client is not None and (names.client in self.names or not names.client_optional):
+            clients = self._clients(names.client, places["client"], names.client_optional)
             _as_long(clients, len(inputs), names.client, names.inputs, places["client"])
         return Part(inputs, targets, clients)
 

@@ -28,9 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import partitions
-from trainers.data.federated import CLASSIFIED, PARTITION_DOC, Federated, Keys, Pool, choose_model, divide, examples
-from trainers.data.federated import settings_of as _settings_of
-from trainers.data.federated import targets_of
+from trainers.data.federated import (
+    CLASSIFIED,
+    PARTITION_DOC,
+    Federated,
+    Keys,
+    Pool,
+    choose_model,
+    divide,
+    examples,
+    settings_of,
+    targets_of,
+)
 from trainers.data.folder import VARIABLE, locate
 from trainers.data.partitions import Rows
 from trainers.data.table import Names, Part, Table, load
@@ -42,6 +51,7 @@ from trainers.scalars import shown
 DTYPE = "float32"
 BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
+CLIENT = "client"
 TEST_FRACTION = 0.2
 _SPARSE = 100  # classes without an example that are taken for granted
 
@@ -53,7 +63,7 @@ class ArrayKeys(Keys):
     path: str = hyper(doc=f"the .npz file, from the current directory or ${VARIABLE}")
     inputs: str = hyper("x", doc="name of the array of inputs, (examples, ...)")
     targets: str = hyper("y", doc="name of the array of classes (or of numbers, for linear)")
-    client: str | None = hyper("client", doc="name of the array that says whose each example is")
+    client: str | None = hyper(CLIENT, doc="name of the array that says whose each example is")
     test: Any = hyper(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
     test_fraction: float | None = hyper(None, low=0, high=1, high_open=True, doc="held out where no test is given; 0.2")
     classes: int | None = hyper(None, low=2, doc="number of classes; null is 1 + the largest")
@@ -62,11 +72,11 @@ class ArrayKeys(Keys):
     partition: Any = hyper("natural", kind="any", doc=PARTITION_DOC)
 
 
-SETTINGS = _settings_of(ArrayKeys)
+SETTINGS = settings_of(ArrayKeys)
 
 
 @dataclass(frozen=True)
-class TestKeys:
+class HeldOutKeys:
     """Arrays of their own for testing."""
 
     inputs: str = hyper(doc="name of the array of inputs")
@@ -74,7 +84,7 @@ class TestKeys:
     client: str | None = hyper(None, doc="name of the array that says whose each example is")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Settings(Federated):
     """A checked task.
 
@@ -87,12 +97,12 @@ class Settings(Federated):
         path: dotted place of the task.
     """
 
-    file: Path = Path()
-    names: Names = Names("x", "y")
-    test_names: Names | None = None
-    classes: int | None = None
-    sha256: str = ""
-    path: str = "task"
+    file: Path
+    names: Names
+    test_names: Names | None
+    classes: int | None
+    sha256: str
+    path: str
 
 
 def parse(document: Mapping[str, Any], path: str) -> Settings:
@@ -124,13 +134,13 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     parts, central = divide(values, Pool(labels, rows, owners, unnatural="data without a client column"), path)
     metrics = () if not test else CLASSIFIED if classified else CLASSIFIED[:1]
     return Settings(
-        {"name": "npz", **values},
-        model,
-        model_settings,
-        parts,
-        test,
-        central,
-        metrics,
+        document={"name": "npz", **values},
+        model=model,
+        model_settings=model_settings,
+        parts=parts,
+        test=test,
+        central=central,
+        metrics=metrics,
         file=file,
         names=names,
         test_names=test_names,
@@ -154,7 +164,6 @@ def build(settings: Settings, dtype: str) -> Problem:
     try:
         table = load(settings.file, settings.names, settings.test_names, classified, settings.path)
     except OSError as error:
-        table = None
         raise MissingDataError(f"{settings.path}.path: no file {settings.file.name} any more", settings.path) from error
     if table.sha256 != settings.sha256:
         raise SpecError(f"{settings.path}.path must stay as it is, got another {settings.file.name}: start again")
@@ -185,19 +194,17 @@ def _file(name: str, place: str) -> Path:
 
 
 def _names(values: dict[str, Any], path: str) -> tuple[Names, Names | None]:
-    """Names of the arrays, and of those for testing; a client column is read only where it has a meaning."""
+    """Names of the arrays, and of those for testing; nobody has to have a client column who does not need one."""
     test, place = values["test"], join(path, "test")
     if test is not None and values["test_fraction"] is not None:
         raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
-    client = values["client"]
-    if values["partition"] != "natural" and values["clients"] is not None:
-        client = None
+    client, optional = values["client"], values["client"] == CLIENT and values["partition"] != "natural"
     if test is None or isinstance(test, str):
-        return Names(values["inputs"], values["targets"], client, test), None
+        return Names(values["inputs"], values["targets"], client, optional, test), None
     if not isinstance(test, Mapping):
         raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
-    values["test"] = check(TestKeys, test, place)
-    return Names(values["inputs"], values["targets"], client), Names(**values["test"])
+    values["test"] = check(HeldOutKeys, test, place)
+    return Names(values["inputs"], values["targets"], client, optional), Names(**values["test"])
 
 
 def _classes(table: Table, given: int | None, path: str) -> int:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from trainers.data import quadratics
 from trainers.data.weights import client_weights
 from trainers.errors import SpecError
-from trainers.hyper import check, hyper, join, refuse_unknown
+from trainers.hyper import check, describe, hyper, join, refuse_unknown
 from trainers.problem import Problem, Quadratics
 from trainers.scalars import number, shown
 from trainers.spelling import hint
@@ -40,15 +40,30 @@ _SHARED = ("name", "problem", "client_weights", "gradient_noise")
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What every quadratic task may say."""
+
+    problem: str | None = hyper(
+        None,
+        choices=("random", "two_clients", "continuum", "worst_case"),
+        doc="which losses to generate, in place of hessians and centers",
+    )
+    hessians: Any = hyper(None, kind="any", doc="(clients, d, d), symmetric positive definite")
+    centers: Any = hyper(None, kind="any", doc="(clients, d), the minimizers of the clients")
+    client_weights: Any = hyper(None, kind="any", doc="one for each client, of sum 1; null is uniform")
+    gradient_noise: float = hyper(0.0, low=0, doc="deviation of what one example adds to each gradient coordinate")
+
+
+@dataclass(frozen=True)
 class Random:
     """Clients with random Hessians of given extreme eigenvalues."""
 
-    clients: int = hyper(10, low=1, unit="clients")
-    dimension: int = hyper(5, low=1, unit="parameters")
+    clients: int = hyper(10, low=1, unit="clients", doc="size of the population")
+    dimension: int = hyper(5, low=1, unit="parameters", doc="of the model")
     strong_convexity: float = hyper(1.0, low=0, low_open=True, doc="smallest eigenvalue of every Hessian")
     smoothness: float = hyper(10.0, low=0, low_open=True, doc="largest eigenvalue of every Hessian")
     center_spread: float = hyper(1.0, low=0, limit="0 is homogeneous clients", doc="rms norm of a center")
-    data_seed: int = hyper(0, low=0)
+    data_seed: int = hyper(0, low=0, doc="of the Hessians and centers")
 
 
 @dataclass(frozen=True)
@@ -60,19 +75,19 @@ class TwoClients:
 class Continuum:
     """The toy with a continuum of clients, as a finite population."""
 
-    clients: int = hyper(1000, low=1, unit="clients")
+    clients: int = hyper(1000, low=1, unit="clients", doc="size of the population")
 
 
 @dataclass(frozen=True)
 class WorstCase:
     """The instance on which the bounds are attained, for a given method."""
 
-    strong_convexity: float = hyper(1.0, low=0, low_open=True)
-    smoothness: float = hyper(10.0, low=0, low_open=True)
+    strong_convexity: float = hyper(1.0, low=0, low_open=True, doc="smallest eigenvalue of a Hessian")
+    smoothness: float = hyper(10.0, low=0, low_open=True, doc="largest eigenvalue of a Hessian")
     center_bound: float = hyper(1.0, low=0, low_open=True, doc="norm of both centers")
-    client_lr: float = hyper(low=0)
-    gradient_weights: tuple[float, ...] = hyper(low=0)
-    prox: float = hyper(0.0, low=0)
+    client_lr: float = hyper(low=0, doc="of the method that is to be at its worst")
+    gradient_weights: tuple[float, ...] = hyper(low=0, doc="of the method")
+    prox: float = hyper(0.0, low=0, doc="of the method")
 
 
 PROBLEMS: Mapping[str, type] = {
@@ -81,6 +96,14 @@ PROBLEMS: Mapping[str, type] = {
     "continuum": Continuum,
     "worst_case": WorstCase,
 }
+SETTINGS = (
+    *describe(Shared),
+    *(
+        replace(item, doc=f"with {name}: {item.doc}")
+        for name, problem in PROBLEMS.items()
+        for item in describe(problem)
+    ),
+)
 _BUILDERS: Mapping[str, Callable[..., Quadratics]] = {
     "random": quadratics.random,
     "two_clients": quadratics.two_clients,

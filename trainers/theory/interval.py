@@ -170,4 +170,5 @@ def _log_ratio_of_all_steps(low: float, high: float, client_lr: float, steps: in
         logs = log_distortion(ends, client_lr, Weights("all", steps), prox)[1] + np.log(ends)
         return float(logs[1] - logs[0])
     powers = log_one_minus_exp(exponents)
-    return float(np.log1p(prox * (high - low) / (low * (high + prox))) + powers[1] - powers[0])
+    limit = np.log1p(prox * (high - low) / (low * (high + prox)))  # of infinitely many steps
+    return float(limit + max(powers[1] - powers[0], 0.0))

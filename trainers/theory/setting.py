@@ -53,7 +53,8 @@ def setting_point(
     """Rate, distance and surrogate optimum of one setting.
 
     Args:
-        problem: quadratic clients.
+        problem: quadratic clients, with the weights that the trial gives them (the task's with all clients, equal ones
+            when clients are sampled evenly).
         method: name and hyperparameters as in a trial document, server_lr or delta_lr included.
         server: {"name": "sgd", "momentum": 0.9, "nesterov": True} or an adaptive server; None is plain SGD.
         central: the server's own loss, for mixed methods.
