@@ -3,7 +3,10 @@
 import pytest
 
 from search_spaces.parameters import Choice, Float
+from service.driver.search import Search
 from service.samplers.build import NAMES, build
+from service.store.store import Store
+from tests.driver.stand_ins import StoreClient, quadratic
 
 OBJECTIVES = ("quality", "speed")
 SPACE = {
@@ -80,3 +83,32 @@ def test_a_grid_that_is_all_start_begins_again():
     sampler = build("grid", {"a": Choice((1, 2))}, OBJECTIVES, 5, start=[{"a": 1}, {"a": 2}])
     assert [sampler.ask(number)["a"] for number in range(2)] == [1, 2]
     assert sorted(sampler.ask(number)["a"] for number in (2, 3)) == [1, 2]
+
+
+def test_a_study_tries_them_first_within_its_budget(tmp_path):
+    """The driver is taken over after the first pack: the new one goes on with the rest of them."""
+    space = {"client_lr": {"float": [1e-3, 0.5], "log": True}, "server_lr": {"float": [1e-3, 1.0]}, "local_steps": 2}
+    start = [{"client_lr": 0.25}, {"client_lr": 0.125, "server_lr": 0.5}, {"server_lr": 0.75}]
+    study = quadratic(
+        methods=[
+            {"label": "started", "name": "fedavg", "space": space, "start": start},
+            {"label": "plain", "name": "fedavg", "space": space},
+        ],
+        budget={"trials_per_method": 4, "rounds": 5, "seeds": 0},
+        resources={"packs": 1},
+        sampler="tpe",
+    )
+    client = StoreClient(Store(tmp_path / "driftline.db"))
+    study_id = client.submit(study)
+    for slots, packs in ((1, 1), (20, 20)):
+        attempt = client.store.acquire(study_id, "test/0").attempt
+        search = Search(client, study_id, study, attempt, folder=str(tmp_path), slots=lambda slots=slots: slots)
+        search.load()
+        for _ in range(packs):
+            search.next_job()
+    rows = {(trial.label, trial.number): trial.hyperparameters for trial in client.store.trials(study_id)}
+    client.store.close()
+    assert sorted(rows) == [(label, number) for label in ("plain", "started") for number in range(4)]
+    for number in range(4):
+        given = start[number] if number < 3 else {}
+        assert rows["started", number] == rows["plain", number] | given

@@ -112,3 +112,14 @@ def test_rates_outside_the_range_are_errors():
         theorem_27(CURVATURE, 0.5, 3, NOISE, 1.0, 1)
     with pytest.raises(SpecError, match=r"server_lr must be above 0 and at most 0\.25"):
         theorem_26(CURVATURE, 0.0, 1, 0.3, NOISE, 1.0, 1)
+
+
+def test_constants_when_noise_dominates():
+    """G = 3, M = 2, B = 4, K = 5, client_lr 0 so that phi is 5 e: all by hand."""
+    variance = 5 * 9 / 8
+    assert NOISE.variance(5) == variance
+    assert theorem_26(CURVATURE, 0.0, 5, 0.01, NOISE, 0.0, 7) == pytest.approx(0.01 * variance / 5)
+    assert theorem_27(CURVATURE, 0.0, 5, NOISE, 0.0, 2) == pytest.approx(4 * variance / 25 / (2 * 4 + 2))
+    expected = (2 * 18 * 9 / (5 * 8) + 16 * (0.25 * 2 * 4) ** 2) / (3 * 4 + 8)
+    assert theorem_29(CURVATURE, 5, NOISE, 0.25, 0.0, 8) == pytest.approx(expected)
+    assert theorem_29(CURVATURE, 5, NOISE, 0.0, 50.0, 8) == pytest.approx(2 * 13 * 50 / 20)

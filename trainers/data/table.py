@@ -142,7 +142,7 @@ class _Reader:
         _as_long(targets, len(inputs), names.targets, names.inputs, places["targets"])
         clients = None
         if names.client is not None and (names.client in self.names or not names.client_optional):
-            clients = self._clients(names.client, places["client"], names.client_optional)
+            clients = self._clients(names.client, places["client"])
             _as_long(clients, len(inputs), names.client, names.inputs, places["client"])
         return Part(inputs, targets, clients)
 
@@ -220,6 +220,13 @@ class _Reader:
         return array.astype(np.int64)
 
     def _clients(self, name: str, place: str) -> Rows:
+        if name not in self.names:
+            found = hint(name, self.names)
+            raise SpecError(
+                f"{place}: no array {shown(name)} in {self.file.name}: {found} "
+                '(without such an array, set client to null, partition to "iid" and clients to their number)',
+                place,
+            )
         array = self._array(name, place)
         whole = array.dtype.kind != "f" or bool((np.isfinite(array) & (array == np.floor(array))).all())
         if array.ndim != 1 or array.dtype.kind not in "iufUSb" or not whole:

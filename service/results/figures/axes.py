@@ -8,7 +8,7 @@ from typing import Any
 from service.results.curves import UNITS
 
 Json = Mapping[str, Any]
-LOG_FROM = 30.0  # times that a falling metric shrinks before its axis becomes logarithmic
+LOG_FROM = 10.0
 
 
 def cost_title(result: Json) -> str:
