@@ -184,11 +184,12 @@ def _parse_task(document: Any) -> tuple[str, Any]:
         text = json.dumps(document, sort_keys=True)
     except (TypeError, ValueError) as error:
         raise SpecError(f"task must hold what JSON can hold: {error}", "task") from error
-    return document["name"], _cached_task(text)
+    stamp = getattr(tasks()[document["name"]], "stamp", None)  # of what else the settings depend on, as a user's file
+    return document["name"], _cached_task(text, None if stamp is None else stamp(document))
 
 
 @lru_cache(maxsize=16)
-def _cached_task(text: str) -> Any:
+def _cached_task(text: str, stamp: Any) -> Any:
     document = json.loads(text)
     return tasks()[document["name"]].parse(document, "task")
 

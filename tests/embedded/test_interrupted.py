@@ -44,13 +44,14 @@ class Command:
         file = folder / "study.yaml"
         file.write_text(yaml.safe_dump(STUDY))
         self.log = folder / f"log-{time.monotonic_ns()}"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _RUN, str(file), str(out)],
-            stdout=self.log.open("w"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, str(file), str(out)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
 
     def wait_for_progress(self, timeout_s: float = 120.0) -> None:
         """Returns when packs have been training for a few seconds."""

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +11,7 @@ from hypothesis import strategies as st
 from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
 from service.errors import InvalidSpec, NotFound
-from service.samplers.build import NAMES
-from service.schemas import loading, samplers
+from service.schemas import loading
 from service.schemas.entries import Entry, Schedule, Server
 from service.schemas.study import Budget, Objective, Resources, Study
 
@@ -289,62 +287,6 @@ def test_a_text_that_contains_itself_is_refused():
 def test_the_json_schema_can_be_made():
     schema = Study.model_json_schema()
     assert set(schema["required"]) >= {"name", "task", "methods", "budget"}
-
-
-def test_the_sampler_names_are_those_of_the_samplers():
-    folder = Path(__file__).parents[2] / "service" / "samplers"
-    found = {path.stem for path in folder.glob("*.py") if "\nclass Sampler" in path.read_text(encoding="utf-8")}
-    assert found - {"protocol"} == set(samplers.NAMES) == set(NAMES)
-
-
-@pytest.mark.parametrize(
-    ("written", "canonical"),
-    [
-        ("tpe", "tpe"),
-        ("{name: tpe}", "tpe"),
-        ("{name: tpe, startup: null}", "tpe"),
-        ("{name: tpe, startup: '20'}", {"name": "tpe", "startup": 20}),
-        ("{name: nsga2, population_size: 24.0}", {"name": "nsga2", "population_size": 24}),
-        ("{cap: 100, name: gp}", {"name": "gp", "cap": 100}),
-    ],
-)
-def test_a_sampler_is_a_name_or_a_name_with_settings(written, canonical):
-    one = study(f"{TEXT}sampler: {written}\n")
-    assert one.to_json()["sampler"] == canonical
-    assert Study.from_json(one.to_json()) == one
-    assert (one.fingerprint() == study().fingerprint()) == (canonical == "tpe")
-
-
-START = TEXT.replace(
-    "space: {window: {int: [5, 50]}}}",
-    "space: {window: {int: [5, 50]}}}\n"
-    "    start: [{schedule.window: '7', client_lr: 0, server.momentum: 9e-1}, {local_steps: 5.0}]",
-)
-
-
-def test_start_is_kept_in_the_types_of_the_space():
-    one = study(START)
-    assert one.methods[0].start == [
-        {"client_lr": 0.0, "schedule.window": 7, "server.momentum": 0.9},
-        {"local_steps": 5},
-    ]
-    assert [type(value) for value in one.methods[0].start[0].values()] == [float, int, float]
-    assert type(one.methods[0].start[1]["local_steps"]) is int
-    document = one.to_json()
-    assert document["methods"][0]["start"] == one.methods[0].start
-    assert "start" not in document["methods"][1]
-    assert Study.from_json(json.loads(json.dumps(document))) == one
-    assert one.fingerprint() != study().fingerprint()
-    assert study(TEXT.replace("space: default", "space: default, start: []")).fingerprint() == study().fingerprint()
-
-
-def test_start_must_fit_into_the_budget():
-    assert study(START.replace("trials_per_method: 64", "trials_per_method: 2")).methods[0].start
-    with pytest.raises(InvalidSpec) as error:
-        study(START.replace("trials_per_method: 64", "trials_per_method: 1"))
-    assert str(error.value) == (
-        "methods[0].start: must hold at most 1 settings, the trials_per_method of the budget, got 2"
-    )
 
 
 def test_reading_a_study_needs_no_heavy_library():

@@ -13,21 +13,17 @@ import numpy as np
 import pytest
 
 from trainers.data import digits as data
+from trainers.data.federated import Federated
 from trainers.errors import MissingDataError, SpecError
 from trainers.tasks import digits
+
+from .datasets import bag, check_shape
 
 FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
 
 
-def parsed(**document: Any) -> digits.Settings:
+def parsed(**document: Any) -> Federated:
     return digits.parse({"name": "digits", **document}, "task")
-
-
-def rows_of(examples: Any) -> list[bytes]:
-    """Each example as bytes, label included, to be compared as a multiset."""
-    return sorted(
-        np.append(x.astype(np.float64), y).tobytes() for x, y in zip(examples.inputs, examples.targets, strict=True)
-    )
 
 
 def test_the_whole_set_is_there() -> None:
@@ -50,12 +46,10 @@ def test_a_problem_holds_every_example_once(partition: Any) -> None:
     problem = digits.build(settings, "float64")
     train, test, central = problem.train, problem.test, problem.central
     assert (settings.clients, train.clients, test.clients, central.clients) == (23, 23, 1, 1)
-    assert train.offsets.tolist() == [0, *np.cumsum(train.sizes)[:-1].tolist()]
-    assert train.sizes.sum() == len(train.inputs) == len(train.targets)
-    assert settings.examples.tolist() == train.sizes.tolist()
+    check_shape(train, (1, 8, 8), settings.examples)
     pictures, labels = data.load()
     whole = sorted(np.append(x, y).tobytes() for x, y in zip(pictures, labels, strict=True))
-    assert sorted(rows_of(train) + rows_of(test) + rows_of(central)) == whole
+    assert bag(train, test, central) == whole
     held_out = np.bincount(test.targets) / np.bincount(labels)
     assert np.abs(held_out - 0.2).max() < 0.005
     assert len(central.inputs) == pytest.approx(0.1 * 1437, abs=5)

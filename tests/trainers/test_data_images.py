@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from datasets import bag, check_shape, needs
 
 from trainers.data import images
 from trainers.data.folder import data_dir
@@ -20,6 +16,8 @@ from trainers.errors import MissingDataError, SpecError
 from trainers.problem import Problem
 from trainers.registry import tasks
 from trainers.spec import parse as parse_trial
+
+from .datasets import bag, check_shape, needs
 
 SETS = {"fashion": images.FASHION, "cifar": images.CIFAR, "mnist_by_writer": images.MNIST}
 MARKS = {name: [pytest.mark.data, needs(pictures.file)] for name, pictures in SETS.items()}
@@ -182,23 +180,24 @@ def test_a_trial_learns(name: str) -> None:
     small = {"writers": 20, "test_writers": 10} if name == "mnist_by_writer" else {"clients": 20}
     trial = {
         "task": {"name": name, **small},
-        "method": {"name": "fedavg", "client_lr": 0.01, "server_lr": 0.05, "local_steps": 5},
+        "method": {"name": "fedavg", "client_lr": 1e-3, "server_lr": 2e-3, "local_steps": 5},
         "batch_size": 20,
         "rounds": 10,
     }
     lines = Pack.from_spec(parse_trial(trial), device="cpu").advance()
-    assert lines[-1]["test_accuracy"] > 2 * lines[0]["test_accuracy"] or lines[-1]["test_loss"] < lines[0]["test_loss"]
     assert lines[-1]["test_loss"] < lines[0]["test_loss"] == pytest.approx(np.log(10))
+    assert lines[-1]["test_accuracy"] > 0.2 > lines[0]["test_accuracy"]
 
 
+UNNATURAL = "which has no natural clients"
 FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
 WRONG = [
     (
         "fashion",
         {"partition": "natural"},
-        f"must not be natural for fashion, which has no natural clients: use {FORMS}",
+        f"must not be natural for fashion, {UNNATURAL}: use {FORMS}",
     ),
-    ("cifar", {"partition": "natural"}, f"must not be natural for cifar, which has no natural clients: use {FORMS}"),
+    ("cifar", {"partition": "natural"}, f"must not be natural for cifar, {UNNATURAL}: use {FORMS}"),
     ("fashion", {"clients": None, "partition": "iid"}, "task.clients must be given (at least 1)"),
     ("fashion", {"clients": 721}, "task: clients must be in [1, 720]"),
     ("fashion", {"writers": 3}, 'unknown key "writers" in task: known are'),
@@ -252,9 +251,7 @@ def test_damaged_data_is_said_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(MissingDataError, match="must be readable, got ValueError for its array labels"):
         parsed("fashion")
     np.savez(file, labels=np.zeros(899, np.uint8), images=np.zeros((900, 28, 28), np.uint8))
-    with pytest.raises(
-        MissingDataError, match=r"labels of fashion_mnist_900.npz must have shape \(900,\), got \(899,\)"
-    ):
+    with pytest.raises(MissingDataError, match=r"labels of \S+ must have shape \(900,\), got \(899,\)"):
         parsed("fashion")
 
 

@@ -127,6 +127,45 @@ def test_stratified_sets_the_same_share_of_every_label_aside() -> None:
     assert not np.array_equal(aside, partitions.stratified(LABELS, 0.2, 1)[0])
 
 
+@given(owners=st.lists(st.integers(-3, 9), min_size=1, max_size=80))
+@settings(max_examples=50, deadline=None)
+def test_natural_gives_each_client_its_own(owners: list[int]) -> None:
+    parts = partitions.natural(np.array(owners))
+    covers(parts, len(owners))
+    held = [np.unique(np.array(owners)[part]).tolist() for part in parts]
+    assert held == [[owner] for owner in sorted(set(owners))]
+    assert all(np.array_equal(part, np.sort(part)) for part in parts)
+
+
+@given(
+    owners=st.lists(st.integers(0, 9), min_size=1, max_size=80), fraction=st.floats(0, 1), seed=st.integers(0, 2**60)
+)
+@settings(max_examples=100, deadline=None)
+def test_of_each_takes_the_same_share_and_empties_nobody(owners: list[int], fraction: float, seed: int) -> None:
+    column = np.array(owners)
+    aside, kept = partitions.of_each(column, fraction, seed)
+    assert np.array_equal(np.sort(np.concatenate([aside, kept])), np.arange(len(owners)))
+    assert set(column[kept].tolist()) == set(owners)
+    counts, taken = np.bincount(column, minlength=10), np.bincount(column[aside], minlength=10)
+    assert (taken <= np.ceil(fraction * counts + 1e-9)).all()
+    assert (taken >= np.minimum(np.floor(fraction * counts - 1e-9), counts - 1)).all()
+    again = partitions.of_each(column, fraction, seed)
+    assert np.array_equal(aside, again[0])
+
+
+def test_of_each_holds_for_all_clients_together() -> None:
+    aside, _ = partitions.of_each(np.repeat(np.arange(100), 3), 0.1, 0)
+    assert len(aside) == 30
+
+
+def test_choose_is_nested() -> None:
+    people = np.arange(100, 200)
+    chosen = [set(partitions.choose(people, count, 5).tolist()) for count in (0, 1, 20, 100)]
+    assert [len(some) for some in chosen] == [0, 1, 20, 100]
+    assert chosen[0] < chosen[1] < chosen[2] < chosen[3]
+    assert chosen[2] != set(partitions.choose(people, 20, 6).tolist())
+
+
 @pytest.mark.parametrize(
     ("spread", "message"),
     [

@@ -22,6 +22,8 @@ _GROUP_COST = 64  # examples that one more group costs, in calls instead of arit
 
 Gather = Callable[[Tensor], Mapping[str, Tensor]]
 """Rows (m, examples) of the training data to what the model's oracles need."""
+Vary = Callable[[Mapping[str, Tensor], Tensor], Mapping[str, Tensor]]
+"""Data of a group and 64 random bits for each of its examples, (m, examples) int64, to the data of one step."""
 
 
 def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
@@ -64,6 +66,7 @@ class ExampleSource:
         batch_size: examples a step; None is all data of the client.
         batching: "with_replacement" or "shuffled".
         like: a tensor of the type and on the device of the data.
+        vary: puts chance into the batch of each step (engine/variation.py); None is none.
     """
 
     def __init__(
@@ -75,8 +78,10 @@ class ExampleSource:
         batch_size: int | None,
         batching: str,
         like: Tensor,
+        vary: Vary | None = None,
     ) -> None:
         self.gather = gather
+        self.vary = vary
         self.offsets = offsets
         self.sizes = sizes
         self.seed = seed
@@ -129,16 +134,20 @@ class ExampleRound:
 
     def __init__(self, source: ExampleSource, round_index: int, clients: NDArray[np.int64]) -> None:
         self.source = source
+        self.round_index = round_index
         self.clients = clients
-        self.always_full = source.batch_size is None
+        self.always_full = source.batch_size is None and source.vary is None
         self._base = draws.key(source.seed, round_index, source.purpose)
         self._rows: Tensor | None = None
+        self._words: Tensor | None = None
 
     def prepare(self, local_steps: int) -> None:
         """Draws the batches of so many steps at once; more steps can be asked for later."""
         source = self.source
         if source.batch_size is None or (self._rows is not None and self._rows.shape[0] >= local_steps):
             return
+        if source.vary is not None:
+            self._words = self._draw_words(0, local_steps, source.batch_size)
         sizes = source.sizes[self.clients]
         picked = source.draw(self._base, self.clients, sizes, local_steps, source.batch_size)
         rows = (picked + source.offsets[self.clients][:, None, None]).transpose(1, 0, 2)
@@ -152,12 +161,35 @@ class ExampleRound:
 
     def batch(self, step: int, clients: int) -> Batch:
         """The batches of one step (from 0) for the first `clients` clients."""
-        if self.source.batch_size is None:
-            return self.full()
+        source = self.source
+        if source.batch_size is None:
+            return self.full() if source.vary is None else self._varied(step)
         self.prepare(step + 1)
         assert self._rows is not None
-        return (Group(0, clients, self.source.gather(self._rows[step, :clients])),)
+        data = source.gather(self._rows[step, :clients])
+        if source.vary is not None:
+            assert self._words is not None
+            data = source.vary(data, self._words[step, :clients])
+        return (Group(0, clients, data),)
 
     def full(self) -> Batch:
         """All data of every client."""
         return self.source.full(self.clients)
+
+    def _varied(self, step: int) -> Batch:
+        """All data of every client, with the chance of one step."""
+        assert self.source.vary is not None
+        full = self.full()
+        words = self._draw_words(step, step + 1, int(self.source.sizes[self.clients].max()))[0]
+        found = []
+        for group in full:
+            examples = next(iter(group.data.values())).shape[1]
+            data = self.source.vary(group.data, words[group.start : group.stop, :examples])
+            found.append(Group(group.start, group.stop, data, group.weights))
+        return tuple(found)
+
+    def _draw_words(self, first: int, stop: int, examples: int) -> Tensor:
+        """(steps, M, examples) int64."""
+        base = draws.key(self.source.seed, self.round_index, draws.Purpose.VARIATION)
+        words = draws.words(base, self.clients, np.arange(first, stop), examples).transpose(1, 0, 2)
+        return torch.as_tensor(np.ascontiguousarray(words).view(np.int64), device=self.source.like.device)

@@ -27,6 +27,8 @@ class Purpose(IntEnum):
     BATCH = 2
     SHUFFLE = 3
     NOISE = 4
+    VARIATION = 5
+    START = 6
 
 
 def key(seed: int, round_index: int, purpose: Purpose) -> int:
@@ -125,6 +127,23 @@ def shuffled(
             -1, steps, batch_size
         )
     return picked
+
+
+def words(
+    base: int, clients: NDArray[np.int64], steps: NDArray[np.int64], batch_size: int
+) -> NDArray[np.uint64]:
+    """64 random bits for every example of a batch.
+
+    Args:
+        base: key of the round.
+        clients: (M,) numbers of clients.
+        steps: numbers of local steps.
+        batch_size: examples of a step.
+
+    Returns:
+        (M, steps, batch_size).
+    """
+    return hashed(base, clients[:, None, None], steps[:, None], np.arange(batch_size, dtype=np.int64))
 
 
 def normals(base: int, clients: NDArray[np.int64], steps: int, dimension: int) -> NDArray[np.float64]:

@@ -150,6 +150,17 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     )
 
 
+def stamp(document: Mapping[str, Any]) -> Any:
+    """What tells one state of the document's file from another; None where there is none.
+
+    Args:
+        document: {"name": "npz", ...}, not checked yet.
+    """
+    name = document.get("path")
+    file = locate(name) if isinstance(name, str) else None
+    return None if file is None else (str(file), file.stat().st_mtime_ns, file.stat().st_size)
+
+
 def build(settings: Settings, dtype: str) -> Problem:
     """The problem to train on; inputs have the shape they have in the file.
 
@@ -249,7 +260,8 @@ def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: s
     if not len(test) or not len(rest):
         place = join(path, "test_fraction")
         raise SpecError(
-            f"{place} must leave examples on both sides, got test_fraction={shown(fraction)} of {len(everything)}",
+            f"{place} must set an example aside and leave one, got test_fraction={shown(fraction)} of "
+            f"{len(everything)} examples (each client keeps at least one)",
             place,
         )
     return rest, _grouped(test, owners)

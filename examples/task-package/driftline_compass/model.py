@@ -36,7 +36,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
     assert isinstance(problem.train, Examples)
 
     def wanted(data: Examples) -> NDArray[np.float64]:
-        return (1 - smoothing) * np.eye(classes)[data.targets] + smoothing / classes
+        return np.asarray((1 - smoothing) * np.eye(classes)[data.targets] + smoothing / classes)
 
     test = None if problem.test is None else wanted(problem.test)
     return Affine(problem, CrossEntropy(), classes, wanted(problem.train), test, True, dtype, device)

@@ -1,0 +1,338 @@
+"""The task npz: a user's own arrays, every mistake in them one clear line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.errors import InvalidSpec
+from service.schemas.check import check
+from service.schemas.study import Study
+from trainers.engine.pack import Pack
+from trainers.errors import MissingDataError, SpecError
+from trainers.spec import parse as parse_trial
+from trainers.tasks import npz
+
+from .datasets import bag, check_shape
+
+EXAMPLES = 60
+SIZES = {"ann": 12, "bob": 7, "cyd": 1, "dan": 40}
+
+
+def arrays() -> dict[str, Any]:
+    generator = np.random.default_rng(0)
+    labels = np.arange(EXAMPLES) % 3
+    return {
+        "x": generator.standard_normal((EXAMPLES, 2, 2)) + 2 * labels[:, None, None],
+        "y": labels,
+        "client": generator.permutation(np.repeat(list(SIZES), list(SIZES.values()))),
+        "is_test": np.arange(EXAMPLES) % 5 == 0,
+        "value": generator.standard_normal((EXAMPLES, 2)),
+        "x_test": generator.standard_normal((10, 2, 2)),
+        "y_test": np.arange(10) % 4,
+        "value_test": generator.standard_normal((10, 2)),
+        "client_test": np.repeat([7, 3], 5),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "mine.npz", **arrays())
+    return tmp_path
+
+
+def parsed(**document: Any) -> npz.Settings:
+    return npz.parse({"name": "npz", "path": "mine.npz", **document}, "task")
+
+
+def test_one_client_for_each_name(folder: Path) -> None:
+    settings = parsed(test_fraction=0)
+    assert settings.examples.tolist() == [12, 7, 1, 40]
+    assert (settings.test, settings.metrics, settings.classes) == ((), (), 3)
+    mine = arrays()
+    problem = npz.build(settings, "float64")
+    check_shape(problem.train, (2, 2), [12, 7, 1, 40])
+    assert problem.test is None
+    rows = np.argsort(mine["client"], kind="stable")
+    assert np.array_equal(problem.train.inputs, mine["x"][rows])
+    assert np.array_equal(problem.train.targets, mine["y"][rows])
+    assert problem.model_settings == {"classes": 3}
+    assert npz.build(settings, "float32").train.inputs.dtype == np.float32
+
+
+def test_a_fifth_of_each_client_is_held_out(folder: Path) -> None:
+    settings = parsed()
+    assert settings.document["test_fraction"] == 0.2
+    assert settings.clients == 4
+    assert sum(len(part) for part in settings.test) == 12
+    np.testing.assert_allclose(settings.examples, [0.8 * size for size in SIZES.values()], atol=1)
+    assert settings.examples[2] == 1
+    problem = npz.build(settings, "float64")
+    mine = arrays()
+    assert bag(problem.train, problem.test) == sorted(
+        np.append(x, y).tobytes() for x, y in zip(mine["x"], mine["y"], strict=True)
+    )
+    names = [set(mine["client"][part].tolist()) for part in settings.test]
+    assert names == [{"ann"}, {"bob"}, {"dan"}]
+
+
+def test_a_column_says_what_is_held_out(folder: Path) -> None:
+    settings = parsed(test="is_test")
+    mine = arrays()
+    assert sorted(np.concatenate(settings.test).tolist()) == np.flatnonzero(mine["is_test"]).tolist()
+    assert sorted(np.concatenate(settings.parts).tolist()) == np.flatnonzero(~mine["is_test"]).tolist()
+    assert settings.metrics == ("test_loss", "test_accuracy")
+
+
+def test_arrays_of_their_own_for_testing(folder: Path) -> None:
+    settings = parsed(test={"inputs": "x_test", "targets": "y_test", "client": "client_test"})
+    assert settings.classes == 4
+    problem = npz.build(settings, "float64")
+    check_shape(problem.train, (2, 2), [12, 7, 1, 40])
+    check_shape(problem.test, (2, 2), [5, 5])
+    mine = arrays()
+    assert np.array_equal(problem.test.inputs, np.roll(mine["x_test"], 5, axis=0))
+    together = npz.build(parsed(test={"inputs": "x_test", "targets": "y_test"}), "float64")
+    check_shape(together.test, (2, 2), [10])
+
+
+@pytest.mark.parametrize("partition", ["iid", "by_label", {"dirichlet": 0.3}, {"classes_per_client": 2}])
+def test_other_partitions_need_no_column(folder: Path, partition: Any) -> None:
+    mine = arrays()
+    np.savez(folder / "mine.npz", x=mine["x"], y=mine["y"])
+    settings = parsed(partition=partition, clients=6, central={"fraction": 0.25})
+    rows = np.concatenate([*settings.parts, *settings.test, settings.central])
+    assert np.array_equal(np.sort(rows), np.arange(EXAMPLES))
+    assert (settings.clients, len(settings.test)) == (6, 1)
+    assert len(settings.central) == 12
+
+
+def test_as_many_clients_as_names_where_none_are_given(folder: Path) -> None:
+    settings = parsed(partition="iid")
+    assert settings.examples.tolist() == [12] * 4
+    assert settings.document["clients"] == 4
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"partition": "iid", "central": {"fraction": 0.1}},
+        {"test": "is_test"},
+        {"test": {"inputs": "x_test", "targets": "y_test"}},
+        {"model": "linear", "targets": "value"},
+    ],
+)
+def test_the_filled_document_means_the_same(folder: Path, document: dict[str, Any]) -> None:
+    settings = parsed(**document)
+    again = npz.parse(json.loads(json.dumps(settings.document)), "task")
+    assert again.document == settings.document
+    for ours, theirs in ((settings.parts, again.parts), (settings.test, again.test)):
+        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_regression(folder: Path) -> None:
+    settings = parsed(model="linear", targets="value")
+    assert settings.metrics == ("test_loss",)
+    assert settings.classes is None
+    trial = {
+        "task": {"name": "npz", "path": "mine.npz", "model": "linear", "targets": "value"},
+        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": 3},
+        "rounds": 5,
+    }
+    lines = Pack.from_spec(parse_trial(trial), device="cpu").advance()
+    assert lines[-1]["train_loss"] < lines[1]["train_loss"]
+    assert "test_loss" in lines[-1]
+    assert "test_accuracy" not in lines[-1]
+
+
+def test_a_trial_without_test_examples(folder: Path) -> None:
+    trial = {
+        "task": {"name": "npz", "path": "mine.npz", "test_fraction": 0},
+        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 3},
+        "rounds": 5,
+    }
+    lines = Pack.from_spec(parse_trial(trial), device="cpu").advance()
+    assert lines[-1]["train_loss"] < lines[1]["train_loss"]
+    assert "test_loss" not in lines[-1]
+
+
+def test_a_study_may_only_ask_for_metrics_that_there_are(folder: Path) -> None:
+    def study(task: dict[str, Any], quality: str) -> Study:
+        return Study(
+            name="mine",
+            task={"name": "npz", "path": "mine.npz", **task},
+            methods=[{"label": "fedavg", "name": "fedavg", "space": "default"}],
+            objective={"quality": quality, "cost": "rounds"},
+            budget={"trials_per_method": 4, "rounds": 10, "seeds": 0},
+        )
+
+    check(study({}, "test_accuracy"))
+    check(study({"test_fraction": 0}, "train_loss"))
+    with pytest.raises(InvalidSpec, match=r"metric of task npz \(test_loss, train_loss\), got"):
+        check(study({"model": "linear", "targets": "value"}, "test_accuracy"))
+    with pytest.raises(InvalidSpec, match=r"metric of task npz \(train_loss\), got"):
+        check(study({"test_fraction": 0}, "test_loss"))
+
+
+def test_where_the_file_is_looked_for(folder: Path) -> None:
+    here = parsed()
+    assert here.file == (folder / "mine.npz").resolve()
+    assert parsed(path=str(folder / "mine.npz")).file == here.file
+    (folder / "data").mkdir()
+    os.rename(folder / "mine.npz", folder / "data" / "mine.npz")
+    assert parsed().file == (folder / "data" / "mine.npz").resolve()
+    assert parsed().sha256 == hashlib.sha256((folder / "data" / "mine.npz").read_bytes()).hexdigest()
+    os.remove(folder / "data" / "mine.npz")
+    with pytest.raises(MissingDataError) as caught:
+        parsed()
+    assert str(caught.value) == (
+        'task.path: no file "mine.npz" in the current directory or in $DATA_DIR: give its path or set DATA_DIR'
+    )
+
+
+def test_another_file_is_refused(folder: Path) -> None:
+    settings = parsed()
+    changed = arrays() | {"y": (arrays()["y"] + 1) % 3}
+    np.savez(folder / "mine.npz", **changed)
+    with pytest.raises(SpecError, match=r"task\.path must stay as it is, got another mine\.npz: start again"):
+        npz.build(settings, "float32")
+    with pytest.raises(SpecError, match=r"task\.sha256 must be that of the file, [0-9a-f]{64}, got " + settings.sha256):
+        npz.parse(settings.document, "task")
+    os.remove(folder / "mine.npz")
+    with pytest.raises(MissingDataError, match=r"no file mine\.npz any more"):
+        npz.build(settings, "float32")
+
+
+def test_a_trial_sees_the_file_as_it_is_now(folder: Path) -> None:
+    trial = {
+        "task": {"name": "npz", "path": "mine.npz"},
+        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 3},
+        "rounds": 1,
+    }
+    assert parse_trial(trial).task.clients == 4
+    np.savez(folder / "mine.npz", **(arrays() | {"client": np.arange(EXAMPLES) // 2}))
+    assert parse_trial(trial).task.clients == EXAMPLES // 2
+    os.remove(folder / "mine.npz")
+    with pytest.raises(MissingDataError):
+        parse_trial(trial)
+
+
+NAN = arrays()["x"].copy()
+NAN[17, 1, 0] = np.nan
+BIG = arrays()["x"].copy()
+BIG[3] = 1e39
+Y = arrays()["y"]
+CLASSES = "whole numbers from 0 on, one for each class"
+WITHOUT = '(without such an array, set client to null, partition to "iid" and clients to their number)'
+WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    # arrays of the file, document, message
+    ({}, {"inputs": "xx"}, 'task.inputs: no array "xx" in mine.npz: did you mean x?'),
+    ({}, {"targets": "label"}, 'task.targets: no array "label" in mine.npz: known are '),
+    ({}, {"client": "clientt"}, f'task.client: no array "clientt" in mine.npz: did you mean client? {WITHOUT}'),
+    ({}, {"client": "user", "partition": "iid"}, 'task.client: no array "user" in mine.npz'),
+    ({}, {"client": None}, "task.partition must not be natural for data without a client column: use iid, by_label"),
+    ({}, {"client": None, "partition": "iid"}, "task.clients must be given (at least 1): the data has no natural"),
+    (
+        {"y": Y[:-1]},
+        {},
+        'task.targets: array "y" must have one row for each example of x, got 59 rows and 60 examples',
+    ),
+    ({"client": np.arange(3)}, {}, 'task.client: array "client" must have one row for each example of x, got 3 rows'),
+    ({"x": NAN}, {}, 'task.inputs: array "x" must be finite, got NaN or infinity in row 17'),
+    ({"x": -np.inf * np.ones((60, 2))}, {}, 'task.inputs: array "x" must be finite, got NaN or infinity in row 0'),
+    ({"x": BIG}, {}, 'task.inputs: array "x" must stay below 3.4e38, got 1e+39: scale it'),
+    ({"x": np.arange(60.0)}, {}, "got float64 of shape (60,): reshape it to (60, 1)"),
+    ({"x": np.array(3.0)}, {}, "got float64 of shape (): reshape it to (1,)"),
+    ({"x": np.ones((0, 2)), "y": Y[:0]}, {}, 'task.inputs: array "x" must hold examples, got float64 of shape (0, 2)'),
+    ({"x": np.ones((60, 2)) * 1j}, {}, 'task.inputs: array "x" must hold numbers, got complex128 of shape (60, 2)'),
+    ({"x": np.full((60, 2), "a")}, {}, 'task.inputs: array "x" must hold numbers, got <U1 of shape (60, 2)'),
+    ({"x": np.array([{}] * 60)}, {}, 'task.inputs: array "x" must hold numbers or texts, got pickled objects, which'),
+    ({"y": Y + 0.5}, {}, f'task.targets: array "y" must hold {CLASSES}, got 0.5: for numbers to predict, set model'),
+    ({"y": Y * np.nan}, {}, 'task.targets: array "y" must be finite, got NaN or infinity in row 0'),
+    ({"y": Y - 1}, {}, f'task.targets: array "y" must hold {CLASSES}, got -1'),
+    ({"y": Y.astype(np.uint64) + 2**63}, {}, f'task.targets: array "y" must hold {CLASSES}, got 9.22337e+18'),
+    ({"y": Y.astype(str)}, {}, f'task.targets: array "y" must hold {CLASSES}, got <U21 of shape (60,)'),
+    ({"y": np.eye(60)}, {}, 'task.targets: array "y" must be 1-D, got float64 of shape (60, 60)'),
+    ({"y": Y * 0}, {}, "task.targets must hold at least two classes, got one: give classes if there are more"),
+    (
+        {"y": Y * 1000},
+        {},
+        "task.targets must be numbered from 0 on, got 3 classes up to 2000: number them",
+    ),
+    ({}, {"classes": 2}, "task.classes must be above the largest class, 2, got classes=2"),
+    ({"client": np.ones((60, 1), int)}, {}, 'task.client: array "client" must be 1-D, a whole number or text for each'),
+    ({"client": np.full(60, 0.5)}, {}, "got float64 of shape (60,) with other numbers"),
+    ({"client": np.array([None] * 60)}, {}, 'task.client: array "client" must hold numbers or texts, got pickled'),
+    ({}, {"test": "is_tset"}, 'task.test: no array "is_tset" in mine.npz: did you mean is_test?'),
+    ({}, {"test": "y"}, 'task.test: array "y" must be 1-D, true or false, got int64 of shape (60,)'),
+    ({"is_test": np.zeros(60, bool)}, {"test": "is_test"}, "must mark some examples, got none of them marked"),
+    ({"is_test": np.ones(60, int)}, {"test": "is_test"}, "must mark some examples, got all of them marked"),
+    (
+        {"is_test": np.ones(5, bool)},
+        {"test": "is_test"},
+        "must have one row for each example of the inputs",
+    ),
+    ({}, {"test": 3}, "task.test must be the name of an array or an object of names, got test=3"),
+    ({}, {"test": {"inputs": "x_test"}}, "task.test.targets must be given (a text)"),
+    ({}, {"test": {"inputs": "x", "target": "y"}}, 'unknown key "target" in task.test: did you mean targets?'),
+    ({}, {"test": {"inputs": "x_test", "targets": "y"}}, 'task.test.targets: array "y" must have one row for each'),
+    (
+        {"x_test": np.ones((10, 3))},
+        {"test": {"inputs": "x_test", "targets": "y_test"}},
+        "task.test.inputs must have examples of shape (2, 2) as task.inputs has, got (3,)",
+    ),
+    ({}, {"test": "is_test", "test_fraction": 0.1}, "task.test_fraction must not be given beside test, got both"),
+    ({}, {"test_fraction": 1}, "task.test_fraction must be in [0, 1), got test_fraction=1"),
+    ({}, {"test_fraction": 1e-3, "partition": "iid"}, "task.test_fraction must set an example aside and leave one"),
+    ({"client": np.arange(60)}, {}, "got test_fraction=0.2 of 60 examples (each client keeps at least one)"),
+    ({}, {"path": 3}, "task.path must be a text, got path=3"),
+    ({}, {"path": "/nowhere/mine.npz"}, 'task.path: no file "/nowhere/mine.npz": give its path or set DATA_DIR'),
+    ({}, {"path": "text.txt"}, "task.path must be an .npz file, as numpy.savez writes it, got text.txt"),
+    ({}, {"path": "array.npy"}, "task.path must be an .npz file, as numpy.savez writes it, got array.npy"),
+    ({}, {"path": "cut.npz"}, "task.path must be an .npz file, as numpy.savez writes it, got cut.npz"),
+    ({}, {"path": "flipped.npz"}, 'task.inputs: array "x" must be readable, got BadZipFile: save it again'),
+    ({}, {"path": "other.npz"}, 'task.inputs: array "x" must be readable, got ValueError: save it again'),
+    ({}, {"paths": "mine.npz"}, 'unknown key "paths" in task: did you mean path?'),
+    ({}, {"model": "quadratic"}, 'task.model must be a model of labelled examples or numbers, got model="quadratic"'),
+    ({}, {"clients": 3}, "task.clients must be left out for the natural partition, which has 4, got clients=3"),
+    ({}, {"model": "linear", "targets": "value", "partition": "by_label"}, "task.partition must be natural, iid where"),
+    (
+        {"value": np.ones((60, 2, 2))},
+        {"model": "linear", "targets": "value"},
+        "must have shape (examples,) or",
+    ),
+    (
+        {"value_test": np.ones((10, 3))},
+        {"model": "linear", "targets": "value", "test": {"inputs": "x_test", "targets": "value_test"}},
+        "task.test.targets must have as many numbers an example as task.targets",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "document", "message"), WRONG)
+def test_every_mistake_is_one_clear_line(
+    folder: Path, content: dict[str, Any], document: dict[str, Any], message: str
+) -> None:
+    np.savez(folder / "mine.npz", **(arrays() | content))
+    (folder / "text.txt").write_text("x,y\n1,2\n")
+    np.save(folder / "array.npy", np.ones(3))
+    whole = (folder / "mine.npz").read_bytes()
+    (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    (folder / "flipped.npz").write_bytes(whole[:300] + bytes([whole[300] ^ 255]) + whole[301:])
+    with zipfile.ZipFile(folder / "other.npz", "w") as archive:
+        archive.writestr("x", "no array")
+    with pytest.raises(SpecError) as caught:
+        parsed(**document)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.path.startswith("task")

@@ -1,0 +1,66 @@
+"""What an evaluation reports besides the mean over all test examples: the full loss, and how clients differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+PERCENTILES = (10, 50, 90)
+
+
+def row_weights(
+    rows: int, offsets: NDArray[np.int64], sizes: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What each example counts in the weighted mean of the clients' mean losses.
+
+    Args:
+        rows: number of examples.
+        offsets: (clients,) first row of each client.
+        sizes: (clients,) rows of each client.
+        weights: (clients,).
+
+    Returns:
+        (rows,) weights[client] / sizes[client].
+    """
+    found = np.zeros(rows)
+    for offset, size, weight in zip(offsets.tolist(), sizes.tolist(), weights.tolist(), strict=True):
+        found[offset : offset + size] += weight / size
+    return found
+
+
+def client_shares(right: Tensor, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Tensor:
+    """The share of right answers of each client.
+
+    Args:
+        right: (T, rows), 1 where right.
+        offsets: (clients,) first row of each client.
+        sizes: (clients,) rows of each client.
+
+    Returns:
+        (T, clients) float64.
+    """
+    counts = torch.nn.functional.pad(right.double().cumsum(1), (1, 0))
+    starts = torch.as_tensor(offsets, device=right.device)
+    lengths = torch.as_tensor(sizes, device=right.device)
+    return (counts[:, starts + lengths] - counts[:, starts]) / lengths
+
+
+def client_accuracy(shares: Tensor) -> dict[str, Tensor]:
+    """How accuracy is distributed over clients, each counting once, (T,) each.
+
+    Args:
+        shares: (T, clients) float64.
+
+    Returns:
+        client_accuracy_mean, _std (over the clients, not an estimate), _p10, _p50 and _p90 (percentiles, linear
+        between neighbours).
+    """
+    found = {
+        "client_accuracy_mean": shares.mean(1),
+        "client_accuracy_std": shares.std(1, correction=0),
+    }
+    for percent in PERCENTILES:
+        found[f"client_accuracy_p{percent}"] = torch.quantile(shares, percent / 100, dim=1)
+    return found

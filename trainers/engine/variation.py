@@ -1,0 +1,144 @@
+"""Chance inside a gradient: dropout and moved pictures, the same in every oracle, pack and after any restart.
+
+Every example of every batch has 64 random bits of its own, a function of (seed, round, client, step, place in the
+batch). The upper half chooses the units that dropout leaves out, the lower half where a picture is moved to and whether
+it is mirrored. All trials of a pack share them. Where a loss or an accuracy is taken on all data of a client, and in
+every evaluation, nothing is left out and nothing is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainers.engine import draws
+
+_HALF = 32
+_FLIP_BITS = 1
+_MOVE_BITS = 15
+
+
+class Dropout(nn.Module):
+    """Leaves each unit out with probability `rate`, and multiplies the others by 1 / (1 - rate).
+
+    Which units are left out is a hash of the example's key, the number of the layer and the unit. Without keys all
+    units stay as they are.
+
+    Args:
+        rate: in [0, 1).
+        number: of the layer in its model, so that layers differ.
+    """
+
+    keys: Tensor | None = None
+    """(examples,) int32; set for the length of one call by `keyed`."""
+
+    def __init__(self, rate: float, number: int) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"dropout must be in [0, 1), got dropout={rate}")
+        self.rate = rate
+        self.number = number
+        self._tables: dict[tuple[int, torch.device], Tensor] = {}
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The values (examples, ...), some of them 0."""
+        if self.keys is None or self.rate == 0:
+            return values
+        units = values[0].numel()
+        words = _mix(self.keys[:, None] ^ self._table(units, values.device))
+        kept = words >= int(self.rate * 2.0**32) - 2**31
+        return values * (kept.view(values.shape).to(values.dtype) * (1 / (1 - self.rate)))
+
+    def _table(self, units: int, device: torch.device) -> Tensor:
+        """(units,) int32, a hash of each unit."""
+        key = (units, device)
+        if key not in self._tables:
+            base = draws.key(0, self.number, draws.Purpose.VARIATION)
+            words = draws.hashed(base, np.arange(units, dtype=np.int64)) >> np.uint64(_HALF)
+            self._tables[key] = torch.from_numpy(words.astype(np.uint32).view(np.int32)).to(device)
+        return self._tables[key]
+
+
+def own_dropout(module: nn.Module) -> tuple[Dropout, ...]:
+    """Puts Dropout in the place of every torch.nn.Dropout of a module, and returns those that leave anything out.
+
+    Args:
+        module: changed in place.
+
+    Raises:
+        TypeError: a layer with chance of another kind, which would draw from torch's own generator.
+    """
+    found = []
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Dropout):
+                replaced = Dropout(child.p, len(found))
+                setattr(parent, name, replaced)
+                found.append(replaced)
+            elif isinstance(child, nn.modules.dropout._DropoutNd) or (
+                isinstance(child, nn.RNNBase) and child.dropout > 0
+            ):
+                raise TypeError(f"a model's chance must come from torch.nn.Dropout, got {child} as {name}")
+    return tuple(layer for layer in found if layer.rate > 0)
+
+
+@contextmanager
+def keyed(layers: tuple[Dropout, ...], keys: Tensor | None) -> Iterator[None]:
+    """Gives keys to dropout layers while a model runs.
+
+    Args:
+        layers: of the model.
+        keys: (examples,) int32; None leaves nothing out.
+    """
+    for layer in layers:
+        layer.keys = keys
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.keys = None
+
+
+def dropout_keys(words: Tensor) -> Tensor:
+    """The int32 keys of examples with 64 random bits each, int64."""
+    return (words >> _HALF).to(torch.int32)
+
+
+def moved(pictures: Tensor, words: Tensor, crop: int, flip: bool) -> Tensor:
+    """Pictures moved by up to `crop` pixels up, down, left and right, 0 coming in, and mirrored half of the time.
+
+    Args:
+        pictures: (n, channels, height, width).
+        words: (n,) int64, 64 random bits each.
+        crop: pixels, at least 0.
+        flip: whether to mirror left and right.
+
+    Returns:
+        (n, channels, height, width), channels last in memory.
+    """
+    count, _, height, width = pictures.shape
+    padded = F.pad(pictures, (crop, crop, crop, crop)).permute(0, 2, 3, 1)
+
+    def offset(shift: int) -> Tensor:
+        return ((words >> shift & (1 << _MOVE_BITS) - 1) * (2 * crop + 1)) >> _MOVE_BITS
+
+    across = torch.arange(width, device=words.device).expand(count, width)
+    if flip:
+        across = torch.where((words & 1 == 1)[:, None], width - 1 - across, across)
+    columns = across + offset(_FLIP_BITS)[:, None]
+    rows = torch.arange(height, device=words.device) + offset(_FLIP_BITS + _MOVE_BITS)[:, None]
+    first = torch.arange(count, device=words.device)
+    taken = padded[first[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return taken.permute(0, 3, 1, 2)
+
+
+def _mix(words: Tensor) -> Tensor:
+    """A 32-bit finalizer; shifts are made logical by masks."""
+    words = (words ^ (words >> 16 & 0xFFFF)) * 0x7FEB352D
+    words = (words ^ (words >> 15 & 0x1FFFF)) * (0x846CA68B - (1 << 32))
+    return words ^ (words >> 16 & 0xFFFF)

@@ -1,0 +1,47 @@
+"""A multilayer perceptron: dense layers with ReLU between them, cross-entropy of the class.
+
+    "model": {"name": "mlp", "hidden": [256], "dropout": 0.0}
+
+Inputs of any shape are flattened. `dropout` leaves hidden units out while training. Parameters, in order: weight
+(outputs, inputs) and bias of each dense layer; they start as PyTorch's Linear does, uniform in +- 1 / sqrt(inputs),
+drawn from the trial's seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from trainers.engine.network import Network, classes_of, examples_of, settings_from
+from trainers.hyper import hyper
+from trainers.problem import Problem
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a task may say of the model."""
+
+    hidden: tuple[int, ...] = hyper((256,), low=1, traced=False, unit="units", doc="of each hidden layer")
+    dropout: float = hyper(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of hidden units")
+
+
+def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
+    """The model of a problem with class numbers as targets."""
+    settings = settings_from(Settings, problem)
+    inputs = math.prod(examples_of(problem).inputs.shape[1:])
+    sizes = [inputs, *settings.hidden]
+    classes = classes_of(problem)
+
+    def make() -> nn.Module:
+        layers: list[nn.Module] = [nn.Flatten()]
+        for incoming, outgoing in pairwise(sizes):
+            layers += [nn.Linear(incoming, outgoing), nn.ReLU()]
+            if settings.dropout:
+                layers.append(nn.Dropout(settings.dropout))
+        return nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
+
+    return Network(problem, make, dtype, device)
