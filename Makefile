@@ -52,6 +52,7 @@ figures: $(VENV)/.installed ## every mathematical figure into docs/figures
 	$(BIN)/python -m trainers.theory figure all --out docs/figures
 
 chart: ## check the Helm chart
+	@test -f helm/driftline/Chart.yaml || { echo "There is no chart yet: Driftline runs on this computer and on an existing Ray cluster."; exit 2; }
 	helm lint --strict helm/driftline
 
 clean: ## remove what the other targets made, but not your results in out/

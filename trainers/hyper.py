@@ -24,7 +24,7 @@ from trainers.errors import SpecError
 from trainers.scalars import integer, last, number, shown
 from trainers.spelling import hint
 
-KINDS = ("float", "int", "bool", "floats", "str", "any")
+KINDS = ("float", "int", "bool", "floats", "ints", "str", "any")
 _KEY = "hyper"
 
 
@@ -34,7 +34,7 @@ class Hyperparameter:
 
     Args:
         name: as users write it.
-        kind: one of KINDS; "floats" is a non-empty list of numbers, each within the range; "any" is not checked here.
+        kind: one of KINDS; "floats" and "ints" are non-empty lists of numbers in the range; "any" is not checked here.
         default: the value when absent; MISSING when it must be given.
         low: smallest value; None is unbounded.
         high: largest value; None is unbounded.
@@ -94,8 +94,9 @@ class Hyperparameter:
         """
         if self.choices:
             return "one of " + ", ".join(str(choice) for choice in self.choices)
-        if self.kind == "floats":
-            return "numbers" if (self.low, self.high) == (None, None) else f"numbers {self.range_text()}"
+        if self.kind in ("floats", "ints"):
+            what = "numbers" if self.kind == "floats" else "whole numbers"
+            return what if (self.low, self.high) == (None, None) else f"{what} {self.range_text()}"
         return {"bool": "true or false", "str": "a text"}.get(self.kind) or self.range_text()
 
     def check(self, value: Any, path: str) -> Any:
@@ -109,7 +110,7 @@ class Hyperparameter:
             path: dotted place of the value, for the error.
 
         Returns:
-            A float, int, bool, str or tuple of floats, or None where that is allowed.
+            A float, int, bool, str or tuple of numbers, or None where that is allowed.
 
         Raises:
             SpecError: of the wrong type or outside the range.
@@ -118,8 +119,8 @@ class Hyperparameter:
             return None
         if self.kind == "any":
             return value
-        if self.kind == "floats":
-            return self._check_floats(value, path)
+        if self.kind in ("floats", "ints"):
+            return self._check_numbers(value, path)
         checked = self._of_kind(value, path)
         if self.choices and checked not in self.choices:
             names = [str(choice) for choice in self.choices]
@@ -139,10 +140,11 @@ class Hyperparameter:
             return value
         return (integer if self.kind == "int" else number)(value, path)
 
-    def _check_floats(self, value: Any, path: str) -> tuple[float, ...]:
+    def _check_numbers(self, value: Any, path: str) -> tuple[float, ...]:
         if isinstance(value, str) or not isinstance(value, Sequence) or not value:
             raise SpecError(f"{path} must be a list of at least one number, got {self.name}={shown(value)}", path)
-        numbers = tuple(number(item, f"{path}.{index}") for index, item in enumerate(value))
+        read = integer if self.kind == "ints" else number
+        numbers = tuple(read(item, f"{path}.{index}") for index, item in enumerate(value))
         for index, item in enumerate(numbers):
             self._check_range(item, f"{path}.{index}")
         return numbers
@@ -286,7 +288,7 @@ def _kind(annotation: Any) -> tuple[str | None, bool]:
         kinds = {_kind(argument)[0] for argument in inner}
         return (kinds.pop() if len(kinds) == 1 else None), len(inner) < len(arguments)
     if typing.get_origin(annotation) in (tuple, list):
-        return ("floats" if arguments and arguments[0] in (float, int) else None), False
+        return ({float: "floats", int: "ints"}.get(arguments[0]) if arguments else None), False
     plain = {float: "float", int: "int", bool: "bool", str: "str"}
     if annotation in plain:
         return plain[annotation], False

@@ -25,7 +25,7 @@ from trainers.parts import Part
 from trainers.registry import tasks
 from trainers.scalars import number, shown
 
-REPORTS = ("params",)
+REPORTS = ("params", "full_loss", "client_accuracy")
 _RATIO = 10.0
 
 
@@ -245,6 +245,13 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
                 "method.local_epochs must be left out for a task without countable examples: give local_steps",
                 "method.local_epochs",
             )
+    if "client_accuracy" in values["report"] and (
+        "test_accuracy" not in module.METRICS or len(getattr(task, "test", ())) < 2
+    ):
+        raise SpecError(
+            "report must be without client_accuracy for a task with fewer than two test clients to be right about",
+            "report",
+        )
     if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import typer
 
@@ -30,20 +35,42 @@ def resume_study(folder: Path, ray_address: str | None) -> None:
 
 def _follow(run: EmbeddedRun) -> None:
     job = EmbeddedJob(run)
-    if job.record().state == "SUCCEEDED":
-        typer.echo(f"This study is finished; the result in {run.folder}:", err=True)
-        if not run.shown():
-            run.finish()
-    else:
-        run.start()
-        _wait(run, job)
+    with _clean_stops(run.folder):
+        if job.record().state == "SUCCEEDED":
+            typer.echo(f"This study is finished; the result in {run.folder}:", err=True)
+            if not run.shown():
+                run.finish()
+        else:
+            run.start()
+            job.wait(progress=True)
     typer.echo(job.frontier().table())
     typer.echo(run.summary())
 
 
-def _wait(run: EmbeddedRun, job: EmbeddedJob) -> None:
+@contextlib.contextmanager
+def _clean_stops(folder: Path) -> Iterator[None]:
+    """Has SIGTERM, and SIGHUP of a closed terminal, stop a study as Ctrl-C does, and says how to go on.
+
+    Raises:
+        typer.Exit: Stopped; with 128 and the signal's number, as shells have it.
+    """
+    received = [signal.SIGINT]
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received[:] = [signal.Signals(number)]
+        raise KeyboardInterrupt
+
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored
+            before[number] = signal.signal(number, stop)
     try:
-        job.wait(progress=True)
+        yield
     except KeyboardInterrupt:
-        typer.echo(f"Stopped; every finished round is kept. Go on with:  driftline resume {run.folder}", err=True)
-        raise
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            text = "Stopped; every round that was reported is kept. Go on with:  driftline resume "
+            typer.echo(text + shlex.quote(str(folder)), err=True)
+        raise typer.Exit(128 + received[0]) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

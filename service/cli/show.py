@@ -109,7 +109,10 @@ def _hyperparameters(described: tuple[Hyperparameter, ...]) -> Iterator[str]:
 def _range(item: Hyperparameter) -> str:
     if item.choices:
         return "one of " + ", ".join(str(choice) for choice in item.choices)
-    words: Mapping[str, str] = {"bool": "true or false", "str": "text", "any": "see the text", "floats": "numbers"}
+    lists: Mapping[str, str] = {"floats": "numbers", "ints": "whole numbers"}
+    words: Mapping[str, str] = {"bool": "true or false", "str": "text", "any": "see the text"}
+    if item.kind in lists:
+        return f"{lists[item.kind]}, each {item.range_text()}"
     if item.kind in words:
-        return words[item.kind] + (f", each {item.range_text()}" if item.kind == "floats" else "")
+        return words[item.kind]
     return ("whole number " if item.kind == "int" else "") + item.range_text()

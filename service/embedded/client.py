@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import signal
 import sys
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,6 +41,7 @@ class EmbeddedJob(Job):
         """Waits until the study has finished, and writes its files.
 
         Ctrl-C stops it cleanly: packs write their checkpoints, and the same study into the same folder goes on.
+        A second one waits for nothing.
 
         Args:
             progress: Show it on stderr.
@@ -59,13 +63,27 @@ class EmbeddedJob(Job):
         return self
 
     def _watch(self, shown: Progress | None) -> None:
+        _take_signals_back()
         for line in self._run.said():
             if shown is not None:
                 shown.say(line)
 
     def _stop(self) -> None:
-        print("Stopping: packs write their checkpoints (Ctrl-C again quits at once) ...", file=sys.stderr, flush=True)
-        self._run.stop()
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("Stopping: packs write their checkpoints (Ctrl-C again quits at once) ...", file=sys.stderr, flush=True)
+        try:
+            self._run.stop()
+        except KeyboardInterrupt:
+            self._run.abandon()
+            raise
+
+
+def _take_signals_back() -> None:
+    """Gives SIGTERM back to whoever had it: Ray, when it starts, has it abort the process with a trace of its own."""
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGTERM)
+        if handler is not None:  # None: not Python's to begin with
+            signal.signal(signal.SIGTERM, handler)
 
 
 class Client(sdk.Client):

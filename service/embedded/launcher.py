@@ -11,7 +11,6 @@ from service.errors import DriftlineError
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 120.0
-"""Seconds that a driver gets to write its checkpoints and end Ray, before it is left behind."""
 
 
 class ThreadLauncher:
@@ -20,6 +19,9 @@ class ThreadLauncher:
     Args:
         connect: Makes a connection to the API for a token.
         drive: Drives a study until it ends or the event is set: (client, study_id, stop).
+
+    Attributes:
+        stop_s: Seconds that a driver gets to write its checkpoints and end Ray, before it is left behind.
     """
 
     def __init__(
@@ -27,6 +29,7 @@ class ThreadLauncher:
     ) -> None:
         self._connect = connect
         self._drive = drive
+        self.stop_s = STOP_S
         self._running: dict[str, tuple[threading.Thread, threading.Event]] = {}
 
     def start(self, study_id: str, token: str, attempt: int) -> None:
@@ -50,9 +53,9 @@ class ThreadLauncher:
             return
         thread, stop = self._running.pop(study_id)
         stop.set()
-        thread.join(STOP_S)
+        thread.join(self.stop_s)
         if thread.is_alive():
-            _LOG.error("the driver of study %s did not end within %.0f s", study_id, STOP_S)
+            _LOG.error("the driver of study %s did not end within %.0f s", study_id, self.stop_s)
 
     def close(self) -> None:
         """Stops all drivers."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -72,6 +73,8 @@ class EmbeddedRun:
         self._recording = threading.Event()  # set to end it
         self._recorder_lock = threading.Lock()
         self._started = False
+        self._launcher: ThreadLauncher | None = None
+        self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or settings().ray_address
         if study is not None and self._ray_address is None:
             _require_room(study)
@@ -130,7 +133,7 @@ class EmbeddedRun:
         if record.state in ("PAUSED", "FAILED"):
             self.api.resume(self.study_id)
         self._started = True
-        launcher = ThreadLauncher(self._connect, self._drive)
+        self._launcher = launcher = ThreadLauncher(self._connect, self._drive)
         scheduler = Scheduler(self._folder.store, launcher, self._tokens.driver, every_s=0.25)
         recording = threading.Thread(target=self._record, name="driftline-recorder", daemon=True)
         scheduler.start()
@@ -143,6 +146,12 @@ class EmbeddedRun:
             self.api.pause(self.study_id)
         while self.record().state in ("PAUSING", "RUNNING"):
             time.sleep(0.2)
+
+    def abandon(self) -> None:
+        """Has `close` wait for nothing: the driver is left behind, the round each pack is in is lost."""
+        self._recorder_stop_s = 0.0
+        if self._launcher is not None:
+            self._launcher.stop_s = 0.0
 
     def finish(self) -> None:
         """Brings files and MLflow up to what is stored; called when a study has ended, harmless at any time."""
@@ -167,7 +176,7 @@ class EmbeddedRun:
         """Where everything is, and how to look at it."""
         return (
             f"\nIn {self.folder}: frontier.html, frontier.png, frontier.json, trials.csv; everything measured is in "
-            f"driftline.db.\nOpen it in the MLflow UI:  driftline ui {self.folder}"
+            f"driftline.db.\nOpen it in the MLflow UI:  driftline ui {shlex.quote(str(self.folder))}"
         )
 
     def record(self) -> StudyRecord:
@@ -223,7 +232,7 @@ class EmbeddedRun:
 
     def _end_recording(self, thread: threading.Thread) -> None:
         self._recording.set()
-        thread.join(RECORDER_STOP_S)
+        thread.join(self._recorder_stop_s)
 
     def _log_to(self, file: Path) -> None:
         handler = logging.FileHandler(file, encoding="utf-8", delay=True)

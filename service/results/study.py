@@ -90,4 +90,9 @@ def study_result(
     rounds = int(study.spec["budget"]["rounds"])
     curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
     labels = [entry["label"] for entry in study.spec["methods"]]
-    return StudyResult(frontier(study.name, curves, reading, rounds, labels), curves, reading, rounds)
+    document = frontier(study.name, curves, reading, rounds, labels)
+    if study.spec["task"].get("name") == "quadratic":
+        from service.results.theory import with_theory
+
+        document = with_theory(document, study.spec, curves, reading, rounds)
+    return StudyResult(document, curves, reading, rounds)

@@ -150,7 +150,9 @@ def test_advance_can_be_cut_anywhere():
 
 def test_advance_stops_when_time_is_up():
     pack = Pack.from_spec(parse(document(rounds=10_000)))
-    assert [line["round"] for line in pack.advance(seconds=0)] == [0]
+    assert [line["round"] for line in pack.advance(seconds=0)] == [0, 1]
+    assert [line["round"] for line in pack.advance(seconds=0)] == [2]  # never nothing, however little time there is
+    assert pack.advance(max_rounds=0, seconds=0) == []
     lines = pack.advance(seconds=0.05)
     assert 1 <= len(lines) < 9_999
     assert not pack.done
@@ -276,7 +278,7 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     spent = {"stacked": 2.0, "example_space": 1.0, "autograd": 0.1}
     timed = []
 
-    def measure(oracle, batches, params):
+    def measure(oracle, batches, params, steps):
         name = next(one for one, other in model.oracles.items() if other is oracle)
         timed.append(name)
         return spent[name]

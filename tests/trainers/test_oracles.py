@@ -9,7 +9,7 @@ import torch
 from trainers.engine.batches import cuts
 from trainers.engine.oracle import replicas
 from trainers.flat import Layout
-from trainers.models import linear, quadratic, softmax
+from trainers.models import cnn, linear, mlp, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
 
 SIZES = np.array([4, 30, 9, 1, 17, 12])
@@ -23,8 +23,28 @@ def examples(targets, seed=0):
     return Examples(generator.normal(size=(rows, FEATURES)), wanted, np.cumsum(SIZES) - SIZES, SIZES)
 
 
+PICTURES = {"mlp": (2, 3), "cnn": (1, 8, 8), "varied": (3, 6, 5)}
+NETWORKS = {
+    "mlp": (mlp, {"hidden": [6, 4], "dropout": 0.3}),
+    "cnn": (cnn, {"filters": [2, 3], "kernel": 5, "dense": 5}),
+    "varied": (cnn, {"filters": [2], "kernel": 3, "dense": 6, "dropout": 0.25, "crop": 2, "flip": True}),
+}
+
+
+def pictures(name, seed=0):
+    generator = np.random.default_rng(seed)
+    rows = int(SIZES.sum())
+    inputs = generator.normal(size=(rows, *PICTURES[name]))
+    return Examples(inputs, generator.integers(0, 3, rows), np.cumsum(SIZES) - SIZES, SIZES)
+
+
 def build(name, dtype=torch.float64):
     device = torch.device("cpu")
+    if name in NETWORKS:
+        module, settings = NETWORKS[name]
+        data = pictures(name)
+        problem = Problem(module.__name__, data, test=data, model_settings={"classes": 3, **settings})
+        return module.build(problem, dtype, device)
     if name == "softmax":
         data = examples("classes")
         return softmax.build(Problem("softmax", data, test=data, model_settings={"classes": 3}), dtype, device)
@@ -38,7 +58,7 @@ def build(name, dtype=torch.float64):
     return quadratic.build(Problem("quadratic", losses), dtype, device)
 
 
-MODELS = ["softmax", "linear", "quadratic"]
+MODELS = ["softmax", "linear", "quadratic", *NETWORKS]
 
 
 def models_and_vectors(model, trials=3, clients=6):
@@ -64,7 +84,7 @@ def close(one, other):
 
 
 @pytest.mark.parametrize("batch_size", [None, 7])
-@pytest.mark.parametrize("name", ["softmax", "linear"])
+@pytest.mark.parametrize("name", ["softmax", "linear", *NETWORKS])
 def test_all_oracles_agree(name, batch_size):
     model = build(name)
     params, broadcast, vectors = models_and_vectors(model)

@@ -129,9 +129,7 @@ def shuffled(
     return picked
 
 
-def words(
-    base: int, clients: NDArray[np.int64], steps: NDArray[np.int64], batch_size: int
-) -> NDArray[np.uint64]:
+def words(base: int, clients: NDArray[np.int64], steps: NDArray[np.int64], batch_size: int) -> NDArray[np.uint64]:
     """64 random bits for every example of a batch.
 
     Args:

@@ -15,8 +15,8 @@ the last step: a pass is needed only where neighbouring weights differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.oracle import Oracle, RoundBatches, replicas
+from trainers.engine.sums import WeightedSums
 
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that rows of the same trial meet the same kernels
 
@@ -167,14 +168,17 @@ def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, 
         alive: (T,); trials that are not get no steps, and numbers without meaning.
     """
     trials, clients = params.shape[0], len(batches.clients)
+    separate = getattr(oracle, "separate", False)
+    if separate and 0 < alive.sum() < trials:
+        return _of_some(oracle, batches, params, work, alive)
     member_steps, client_steps = _steps(work, batches, trials)
     member_steps = np.where(alive, member_steps, 0)
     longest = int(member_steps.max(initial=0))
     batches.prepare(longest)
 
     frame = _frame(oracle, batches, params, work, longest)
-    widths = _widths(member_steps)
-    weigh = _Weights(work.gradient_weights, member_steps, frame.totals)
+    widths = _widths(member_steps, 1 if separate else _TILE)
+    weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_full((trials, clients), float("nan"))
     for step in range(longest):
         busy = int(np.searchsorted(-client_steps, -step)) if client_steps is not None else clients
@@ -197,58 +201,6 @@ def _frame(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWor
     own = getattr(oracle, "frame", None)
     frame: Frame | None = own(batches, motion) if own is not None else None
     return Replicas(oracle, batches, motion) if frame is None else frame
-
-
-class _Weights:
-    """The weighted sums of gradients, gathered from their running sums.
-
-    Args:
-        gradient_weights: (T, K) or None.
-        member_steps: (T,).
-        totals: the running sums that the loop changes, (T, clients, numbers) each.
-    """
-
-    def __init__(self, gradient_weights: Tensor | None, member_steps: NDArray[np.int64], totals: list[Tensor]) -> None:
-        self.totals = totals
-        self.sums: list[Tensor] | None = None
-        self.ends: dict[int, list[int]] = {}  # last step -> trials
-        self.finished: dict[int, list[Tensor]] = {}  # trial -> its answer, where the loop goes on over its row
-        for row, count in enumerate(member_steps.tolist()):
-            self.ends.setdefault(count - 1, []).append(row)
-        if gradient_weights is None:
-            return
-        theta = gradient_weights.to(device="cpu", dtype=torch.float64).numpy()
-        used = np.arange(theta.shape[1]) < member_steps[:, None]
-        theta = np.pad(np.where(used, theta, 0.0), ((0, 0), (0, 1)))
-        if (theta[:, :-1] == used).all():
-            return  # all ones: the running sum is the answer
-        jumps = np.where(used, theta[:, :-1] - theta[:, 1:], 0.0)
-        self.factors = torch.as_tensor(jumps).to(totals[0])[:, :, None, None]
-        self.spans = [
-            (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0) for rows in map(np.flatnonzero, jumps.T)
-        ]
-        self.sums = [torch.zeros_like(total) for total in totals]
-
-    def after(self, step: int, next_width: int) -> None:
-        """Takes note of the running sums after a step, before rows that are done are written over."""
-        if self.sums is not None:
-            low, high = self.spans[step]
-            if high:
-                for held, total in zip(self.sums, self.totals, strict=True):
-                    held[low:high].addcmul_(total[low:high], self.factors[low:high, step])
-            return
-        for row in self.ends.get(step, ()):
-            if row < next_width:
-                self.finished[row] = [total[row].clone() for total in self.totals]
-
-    def result(self) -> list[Tensor]:
-        """The weighted sums, shaped as the running ones."""
-        if self.sums is not None:
-            return self.sums
-        for row, answers in self.finished.items():
-            for total, held in zip(self.totals, answers, strict=True):
-                total[row] = held
-        return self.totals
 
 
 def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -280,9 +232,28 @@ def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | Non
     return (None if pull is None else 1 - work.client_lr * pull), shift
 
 
-def _widths(member_steps: NDArray[np.int64]) -> list[int]:
+def _of_some(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, alive: NDArray[np.bool_]) -> Local:
+    """The same with the trials at rest left out, where the others cannot tell."""
+    trials, rows = len(alive), torch.as_tensor(np.flatnonzero(alive))
+
+    def some(held: Tensor) -> Tensor:
+        return held[rows.to(held.device)] if held.shape[0] == trials else held
+
+    values = {field.name: getattr(work, field.name) for field in fields(work)}
+    chosen: dict[str, Any] = {name: some(held) for name, held in values.items() if isinstance(held, Tensor)}
+    done = run(oracle, batches, some(params), replace(work, **chosen), alive[alive])
+    answer = replicas(params, trials, done.steps.shape[1], params.shape[-1])
+    answer[rows.to(params.device)] = done.pseudo_gradient
+    steps = np.zeros((trials, done.steps.shape[1]), np.int64)
+    steps[alive] = done.steps
+    loss = params.new_full(steps.shape, float("nan"))
+    loss[rows.to(params.device)] = done.first_loss
+    return Local(answer, steps, loss)
+
+
+def _widths(member_steps: NDArray[np.int64], tile: int) -> list[int]:
     """How many of the first trials must take part in each step, multiples of the tile or all; 0 after the last."""
     busy = member_steps > np.arange(member_steps.max(initial=0) + 1)[:, None]
     count = len(member_steps)
     last = np.where(busy.any(1), count - busy[:, ::-1].argmax(1), 0)
-    return [int(width) for width in np.minimum(-(-last // _TILE) * _TILE, count)]
+    return [int(width) for width in np.minimum(-(-last // tile) * tile, count)]

@@ -78,10 +78,11 @@ class Network:
         self.offsets, self.sizes = train.offsets, train.sizes
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
+        self.pictures = train.inputs.ndim == 4
         self.inputs, self.targets = self._held(train)
         self.test = problem.test
         self.test_examples = 0 if problem.test is None else len(problem.test.targets)
-        self.test_inputs, self.test_targets = (None, None) if problem.test is None else self._held(problem.test)
+        self.held_out = None if problem.test is None else self._held(problem.test)
         self.oracles: Mapping[str, Oracle] = {
             "loop": Loop(self.layout, self.module, self._losses, self._functional_losses),
             "vmap": Vmap(self.layout, self._functional_losses),
@@ -107,10 +108,10 @@ class Network:
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         """The inputs (m, examples, ...), pictures channels last in memory, and targets of rows (m, examples)."""
         flat = rows.reshape(-1)
-        inputs = _channels_second(self.inputs.index_select(0, flat))
+        inputs = self.inputs.index_select(0, flat)
         return {
-            "inputs": inputs.unflatten(0, rows.shape),
-            "targets": self.targets.index_select(0, flat).unflatten(0, rows.shape),
+            "inputs": self._shown(inputs.view(*rows.shape, *inputs.shape[1:])),
+            "targets": self.targets.index_select(0, flat).view(rows.shape),
         }
 
     def vary(self, data: Mapping[str, Tensor], words: Tensor) -> dict[str, Tensor]:
@@ -122,8 +123,7 @@ class Network:
         """
         found = dict(data)
         if self.crop or self.flip:
-            pictures = moved(data["inputs"].flatten(0, 1), words.reshape(-1), self.crop, self.flip)
-            found["inputs"] = pictures.unflatten(0, words.shape)
+            found["inputs"] = moved(data["inputs"], words, self.crop, self.flip)
         if self.dropouts:
             found["keys"] = dropout_keys(words)
         return found
@@ -135,9 +135,9 @@ class Network:
             params: (T, 1, P).
             reports: "client_accuracy" adds how accuracy is distributed over the test clients.
         """
-        if self.test is None or self.test_inputs is None or self.test_targets is None:
+        if self.test is None or self.held_out is None:
             return {}
-        loss, right = self._answers(params, self.test_inputs, self.test_targets)
+        loss, right = self._answers(params, *self.held_out)
         found = {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
         if "client_accuracy" in reports:
             shares = evaluation.client_shares(right, self.test.offsets, self.test.sizes)
@@ -180,7 +180,7 @@ class Network:
                 tensors = self.layout.views(row)
                 for start in range(0, len(inputs), _EVALUATED):
                     some = slice(start, start + _EVALUATED)
-                    scores = self._functional_scores(tensors, {"inputs": _channels_second(inputs[some])})
+                    scores = self._functional_scores(tensors, {"inputs": self._shown(inputs[some])})
                     losses[trial, some] = F.cross_entropy(scores, targets[some], reduction="none")
                     right[trial, some] = scores.argmax(1) == targets[some]
         return losses, right
@@ -198,6 +198,10 @@ class Network:
             scores: Tensor = torch.func.functional_call(self.module, dict(tensors), (data["inputs"],))
         return scores
 
+    def _shown(self, inputs: Tensor) -> Tensor:
+        """Inputs as the module takes them: pictures (..., channels, height, width), without a copy."""
+        return inputs.movedim(-1, -3) if self.pictures else inputs
+
     def _made(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draws.key(seed, 0, draws.Purpose.START))
@@ -207,7 +211,7 @@ class Network:
         """(inputs, targets) on the device; pictures lie channels last. No copy where nothing has to change."""
         inputs = torch.as_tensor(examples.inputs)
         inputs = inputs.to(self.like) if inputs.is_floating_point() else inputs.to(self.like.device)
-        if inputs.dim() == 4:
+        if self.pictures:
             inputs = inputs.permute(0, 2, 3, 1).contiguous()
         return inputs, torch.as_tensor(examples.targets, dtype=torch.int64, device=self.like.device)
 
@@ -251,14 +255,10 @@ def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
         cls: Settings of the model's module.
         problem: whose model_settings they are among.
     """
-    known = {item.name for item in describe(cls)}
+    kind: type = cls
+    known = {item.name for item in describe(kind)}
     given: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in known}
     return cls(**check(cls, given, "task.model"))
-
-
-def _channels_second(inputs: Tensor) -> Tensor:
-    """Pictures (n, height, width, channels) as (n, channels, height, width), without a copy; others as they are."""
-    return inputs.permute(0, 3, 1, 2) if inputs.dim() == 4 else inputs
 
 
 def _refuse_batch_normalisation(module: nn.Module) -> None:

@@ -7,7 +7,7 @@ Shapes: T trials of a pack, M clients of a cohort, P numbers of a flat model (se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,7 +46,8 @@ class Oracle(Protocol):
     All oracles of a model give the same numbers (float64, 1e-10); which one is fastest depends on device and width.
     An oracle may have a method `frame(batches, motion)` that gives the local loop better coordinates than replicas of
     the model, or None (engine/local.py). Attributes spare it the timing: `reference` (only a plan chooses it) and
-    `full_batches_only`.
+    `full_batches_only`. `separate` says that a replica's numbers do not depend on which others there are: trials at
+    rest are then left out.
     """
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
@@ -135,8 +136,12 @@ class Model(Protocol):
         """The batches of a trial."""
         ...
 
-    def evaluate(self, params: Tensor) -> dict[str, Tensor]:
-        """Metrics (T,) of broadcast models (T, 1, P)."""
+    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
+        """Metrics (T,) of broadcast models (T, 1, P); "client_accuracy" in reports adds those of test clients."""
+        ...
+
+    def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
+        """(T,) weighted mean over all clients of their losses on all their data; weights (clients,), sum 1."""
         ...
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:

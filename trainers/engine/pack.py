@@ -25,6 +25,7 @@ from trainers.engine.binding import (
 )
 from trainers.engine.cohort import Cohort
 from trainers.engine.memory import keep_freed_memory
+from trainers.engine.oracle import RoundBatches
 from trainers.engine.plan import Plan, evaluation_interval, fastest_oracle
 from trainers.engine.progress import Progress
 from trainers.engine.reports import Metrics, lines, opening
@@ -134,7 +135,8 @@ class Pack:
 
         Args:
             max_rounds: server updates to do at most; None is no limit.
-            seconds: time after which no further round is begun; None is no limit.
+            seconds: time after which no further round is begun; None is no limit. One round is always done, however
+                little time there is, so that every call comes nearer to the end.
         """
         return list(self._advance(max_rounds, seconds))
 
@@ -145,13 +147,14 @@ class Pack:
 
     def _advance(self, max_rounds: int | None, seconds: float | None) -> Iterator[dict[str, Any]]:
         begin, before, last = time.perf_counter(), self._now.wall_seconds, self.rounds
+        first = self.round
         if max_rounds is not None:
             last = min(last, self.round + max_rounds)
         if not self._now.opened:
             self._now.opened = True
             yield from self._first_lines()
         while self.round < last and not self.done:
-            if seconds is not None and time.perf_counter() - begin >= seconds:
+            if seconds is not None and self.round > first and time.perf_counter() - begin >= seconds:
                 break
             reported = self._now.alive
             metrics = self._one_round()
@@ -171,13 +174,20 @@ class Pack:
         loss, norm, total = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
         if (now.round + 1) % self.plan.eval_every == 0 or now.round + 1 == self.rounds:
-            metrics.update(self._model.evaluate(new.params))
+            metrics.update(self._evaluated(new.params))
         if "params" in spec.report:
             metrics["params"] = self._model.layout.vector(new.params[:, 0])
 
         schedule = spec.schedule.module.update(self._schedule, now.schedule, self._monitored(loss, old.params, cohort))
         exploded = now.exploded(loss.numpy(), (norm + total).numpy(), self._model.explosion)
         now.move(new, schedule, now.alive & ~exploded)
+        return metrics
+
+    def _evaluated(self, params: Tensor) -> Metrics:
+        """The metrics of an evaluation, with those that the trial asks for."""
+        metrics = self._model.evaluate(params, self.spec.report)
+        if "full_loss" in self.spec.report:
+            metrics["full_loss"] = self._model.full_loss(params, self._weights)
         return metrics
 
     def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
@@ -208,7 +218,7 @@ class Pack:
     def _first_lines(self) -> list[dict[str, Any]]:
         """The lines of round 0."""
         params = self._now.state.params
-        metrics = opening(self._model.evaluate(params), *self.spec.schedule.module.rates(self._now.schedule))
+        metrics = opening(self._evaluated(params), *self.spec.schedule.module.rates(self._now.schedule))
         if "params" in self.spec.report:
             metrics["params"] = self._model.layout.vector(params[:, 0])
         return self._lines(metrics, self._now.alive)
@@ -221,11 +231,25 @@ class Pack:
     def _decide(self, model_name: str) -> Plan:
         spec, every = self.spec, self.spec.eval_every
         if not isinstance(every, int):
-            every = evaluation_interval(self._model, self._source.step_examples(self._clients_per_round), spec.rounds)
-        cohort = draws.cohort(spec.seed, 0, self._model.clients, self._clients_per_round)
-        params = self._now.state.params
-        oracle = fastest_oracle(model_name, self._model, lambda: self._source.round(0, cohort), params)
+            model = self._model
+            examples = model.test_examples
+            if "full_loss" in spec.report and model.examples is not None:
+                examples += int(model.examples.sum())
+            every = evaluation_interval(examples, self._source.step_examples(self._clients_per_round), spec.rounds)
+        oracle = fastest_oracle(model_name, self._model, self._typical, self._now.state.params, self._typical_steps())
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, every)
+
+    def _typical(self) -> RoundBatches:
+        """The batches of a round as training meets them: of a new cohort, unless all clients take part in each."""
+        source = self._source
+        if self._clients_per_round < self._model.clients:
+            source = self._model.source(self.spec.seed, self.spec.batch_size, self.spec.batching)
+        cohort = draws.cohort(self.spec.seed, 0, self._model.clients, self._clients_per_round)
+        return source.round(0, cohort)
+
+    def _typical_steps(self) -> int | None:
+        """The most local steps of any trial; None where only the method knows."""
+        return max((count or 0 for count in self.spec.method.values.get("local_steps", ())), default=0) or None
 
     def _adopt(self, plan: Plan) -> Plan:
         """A given plan, forced; width, device and dtype are what they are."""

@@ -23,6 +23,7 @@ EVALUATION_SHARE = 0.15
 LEAST_EVALUATIONS = 20
 _GRADIENT_WORK = 3.0  # of a gradient, in forward passes
 
+_BUDGET = 1.0  # seconds for measuring
 _MEASURED_STEPS = 8
 _REPEATS = 4
 _CLEARLY = 1.1  # a later candidate must beat an earlier one by this factor
@@ -60,7 +61,7 @@ class Plan:
         return Plan(**{field.name: document[field.name] for field in fields(Plan)})
 
 
-def evaluation_interval(model: Model, step_examples: float, rounds: int) -> int:
+def evaluation_interval(examples: int, step_examples: float, rounds: int) -> int:
     """Rounds between evaluations so that these take at most 15 % of the time.
 
     It follows from counts, not from a clock, so that all trials of a task evaluate in the same rounds, in any pack and
@@ -68,25 +69,31 @@ def evaluation_interval(model: Model, step_examples: float, rounds: int) -> int:
     has at least 20 evaluations all the same.
 
     Args:
-        model: with its test examples.
+        examples: of one evaluation.
         step_examples: examples in one step of a cohort.
         rounds: of the trial.
     """
     share = EVALUATION_SHARE / (1 - EVALUATION_SHARE)
-    interval = math.ceil(model.test_examples / (share * _GRADIENT_WORK * step_examples))
+    interval = math.ceil(examples / (share * _GRADIENT_WORK * step_examples))
     return max(1, min(interval, rounds // LEAST_EVALUATIONS))
 
 
-def fastest_oracle(name: str, model: Model, batches: Callable[[], RoundBatches], params: Tensor) -> str:
+def fastest_oracle(
+    name: str, model: Model, batches: Callable[[], RoundBatches], params: Tensor, steps: int | None = None
+) -> str:
     """The name of the oracle that does some local steps in the shortest time here; of near equals the first.
 
-    Measured once a process for each (device, threads, type, model, kind of batch, cohort, width) and kept.
+    Measured once a process for each (device, threads, type, model, kind of batch, cohort, width, steps) and kept. Every
+    candidate first runs once unmeasured, so that none pays for what the first call of anything costs. Measuring takes
+    about a second: where a single step takes longer, the candidates not yet seen are left out, which on a CPU loses
+    nothing, because large steps are all arithmetic.
 
     Args:
         name: of the model.
-        model: with its oracles.
+        model: with its oracles, the safest first.
         batches: makes typical batches.
         params: (T, 1, P), as wide as the pack.
+        steps: local steps of a round; at most 8 are measured, and 8 where it is None.
     """
     typical = batches()
     candidates = {
@@ -97,24 +104,39 @@ def fastest_oracle(name: str, model: Model, batches: Callable[[], RoundBatches],
     }
     if len(candidates) < 2:
         return next(iter(candidates or model.oracles))
+    most = min(_MEASURED_STEPS, steps or _MEASURED_STEPS)
     where = (str(params.device), torch.get_num_threads(), params.dtype)
-    key = (*where, name, model.layout, typical.always_full, len(typical.clients), params.shape[0])
+    key = (*where, name, model.layout, typical.always_full, len(typical.clients), params.shape[0], most)
     if key not in _chosen:
-        times = dict.fromkeys(candidates, math.inf)
-        for _ in range(_REPEATS):
-            for one, oracle in candidates.items():
-                times[one] = min(times[one], _measure(oracle, batches(), params))
-        best = min(times.values())
-        _chosen[key] = next(one for one, spent in times.items() if spent <= _CLEARLY * best)
+        _chosen[key] = _race(candidates, batches, params, most)
     return _chosen[key]
 
 
-def _measure(oracle: Oracle, batches: RoundBatches, params: Tensor) -> float:
+def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches], params: Tensor, most: int) -> str:
+    """The name of the fastest of several oracles."""
+    started: dict[str, float] = {}
+    for one, oracle in candidates.items():
+        started[one] = _measure(oracle, batches(), params, 1)
+        if sum(started.values()) > _BUDGET:
+            break
+    if len(started) < 2:
+        return next(iter(started))
+    affordable = int(_BUDGET / sum(started.values()))
+    steps = max(1, min(most, affordable))
+    times = dict.fromkeys(started, math.inf)
+    for _ in range(max(1, min(_REPEATS, affordable // steps))):
+        for one in started:
+            times[one] = min(times[one], _measure(candidates[one], batches(), params, steps))
+    best = min(times.values())
+    return next(one for one, spent in times.items() if spent <= _CLEARLY * best)
+
+
+def _measure(oracle: Oracle, batches: RoundBatches, params: Tensor, steps: int) -> float:
     """Seconds of one round of local work: of this thread on a CPU, where other programs disturb the clock."""
     trials = params.shape[0]
     work = local.LocalWork(
         client_lr=torch.full((trials, 1, 1), 1e-3, dtype=params.dtype, device=params.device),
-        local_steps=torch.full((trials, 1, 1), _MEASURED_STEPS),
+        local_steps=torch.full((trials, 1, 1), steps),
     )
     clock = time.perf_counter if params.is_cuda else time.thread_time
     start = clock()

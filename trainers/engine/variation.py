@@ -73,7 +73,7 @@ def own_dropout(module: nn.Module) -> tuple[Dropout, ...]:
     Raises:
         TypeError: a layer with chance of another kind, which would draw from torch's own generator.
     """
-    found = []
+    found: list[Dropout] = []
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Dropout):
@@ -113,14 +113,15 @@ def moved(pictures: Tensor, words: Tensor, crop: int, flip: bool) -> Tensor:
     """Pictures moved by up to `crop` pixels up, down, left and right, 0 coming in, and mirrored half of the time.
 
     Args:
-        pictures: (n, channels, height, width).
-        words: (n,) int64, 64 random bits each.
+        pictures: (..., channels, height, width).
+        words: (...) int64, 64 random bits each.
         crop: pixels, at least 0.
         flip: whether to mirror left and right.
 
     Returns:
-        (n, channels, height, width), channels last in memory.
+        The same shape, channels last in memory.
     """
+    shape, pictures, words = pictures.shape, pictures.flatten(0, -4), words.reshape(-1)
     count, _, height, width = pictures.shape
     padded = F.pad(pictures, (crop, crop, crop, crop)).permute(0, 2, 3, 1)
 
@@ -134,7 +135,7 @@ def moved(pictures: Tensor, words: Tensor, crop: int, flip: bool) -> Tensor:
     rows = torch.arange(height, device=words.device) + offset(_FLIP_BITS + _MOVE_BITS)[:, None]
     first = torch.arange(count, device=words.device)
     taken = padded[first[:, None, None], rows[:, :, None], columns[:, None, :]]
-    return taken.permute(0, 3, 1, 2)
+    return taken.view(*shape[:-3], height, width, -1).movedim(-1, -3)
 
 
 def _mix(words: Tensor) -> Tensor:

@@ -7,13 +7,14 @@ carry a 1 in that column. So scores, gradients and Hessian products of all trial
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.engine import evaluation
 from trainers.engine.autograd import Autograd
 from trainers.engine.batches import ExampleSource
 from trainers.engine.oracle import Batch, Oracle, client_major, example_weights
@@ -65,6 +66,7 @@ class Affine:
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
         self.inputs, self.wanted = self._held(train.inputs), torch.as_tensor(wanted).to(self.like)
         self.test: tuple[Tensor, Tensor] | None = None
+        self.test_clients = problem.test
         self.test_examples = 0
         if problem.test is not None and test_wanted is not None:
             self.test = self._held(problem.test.inputs), torch.as_tensor(test_wanted).to(self.like)
@@ -93,25 +95,48 @@ class Affine:
         wanted = self.wanted.index_select(0, flat).view(*rows.shape, -1)
         return {"inputs": inputs, "wanted": wanted.transpose(1, 2).contiguous()}
 
-    def evaluate(self, params: Tensor) -> dict[str, Tensor]:
+    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
         """test_loss over the union of all test examples, and test_accuracy of a classifier, (T,) each.
 
         Args:
             params: (T, 1, P).
+            reports: "client_accuracy" adds how accuracy is distributed over the test clients.
         """
-        if self.test is None:
+        if self.test is None or self.test_clients is None:
             return {}
-        trials, outputs = params.shape[0], self.wanted.shape[1]
-        chunk = max(1, _EVALUATED // (trials * outputs))
-        loss = params.new_zeros(trials)
-        right = params.new_zeros(trials)
-        for inputs, wanted in zip(*(torch.split(held, chunk) for held in self.test), strict=True):
-            scores = self.stacked.scores(params.transpose(0, 1), inputs[None])[0]  # (T, outputs, chunk)
-            loss += self.loss.losses(scores, wanted.T).sum(-1)
+        loss, right = self._answers(params, *self.test)
+        found = {"test_loss": loss.mean(1)}
+        if self.classifies:
+            found["test_accuracy"] = right.mean(1)
+        if "client_accuracy" in reports:
+            shares = evaluation.client_shares(right, self.test_clients.offsets, self.test_clients.sizes)
+            found.update(evaluation.client_accuracy(shares))
+        return found
+
+    def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
+        """(T,) weighted mean over all clients of their mean losses.
+
+        Args:
+            params: (T, 1, P).
+            weights: (clients,) sum 1.
+        """
+        rows = evaluation.row_weights(len(self.inputs), self.offsets, self.sizes, weights)
+        loss, _ = self._answers(params, self.inputs, self.wanted)
+        return loss.double() @ torch.as_tensor(rows, device=loss.device)
+
+    def _answers(self, params: Tensor, inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """(losses, right answers) of all examples, (T, rows) each; right answers are 0 where there are none."""
+        chunk = max(1, _EVALUATED // (params.shape[0] * wanted.shape[1]))
+        loss = params.new_empty((params.shape[0], len(inputs)))
+        right = torch.zeros_like(loss)
+        for start in range(0, len(inputs), chunk):
+            some = slice(start, start + chunk)
+            scores = self.stacked.scores(params.transpose(0, 1), inputs[None, some])[0]  # (T, outputs, chunk)
+            loss[:, some] = self.loss.losses(scores, wanted[some].T)
             if self.classifies:
-                right += (scores.max(1).indices == wanted.argmax(1)).sum(-1)  # argmax is ten times slower here
-        found = {"test_loss": loss / self.test_examples}
-        return {**found, "test_accuracy": right / self.test_examples} if self.classifies else found
+                # max: argmax is ten times slower here
+                right[:, some] = (scores.max(1).indices == wanted[some].argmax(1)).to(loss.dtype)
+        return loss, right
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
         """(T, M) shares of right answers on batches; None for a regression."""

@@ -7,7 +7,7 @@ coordinate, drawn from (seed, round, client, step); batch_size None is one draw.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -70,15 +70,25 @@ class Quadratic:
         """The batches of all rounds."""
         return Source(self, seed, batch_size)
 
-    def evaluate(self, params: Tensor) -> dict[str, Tensor]:
+    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
         """The exact loss over all clients and the distance to its minimizer, (T,) each.
 
         Args:
             params: (T, 1, P).
+            reports: there is nothing more to say.
         """
         away = params[:, 0, : self.dimension] - self.optimum
         loss = 0.5 * ((away @ self.hessian) * away).sum(-1) + away @ self._slope + self.least
         return {"loss": loss, "distance": away.norm(dim=-1)}
+
+    def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
+        """(T,) exact loss over all clients, with the task's own weights, as `evaluate` has it.
+
+        Args:
+            params: (T, 1, P).
+            weights: (clients,); a quadratic task has no others than its own.
+        """
+        return self.evaluate(params)["loss"]
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
         """None: there is nothing to be right about."""

@@ -1,0 +1,159 @@
+"""What the theory predicts a trial to measure: loss and distance after every round, and where they end.
+
+With exact gradients and all clients a round is an affine map, so the whole curve is known before anything is trained.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.errors import SpecError
+from trainers.problem import Problem, Quadratics
+from trainers.theory.clients import ClientQuadratics, clients_of
+from trainers.theory.rounds.affine import RoundMap, with_server
+from trainers.theory.rounds.methods import ADAPTIVE_SERVERS, affine_round, server_rate
+from trainers.theory.warning import TheoryWarning
+
+Array = NDArray[np.float64]
+METRICS = ("loss", "distance")
+CHUNK = 4_000_000
+"""Numbers held at once while many settings are followed together."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method with its server optimizer on a problem.
+
+    Args:
+        round_map: of one round.
+        limit: (d,) the model that rounds leave as it is.
+        rate: asymptotic linear rate; 1 or more does not converge.
+    """
+
+    round_map: RoundMap
+    limit: Array
+    rate: float
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Predictions on one problem; build with `predictor`.
+
+    Args:
+        clients: with the weights of a round with all clients.
+        constant: weighted mean of the losses' constants.
+    """
+
+    clients: ClientQuadratics
+    constant: float
+
+    def setting(self, method: Mapping[str, Any], server: Mapping[str, Any], schedule: str = "constant") -> Setting:
+        """One setting.
+
+        Args:
+            method: name and hyperparameters as in a trial document.
+            server: the same of the server optimizer.
+            schedule: its name.
+
+        Raises:
+            SpecError: what has no closed form: an adaptive server, rates that change, local_epochs, a method that the
+                theory does not know; or a setting without a fixed point.
+        """
+        if schedule != "constant":
+            raise SpecError(f"rates must stay constant for a closed form, got schedule {schedule}", "schedule.name")
+        if server.get("name", "sgd") in ADAPTIVE_SERVERS:
+            raise SpecError(f"server must be sgd for a linear round, got {server['name']}", "server.name")
+        if server.get("name", "sgd") != "sgd":
+            raise SpecError(f"server must be one with a closed form, got {server['name']}", "server.name")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TheoryWarning)  # the trial itself has warned of such a rate
+            affine = affine_round(method, self.clients)
+        momentum, nesterov = float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
+        whole = with_server(affine, server_rate(method), momentum, nesterov)
+        return Setting(whole, with_server(affine, 1.0).fixed_point, whole.rate)
+
+    def values(self, models: Any, metric: str) -> Array:
+        """A metric, exact, at these models.
+
+        Args:
+            models: (..., d).
+            metric: "loss", constants included, or "distance" to the optimum.
+
+        Returns:
+            (...).
+        """
+        away = np.asarray(models, float) - self.clients.optimum
+        if metric == "distance":
+            return np.asarray(np.linalg.norm(away, axis=-1))
+        least = float(self.clients.loss(self.clients.optimum)) + self.constant
+        return np.asarray(least + 0.5 * ((away @ self.clients.hessian) * away).sum(-1))
+
+    def curves(self, settings: Sequence[Setting], init: Sequence[float] | None, rounds: int, metric: str) -> Array:
+        """A metric after 0, 1, ..., rounds rounds.
+
+        Args:
+            settings: any number; those with and without momentum may be mixed.
+            init: (d,) first model; None is 0.
+            rounds: server updates.
+            metric: "loss" or "distance".
+
+        Returns:
+            (settings, rounds + 1); infinite or nan where a setting diverges beyond all numbers.
+        """
+        first = np.zeros(self.clients.dimension) if init is None else np.asarray(init, float)
+        found = np.empty((len(settings), rounds + 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for chosen in _groups([setting.round_map for setting in settings], rounds):
+                found[chosen] = self._follow([settings[index].round_map for index in chosen], first, rounds, metric)
+        return found
+
+    def _follow(self, maps: Sequence[RoundMap], first: Array, rounds: int, metric: str) -> Array:
+        matrices = np.stack([each.matrix for each in maps])
+        offsets = np.stack([each.offset for each in maps])[..., None]
+        state = np.stack([each.start(first) for each in maps])[..., None]
+        models = np.empty((rounds + 1, len(maps), self.clients.dimension))
+        models[0] = first
+        for done in range(1, rounds + 1):
+            state = matrices @ state + offsets
+            models[done] = state[:, : self.clients.dimension, 0]
+        return self.values(models, metric).T
+
+
+def predictor(problem: Problem) -> Predictor:
+    """Predictions on a quadratic problem.
+
+    Args:
+        problem: as a task builds it.
+
+    Raises:
+        SpecError: it is not quadratic.
+
+    Examples:
+        >>> from trainers.tasks import quadratic
+        >>> task = quadratic.parse({"name": "quadratic", "problem": "two_clients"}, "task")
+        >>> known = predictor(quadratic.build(task, "float64"))
+        >>> method = {"name": "fedavg", "client_lr": 0.25, "server_lr": 0.5, "local_steps": 2}
+        >>> setting = known.setting(method, {"name": "sgd"})
+        >>> round(setting.rate, 6), round(float(known.values(setting.limit, "distance")), 6)
+        (0.1875, 0.017544)
+    """
+    clients = clients_of(problem)
+    constants = problem.train.constants if isinstance(problem.train, Quadratics) else np.zeros(0)
+    return Predictor(clients, float(clients.weights @ constants))
+
+
+def _groups(maps: Sequence[RoundMap], rounds: int) -> Iterable[list[int]]:
+    """Indices of maps of one size, so many at a time as may be held at once."""
+    by_size: dict[int, list[int]] = {}
+    for index, each in enumerate(maps):
+        by_size.setdefault(len(each.offset), []).append(index)
+    for size, indices in by_size.items():
+        width = max(1, CHUNK // max(size * size, size * (rounds + 1)))
+        for begin in range(0, len(indices), width):
+            yield indices[begin : begin + width]
