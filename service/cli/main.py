@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli import theory
 from service.errors import DriftlineError
 
 app = typer.Typer(
@@ -24,6 +25,23 @@ app = typer.Typer(
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; see examples/digits.yaml.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `driftline run`.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"driftline {version('driftline')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What is common to all commands."""
 
 
 @app.command()
@@ -108,13 +126,16 @@ def tasks(name: Annotated[str | None, typer.Argument(help="Only this one, in ful
 @app.command()
 def ui(
     folder: Folder,
-    port: Annotated[int, typer.Option(help="Port of the MLflow server, on this computer only.")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow server, on this computer only.")] = 5000,
     browser: Annotated[bool, typer.Option(help="Open the study's page in a browser.")] = True,
 ) -> None:
     """Open a study in the MLflow UI."""
     from service.cli.ui import open_ui
 
     open_ui(folder, port, browser=browser)
+
+
+app.add_typer(theory.app)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import signal
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def resume_study(folder: Path, ray_address: str | None) -> None:
 
 def _follow(run: EmbeddedRun) -> None:
     job = EmbeddedJob(run)
-    with _clean_stops(run.folder):
+    with _clean_stops(run):
         if job.record().state == "SUCCEEDED":
             typer.echo(f"This study is finished; the result in {run.folder}:", err=True)
             if not run.shown():
@@ -48,7 +49,7 @@ def _follow(run: EmbeddedRun) -> None:
 
 
 @contextlib.contextmanager
-def _clean_stops(folder: Path) -> Iterator[None]:
+def _clean_stops(run: EmbeddedRun) -> Iterator[None]:
     """Has SIGTERM, and SIGHUP of a closed terminal, stop a study as Ctrl-C does, and says how to go on.
 
     Raises:
@@ -69,7 +70,10 @@ def _clean_stops(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # the terminal may be gone
             text = "Stopped; every round that was reported is kept. Go on with:  driftline resume "
-            typer.echo(text + shlex.quote(str(folder)), err=True)
+            typer.echo(text + shlex.quote(str(run.folder)), err=True)
+        if run.abandoned:
+            run.close()
+            os._exit(128 + received[0])  # Ray's own ending, with the driver still in it, takes long and complains
         raise typer.Exit(128 + received[0]) from None
     finally:
         for number, handler in before.items():

@@ -29,17 +29,22 @@ class Folder:
 
     Raises:
         NotFound: It holds no study, and `create` is False.
-        InvalidSpec: It holds files that are not Driftline's.
+        InvalidSpec: It cannot be written to, or holds files that are not Driftline's.
         Conflict: Another process works in it.
     """
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         database = path / DATABASE
-        if not database.is_file():
-            _refuse_others(path, create)
-        path.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(path)
+        try:
+            if not database.is_file():
+                _refuse_others(path, create)
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(path)
+        except OSError as error:
+            raise InvalidSpec(
+                "out", f"must be a folder to write into, got {path} ({error.strerror}): choose another one"
+            ) from error
         try:
             self.store = Store(database)
         except BaseException:
@@ -107,7 +112,7 @@ def _lock(path: Path) -> IO[str]:
     file = (path / LOCK).open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()

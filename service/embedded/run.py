@@ -54,6 +54,7 @@ class EmbeddedRun:
         folder: The output folder.
         api: Connection to the app of this process.
         study_id: Id of the study.
+        abandoned: Whether its driver was left behind.
 
     Raises:
         NotFound: No study was given and the folder holds none.
@@ -73,6 +74,7 @@ class EmbeddedRun:
         self._recording = threading.Event()  # set to end it
         self._recorder_lock = threading.Lock()
         self._started = False
+        self.abandoned = False
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or settings().ray_address
@@ -126,11 +128,11 @@ class EmbeddedRun:
             Conflict: The study was cancelled for good.
         """
         record = self.record()
-        if record.state == "CANCELLED":
+        if record.state in ("CANCELLED", "CANCELLING"):
             raise Conflict(f"the study in {self.folder} was cancelled for good: choose another folder with --out")
         if record.state == "SUCCEEDED" or self._started:
             return
-        if record.state in ("PAUSED", "FAILED"):
+        if record.state in ("PAUSING", "PAUSED", "FAILED"):  # PAUSING: killed before it had stopped
             self.api.resume(self.study_id)
         self._started = True
         self._launcher = launcher = ThreadLauncher(self._connect, self._drive)
@@ -149,6 +151,7 @@ class EmbeddedRun:
 
     def abandon(self) -> None:
         """Has `close` wait for nothing: the driver is left behind, the round each pack is in is lost."""
+        self.abandoned = True
         self._recorder_stop_s = 0.0
         if self._launcher is not None:
             self._launcher.stop_s = 0.0

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +24,9 @@ def stored_frontier(folder: Path) -> Frontier:
     Raises:
         NotFound: The folder holds no study.
     """
-    store = _open(folder)
-    try:
+    with _opened(folder) as store:
         result = stored_result(store, _study(store, folder).id)
         return Frontier(result.document, lambda: result.curves)
-    finally:
-        store.close()
 
 
 def stored_result(store: Store, study_id: str) -> StudyResult:
@@ -38,18 +40,26 @@ def stored_study(folder: Path) -> StudyRecord:
     Raises:
         NotFound: The folder holds none.
     """
-    store = _open(folder)
-    try:
+    with _opened(folder) as store:
         return _study(store, folder)
-    finally:
-        store.close()
 
 
-def _open(folder: Path) -> Store:
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[Store]:
+    """The store of a folder; of a copy where the folder is another user's, since SQLite writes where it reads."""
     database = folder / DATABASE
-    if not database.is_file():
+    if not os.path.isfile(database):
         raise NotFound(f"no study in {folder}: name a folder that `driftline run` wrote")
-    return Store(database)
+    with contextlib.ExitStack() as stack:
+        if not (os.access(folder, os.W_OK) and os.access(database, os.W_OK)):
+            copies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-")))
+            for file in folder.glob(f"{DATABASE}*"):  # with what is in its write-ahead log
+                if not file.name.endswith("-shm"):
+                    shutil.copyfile(file, copies / file.name)
+            database = copies / DATABASE
+        store = Store(database)
+        stack.callback(store.close)
+        yield store
 
 
 def _study(store: Store, folder: Path) -> StudyRecord:
@@ -86,12 +96,9 @@ def stored_link(folder: Path, port: int) -> StoredLink:
     from service.recorders.links import mlflow_link
     from service.recorders.views import VIEW
 
-    store = _open(folder)
-    try:
-        uri = mlflow_uri(folder)
+    uri = mlflow_uri(folder)
+    with _opened(folder) as store:
         recorded = store.recorded(_study(store, folder).id, "experiment")
-    finally:
-        store.close()
     experiment = next((entry.run_id for entry in recorded if entry.key == "labels"), None)
     if experiment is None:
         raise NotFound(f"nothing of the study in {folder} is in MLflow yet: run it (or resume it) first")

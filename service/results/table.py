@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.results.agreement import agreement
 from service.results.curves import UNITS
 from service.results.directions import sign
 from service.results.numbers import banded, number, setting_text
@@ -22,7 +23,8 @@ def table(result: Json, width: int = 80) -> str:
 
     Returns:
         Lines without line end at the end: what is plotted against what, a row a label (hypervolume and best quality
-        with their bands over seeds, the cost to settle there, trials, diverged), then every label's frontier.
+        with their bands over seeds, the cost to settle there, trials, diverged), on quadratic tasks how far theory and
+        measurement are apart, then every label's frontier.
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
@@ -32,6 +34,13 @@ def table(result: Json, width: int = 80) -> str:
         "In brackets: smallest and largest over seeds. Settles: what the best setting costs until it has settled.",
         width,
     )
+    if said := agreement(result):
+        lines += ["", "Theory against measurement, relative differences (medians over settings):"]
+        lines += [
+            row
+            for line in said
+            for row in textwrap.wrap(line, width - 2, initial_indent="  ", subsequent_indent="    ")
+        ]
     for label, method in result["methods"].items():
         lines += ["", *_frontier(label, method, metric, cost, width)]
     return "\n".join(line.rstrip() for line in lines)

@@ -1,8 +1,8 @@
 """The theory's prediction beside what was measured, for studies on quadratic tasks.
 
-A round with exact gradients and all clients is an affine map, so the curve of a trial is known without training. From it
-the point is taken with the definitions of `service.results.points`: what differs is then noise, sampled clients, or a
-mistake. Imported only for studies on quadratic tasks; it needs numpy, not torch.
+A round with exact gradients and all clients is an affine map, so the curve of a trial is known without training. From
+it the point is taken with the definitions of `service.results.points`: what differs is then noise, sampled clients, or
+a mistake. Imported only for studies on quadratic tasks; it needs numpy, not torch.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
 Json = dict[str, Any]
 ROUNDING = 1e-6
 """Qualities below this share of the start's are told apart only as much as they differ from it."""
+
+DIGITS = 12
+"""Predicted qualities that agree to so many digits are equal: rounding takes nothing off the frontier."""
 
 MOST_WORK = 2e9
 """Multiplications for the predictions of a label; settings beyond them have none."""
@@ -74,8 +77,9 @@ def with_theory(
     """
     held = {curve.trial: curve for curve in curves}
     entries = {entry["label"]: entry for entry in spec["methods"]}
-    problem = quadratic.build(quadratic.parse(spec["task"], "task"), "float64")
-    study = _Study(predictor(problem), spec.get("init"), reading, rounds, _left_out(spec, problem.train.gradient_noise))
+    task = quadratic.parse(spec["task"], "task")
+    known = predictor(quadratic.build(task, "float64"))
+    study = _Study(known, spec.get("init"), reading, rounds, _left_out(spec, task))
     methods = {
         label: method | study.label(method, entries[label], held) if label in entries else method
         for label, method in document["methods"].items()
@@ -170,11 +174,11 @@ def _parts(entry: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> dict
     return parts
 
 
-def _left_out(spec: Mapping[str, Any], noise: float) -> str:
+def _left_out(spec: Mapping[str, Any], task: quadratic.Settings) -> str:
     """What the study does that the prediction does not."""
-    sampled = spec.get("clients_per_round")
+    sampled, noise = spec.get("clients_per_round"), task.losses.gradient_noise
     said = [f"the noise of the gradients ({noise:g})"] if noise else []
-    said += [f"the sampling of {sampled} clients a round"] if sampled else []
+    said += [f"the sampling of {sampled} of {task.clients} clients"] if sampled and sampled < task.clients else []
     said += ["the rounding of float32"] if spec.get("dtype") == "float32" else []
     return f"The prediction leaves out {' and '.join(said)}." if said else ""
 
@@ -194,12 +198,15 @@ def _frontier(predicted: Mapping[int, Mapping[str, Any]], direction: float) -> l
         {"cost": row["cost"], "quality": row["quality"], "limit": row["limit"], "setting": number}
         for number, row in predicted.items()
     ]
-    on = non_dominated([row["cost"] for row in rows], [direction * row["quality"] for row in rows])
+    level = [direction * float(f"{row['quality']:.{DIGITS}g}") for row in rows]
+    on = non_dominated([row["cost"] for row in rows], level)
     kept = [row for row, good in zip(rows, on, strict=True) if good]
     return sorted(kept, key=lambda row: (row["cost"], -direction * row["quality"], row["setting"]))
 
 
-def _disagreement(rows: Mapping[int, Mapping[str, Any]], predicted: Mapping[int, Mapping[str, Any]], start: float) -> Json:
+def _disagreement(
+    rows: Mapping[int, Mapping[str, Any]], predicted: Mapping[int, Mapping[str, Any]], start: float
+) -> Json:
     least = ROUNDING * abs(start)
     found = {
         "quality": [_relative(rows[number]["quality"], row["quality"], least) for number, row in predicted.items()],

@@ -223,8 +223,10 @@ class Study(Section):
         return document
 
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON text (keys sorted, no spaces), in hexadecimal; `resources` change no result
-        and are left out."""
+        """SHA-256 of the canonical JSON text (keys sorted, no spaces), in hexadecimal.
+
+        `resources` change no result and are left out.
+        """
         document = {key: value for key, value in self.to_json().items() if key != "resources"}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()

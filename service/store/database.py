@@ -33,7 +33,7 @@ class Database:
 
     Raises:
         Unavailable: when it cannot be reached.
-        Conflict: when it was written by a newer Driftline.
+        Conflict: when it was written by a newer Driftline, or is no database.
     """
 
     def __init__(self, url: str | Path) -> None:
@@ -147,6 +147,8 @@ def _reachable() -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unavailable(f"the connection to the database was lost: {_cause(error)}; try again later") from error
+        if type(error.orig) is sqlite3.DatabaseError:  # SQLITE_NOTADB, SQLITE_CORRUPT
+            raise Conflict(f"the database must be whole and Driftline's own, got: {_cause(error)}") from error
         raise
 
 

@@ -275,7 +275,7 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     from trainers.engine import plan
 
     monkeypatch.setattr(plan, "_chosen", {})
-    spent = {"stacked": 2.0, "example_space": 1.0, "autograd": 0.1}
+    spent = {"stacked": 0.2, "example_space": 0.1, "autograd": 0.01}
     timed = []
 
     def measure(oracle, batches, params, steps):
@@ -291,7 +291,7 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     count = len(timed)
     assert Pack.from_spec(spec).plan.oracle == "example_space"
     assert len(timed) == count
-    spent["example_space"] = 1.9  # not clearly faster
+    spent["example_space"] = 0.19  # not clearly faster
     assert Pack.from_spec(parse(document(batch_size=None, members=[{}, {}]))).plan.oracle == "stacked"
     assert Pack.from_spec(parse(document())).plan.oracle == "stacked"
     assert len(timed) == 2 * count  # mini-batches leave one candidate: nothing to time

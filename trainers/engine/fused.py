@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.engine.loop import Data, FunctionalLosses
+from trainers.engine.autograd import Losses
 from trainers.engine.oracle import Batch, Group, client_major, example_weights, replicas
 from trainers.flat import Layout
 
 _EXAMPLES = 4096  # of all replicas together, run at once
 
+Data = Mapping[str, Tensor]
 Tensors = Mapping[str, Tensor]
 
 
@@ -25,18 +26,18 @@ class Vmap:
         losses: of examples, as a function of the parameters.
     """
 
-    def __init__(self, layout: Layout, losses: FunctionalLosses) -> None:
+    def __init__(self, layout: Layout, losses: Losses) -> None:
         self.layout = layout
 
         def total(tensors: Tensors, data: Data, weights: Tensor) -> Tensor:
             return losses(tensors, data) @ weights
 
         def bend(tensors: Tensors, along: Tensors, data: Data, weights: Tensor) -> Tensors:
-            def slopes(point: Tensors) -> Tensors:
-                found: Tensors = torch.func.grad(total)(point, data, weights)
-                return found
+            def slope(point: Tensors) -> Tensor:
+                slopes = torch.func.grad(total)(point, data, weights)
+                return torch.stack([(slopes[name] * along[name]).sum() for name in slopes]).sum()
 
-            found: Tensors = torch.func.jvp(slopes, (tensors,), (along,))[1]
+            found: Tensors = torch.func.grad(slope)(tensors)
             return found
 
         self._total = _over_replicas(total, 1)

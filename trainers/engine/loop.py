@@ -17,8 +17,6 @@ from trainers.flat import Layout
 
 Losses = Callable[[Mapping[str, Tensor]], Tensor]
 """One client's data by name to the loss of each example, (examples,), with the module's own parameters."""
-FunctionalLosses = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]
-"""The same with the parameters given by name."""
 
 _EXAMPLES = 512  # of a client, run at once; larger batches are cut into pieces
 
@@ -32,15 +30,13 @@ class Loop:
         layout: of the parameters.
         module: whose parameters they are.
         losses: of examples, by the module.
-        functional: the same as a function of the parameters.
     """
 
     separate = True  # a replica's numbers do not depend on which others there are
 
-    def __init__(self, layout: Layout, module: nn.Module, losses: Losses, functional: FunctionalLosses) -> None:
+    def __init__(self, layout: Layout, module: nn.Module, losses: Losses) -> None:
         self.layout = layout
         self.losses = losses
-        self.functional = functional
         parameters = dict(module.named_parameters())
         self.parameters = [parameters[entry.name] for entry in layout.entries]
 
@@ -63,17 +59,19 @@ class Loop:
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle; the forward derivative of the gradient, along the tensors of the vector."""
+        """See Oracle; the gradient of the slope along the vector."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
-        names = [entry.name for entry in self.layout.entries]
-        for group in batch:
-            along, held = self._tensors(vector, group), self._tensors(total, group)
-            for place, trial, tensors in self._replicas(params, group):
-                point = dict(zip(names, tensors, strict=True))
-                direction = dict(zip(names, along[place][trial], strict=True))
-                for data, weights in pieces(group, place, params):
-                    bend = _bend(self.functional, point, direction, data, weights)
-                    torch._foreach_add_(held[place][trial], [bend[name] for name in names])
+        with torch.enable_grad(), self._bound():
+            for group in batch:
+                along, held = self._tensors(vector, group), self._tensors(total, group)
+                for place, trial, tensors in self._replicas(params, group):
+                    self._bind(tensors)
+                    for data, weights in pieces(group, place, params):
+                        loss = self.losses(data) @ weights
+                        slopes = torch.autograd.grad(loss, self.parameters, create_graph=True)
+                        products = [(a * b).sum() for a, b in zip(slopes, along[place][trial], strict=True)]
+                        bend = torch.autograd.grad(torch.stack(products).sum(), self.parameters)
+                        torch._foreach_add_(held[place][trial], bend)
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
@@ -130,15 +128,3 @@ def pieces(group: Group, place: int, like: Tensor) -> Iterator[tuple[Data, Tenso
     for start in range(0, len(weights), _EXAMPLES):
         stop = start + _EXAMPLES
         yield {name: held[place, start:stop] for name, held in group.data.items()}, weights[start:stop]
-
-
-def _bend(
-    losses: FunctionalLosses, point: dict[str, Tensor], direction: dict[str, Tensor], data: Data, weights: Tensor
-) -> dict[str, Tensor]:
-    """The Hessian of a weighted sum of losses at a point, times a direction."""
-
-    def total(tensors: dict[str, Tensor]) -> Tensor:
-        return losses(tensors, data) @ weights
-
-    found: dict[str, Tensor] = torch.func.jvp(torch.func.grad(total), (point,), (direction,))[1]
-    return found

@@ -84,7 +84,7 @@ class Network:
         self.test_examples = 0 if problem.test is None else len(problem.test.targets)
         self.held_out = None if problem.test is None else self._held(problem.test)
         self.oracles: Mapping[str, Oracle] = {
-            "loop": Loop(self.layout, self.module, self._losses, self._functional_losses),
+            "loop": Loop(self.layout, self.module, self._losses),
             "vmap": Vmap(self.layout, self._functional_losses),
             "autograd": Autograd(self.layout, self._functional_losses),
         }

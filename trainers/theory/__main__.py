@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainers.errors import SpecError
@@ -25,12 +26,17 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         Exit code: 0, or 2 for wrong input (one line on standard error).
     """
-    options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        return run(arguments)
     except SpecError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """As `main`, but wrong input is a SpecError."""
+    options = _parser().parse_args(arguments)
+    return int(options.run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

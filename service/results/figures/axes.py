@@ -48,9 +48,11 @@ def band_text(result: Json) -> str:
     several = bool(seeds) and seeds[-1] > 1
     count = str(seeds[0]) if seeds and seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}" if seeds else "no"
     lines = f"median of {count} seeds, band: lowest to highest" if several else "one seed"
+    theory = any(method.get("theory") for method in result["methods"].values())
     return (
         f"Lines: best quality within a cost ({lines}). Markers: the quality a setting ends at, drawn at the cost "
         "from which it stays near it; large ones are the frontier."
+        + (" Rings, dashed: the same as the theory predicts it." if theory else "")
     )
 
 

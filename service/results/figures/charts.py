@@ -137,10 +137,12 @@ def _lines(go: Any, figure: Any, label: str, method: Json, style: Style) -> None
             go.Scatter(
                 x=[row["cost"] for row in theory],
                 y=[row["quality"] for row in theory],
-                mode="lines",
+                mode="lines+markers",
                 line={"color": style.colour, "width": 1.5, "dash": "dot"},
+                marker={"symbol": "circle-open", "size": 17, "color": style.colour, "line": {"width": 1}},
                 name=f"{html.escape(label)}, theory",
                 legendgroup=label,
+                hovertemplate=f"{html.escape(label)}, theory: %{{y:.4g}}<br>settles at %{{x:.4~s}}<extra></extra>",
             )
         )
 

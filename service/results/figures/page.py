@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from service.results.agreement import agreement
 from service.results.compare import compare
 from service.results.curves import TrialCurve
 from service.results.figures.axes import band_text
@@ -36,6 +37,7 @@ dt {{ font-weight: 600; margin-top: .5em; }} dd {{ margin: 0 0 0 1.2em; }} detai
 {chart}
 <p class="quiet">{caption}</p>
 {table}
+{theory}
 {verdicts}
 <h2>Learning curves of the frontier</h2>
 <p class="quiet">Smoothed quality of every trial on its label's frontier; the marker is where it settles.</p>
@@ -68,6 +70,7 @@ def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
         chart=_div(frontier_chart(result), scripts=True),
         caption=html.escape(band_text(result)),
         table=_table(result),
+        theory=_theory(result),
         verdicts=_verdicts(result),
         learning=_div(learning, scripts=False),
         definitions="".join(
@@ -116,6 +119,12 @@ def _table(result: Json) -> str:
     head = "<th>method</th>" + "".join(f'<th class="n">{html.escape(name)}</th>' for name in heads)
     note = "In brackets: smallest and largest over seeds. Not counted: frozen or hardly improved."
     return f'<table><tr>{head}</tr>{"</tr>".join(rows)}</tr></table><p class="quiet">{note}</p>'
+
+
+def _theory(result: Json) -> str:
+    said = "".join(f"<li>{html.escape(line)}</li>" for line in agreement(result))
+    heading = '<h2>Theory and measurement</h2><p class="quiet">Relative differences, medians over settings.</p>'
+    return f"{heading}<ul>{said}</ul>" if said else ""
 
 
 def _verdicts(result: Json) -> str:

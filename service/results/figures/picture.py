@@ -98,9 +98,12 @@ def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
             [row["quality"] for row in theory],
             color=style.colour,
             linewidth=1.0,
-            linestyle=(0, (1, 1.5)),
-            zorder=3,
-            label=f"{label}, theory",
+            linestyle=(0, (3, 1.5)),
+            marker="o",
+            markersize=10,
+            markerfacecolor="none",
+            markeredgewidth=0.7,
+            zorder=3.5,
         )
 
 
@@ -117,6 +120,9 @@ def _dress(axes: Any, result: Json) -> None:
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+    if any(method.get("theory") for method in result["methods"].values()):
+        ring = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 0.7}
+        axes.plot([], [], color="#555555", linewidth=1.0, linestyle=(0, (3, 1.5)), **ring, label="theory")
     if result["methods"]:
         axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
     if not any(method["points"] for method in result["methods"].values()):

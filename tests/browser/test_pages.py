@@ -1,0 +1,121 @@
+"""What people see, in a real browser: frontier.html without a network, and the study's page in the MLflow UI."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.ray,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+]
+
+STUDY = {
+    "name": "pages",
+    "task": {"name": "digits", "clients": 5, "partition": "iid"},
+    "methods": [
+        {
+            "name": "fedavg",
+            "space": {"client_lr": {"float": [0.05, 0.5], "log": True}, "server_lr": 0.2, "local_steps": 5},
+        },
+        {"name": "fedsgd", "space": {"server_lr": {"float": [0.1, 1.0], "log": True}}},
+    ],
+    "sampler": "quasi_random",
+    "objective": {"quality": "test_loss", "cost": "rounds"},
+    "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "front": 2},
+}
+
+
+def dom(url: str, profile: Path, wait_ms: int, *switches: str) -> str:
+    """The page as it stands in the browser after `wait_ms` of its own time."""
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            "--window-size=1500,1000", f"--user-data-dir={profile}", f"--virtual-time-budget={wait_ms}", *switches, "--dump-dom", url,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished study."""
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "study.yaml").write_text(yaml.safe_dump(STUDY))
+    subprocess.run(
+        [sys.executable, "-m", "service.cli", "run", str(folder / "study.yaml"), "--out", str(folder / "out")],
+        check=True,
+        timeout=280,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return folder / "out"
+
+
+@pytest.fixture
+def page(out: Path, tmp_path: Path) -> Iterator[str]:
+    """Address of the study's page in the MLflow UI, served by `driftline ui`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path / "ui.log"
+    with log.open("w") as stream:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "service.cli", "ui", str(out), "--port", str(port), "--no-browser"],
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        end = time.monotonic() + 120
+        while not _up(port):
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.5)
+        yield next(word for word in log.read_text().split() if word.startswith(f"http://127.0.0.1:{port}/#"))
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+    assert not _up(port), "the server must be gone when the command has ended"
+
+
+def _up(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_frontier_page_works_without_a_network(out: Path, tmp_path: Path) -> None:
+    text = dom((out / "frontier.html").as_uri(), tmp_path / "profile", 20_000, "--host-resolver-rules=MAP * ~NOTFOUND")
+    assert text.count('class="main-svg"') >= 2  # plotly has drawn both charts
+    assert "legendtext" in text
+    for label in ("fedavg", "fedsgd"):
+        assert f">{label}" in text
+    assert "communication rounds" in text
+
+
+def test_mlflow_opens_on_the_trade_off(page: str, tmp_path: Path) -> None:
+    text = dom(page, tmp_path / "profile", 90_000)
+    for word in ("fedavg", "fedsgd", "envelope", "Trade-off"):
+        assert word in text
+    assert "s00003" not in text  # trials are in an experiment of their own

@@ -1,0 +1,243 @@
+"""Studies on quadratic tasks carry the theory's prediction, and say how far it is from what was measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from service.results import theory
+from service.results.figures.axes import band_text
+from service.results.study import StudyResult, study_result
+from service.schemas.curves import columns
+from service.schemas.records import StudyRecord, TrialRecord
+from service.schemas.study import Study
+from service.schemas.trials import trial_document
+from trainers.engine.pack import Pack
+from trainers.spec import parse
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TASK: dict[str, Any] = {
+    "name": "quadratic",
+    "problem": "worst_case",
+    "client_lr": 0.05,
+    "gradient_weights": [1.0] * 10,
+}
+STEPS: dict[str, Any] = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": {"choice": [2, 5, 10, 20]}}
+RANDOM: dict[str, Any] = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3}
+
+
+def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), **keys: Any) -> StudyResult:
+    """The result of a study whose grids were trained here, every setting on every seed."""
+    study = Study.from_json(
+        {
+            "name": "small",
+            "task": TASK,
+            "methods": list(methods),
+            "objective": {"quality": "distance"},
+            "budget": {"trials_per_method": 4, "rounds": 100, "seeds": 0},
+            "sampler": "grid",
+            "init": [3.0, 3.0, 3.0],
+            "eval_every": 1,
+            **keys,
+        }
+    )
+    trials, curves = [], {}
+    for entry in study.methods:
+        grid: list[dict[str, Any]] = [{}]
+        for name, parameter in entry.parameters().items():
+            grid = [{**setting, name: value} for setting in grid for value in parameter.grid()]
+        repeats = [(number, seed) for number in range(len(grid)) for seed in seeds]
+        for place, (number, seed) in enumerate(repeats):
+            spec = parse(trial_document(study, entry.label, [grid[number]], seed))
+            name = f"small.{entry.label}.{place}"
+            curves[name] = columns(Pack.from_spec(spec, device="cpu").advance())
+            trials.append(
+                TrialRecord(
+                    id=name,
+                    study_id="small",
+                    label=entry.label,
+                    phase="search" if len(seeds) == 1 else "front",
+                    number=place,
+                    setting=None if len(seeds) == 1 else number,
+                    seed=seed,
+                    hyperparameters=grid[number],
+                    state="DIVERGED" if curves[name].get("diverged", [False])[-1] else "COMPLETE",
+                    created_at=NOW,
+                    updated_at=NOW,
+                )
+            )
+    record = StudyRecord(id="small", name="small", spec=study.to_json(), created_at=NOW, updated_at=NOW)
+    return study_result(record, trials, curves)
+
+
+def test_deterministic_studies_agree_with_the_theory() -> None:
+    momentum = {"momentum": 0.3}
+    result = ran(
+        {"label": "plain", "name": "fedavg", "space": STEPS},
+        {"label": "heavy-ball", "name": "fedavg", "space": STEPS, "server": {"name": "sgd", "space": momentum}},
+        {
+            "label": "nesterov",
+            "name": "fedavg",
+            "space": STEPS | {"server_lr": 0.03},
+            "server": {"name": "sgd", "space": momentum | {"nesterov": True}},
+        },
+        {"label": "prox", "name": "fedprox", "space": STEPS | {"prox": 1.0}},
+        {"label": "fomaml", "name": "fomaml", "space": STEPS | {"client_lr": 0.005, "server_lr": 0.15}},
+        {
+            "label": "weights",
+            "name": "local_update",
+            "space": {
+                "client_lr": 0.03,
+                "server_lr": 0.05,
+                "gradient_weights": {"choice": [[1.0, 2.0], [0.5, 0.0, 2.0]]},
+            },
+        },
+    )
+    assert json.loads(json.dumps(result.document, allow_nan=False)) == result.document
+    for label, method in result.document["methods"].items():
+        found = method["disagreement"]
+        assert found["settings"] == len(method["settings"]) == (2 if label == "weights" else 4), label
+        assert method["theory_note"] == ""
+        assert found["largest"]["quality"] < 1e-9
+        assert found["largest"]["cost"] == 0
+        assert found["limit"] < 1e-6, label
+        for row in method["settings"]:
+            assert row["theory"]["rate"] < 1
+            assert row["theory"]["cost"] == row["cost"]
+        costs = [row["cost"] for row in method["theory"]]
+        assert costs == sorted(costs)
+        assert {row["setting"] for row in method["theory"]} <= {row["setting"] for row in method["settings"]}
+    assert "theory" in result.document["definitions"]
+    assert "disagreement" in result.document["definitions"]
+
+
+def test_the_limit_on_the_worst_case_is_the_papers_suboptimality() -> None:
+    result = ran({"label": "plain", "name": "fedavg", "space": STEPS | {"local_steps": 10}})
+    (row,) = result.document["methods"]["plain"]["settings"]
+    assert row["theory"]["limit"] / 2 == pytest.approx(0.334251, abs=5e-7)  # L / mu = 10, client_lr = 1 / (2 L)
+    assert row["quality"] / 2 == pytest.approx(0.334251, abs=5e-7)
+
+
+@pytest.mark.parametrize("cost", ["bytes", "client_gradients"])
+def test_other_costs_and_the_loss_agree_too(cost: str) -> None:
+    result = ran(
+        {"label": "plain", "name": "fedavg", "space": STEPS},
+        objective={"quality": "loss", "cost": cost},
+        eval_every=7,
+    )
+    found = result.document["methods"]["plain"]["disagreement"]
+    assert found["settings"] == 4
+    assert found["largest"]["quality"] < 1e-9
+    assert found["largest"]["cost"] == 0
+
+
+def test_a_budget_that_is_too_short_shows_in_the_limit_alone() -> None:
+    slow = STEPS | {"server_lr": 0.004}
+    result = ran({"label": "slow", "name": "fedavg", "space": slow})
+    found = result.document["methods"]["slow"]["disagreement"]
+    assert found["largest"]["quality"] < 1e-9
+    assert found["largest"]["cost"] == 0
+    assert found["largest"]["limit"] > 0.01
+
+
+def test_noise_and_sampling_are_measured_and_named() -> None:
+    space = STEPS | {"server_lr": 0.02}
+    noisy = ran(
+        {"label": "noisy", "name": "fedavg", "space": space},
+        task=RANDOM | {"gradient_noise": 0.3},
+        clients_per_round=3,
+        seeds=(1, 2, 3),
+    ).document["methods"]["noisy"]
+    assert noisy["theory_note"] == (
+        "The prediction leaves out the noise of the gradients (0.3) and the sampling of 3 of 6 clients."
+    )
+    assert 1e-4 < noisy["disagreement"]["quality"] < 1
+    single = ran({"label": "noisy", "name": "fedavg", "space": space}, task=RANDOM, dtype="float32")
+    method = single.document["methods"]["noisy"]
+    assert method["theory_note"] == "The prediction leaves out the rounding of float32."
+    assert 1e-10 < method["disagreement"]["largest"]["quality"] < 1e-4
+
+
+def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
+    decay = {"name": "plateau", "space": {"window": 5, "cooldown": 5, "client_decay": 0.5}}
+    result = ran(
+        {"label": "decay", "name": "fedavg", "space": STEPS, "schedule": decay},
+        {"label": "plain", "name": "fedavg", "space": STEPS},
+    )
+    method = result.document["methods"]["decay"]
+    assert method["theory"] == []
+    assert method["disagreement"] is None
+    assert all(row["theory"] is None for row in method["settings"])
+    said = "No prediction: rates must stay constant for a closed form, got schedule plateau."
+    assert method["theory_note"] == said
+    assert f"decay: {said}" in " ".join(result.table().split())
+    page = result.file("frontier.html").decode()
+    assert "plain, theory" in page
+    assert "decay, theory" not in page
+    assert said in page
+    assert "as the theory predicts" in band_text(result.document)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"server": {"name": "adam", "space": {}}}, "server must be sgd for a linear round, got adam"),
+        ({"server": {"name": "yogi", "space": {}}}, "server must be sgd for a linear round, got yogi"),
+        ({"name": "mine"}, "method.name must be a method with a closed form"),
+    ],
+)
+def test_unknown_parts_have_no_prediction(change: dict[str, Any], words: str) -> None:
+    result = ran({"label": "plain", "name": "fedavg", "space": STEPS})
+    spec = Study.from_json(
+        {
+            "name": "small",
+            "task": TASK,
+            "methods": [{"label": "plain", "name": "fedavg", "space": STEPS}],
+            "budget": {"trials_per_method": 1, "rounds": 100},
+        }
+    ).to_json()
+    spec["methods"][0] |= change
+    method = theory.with_theory(result.document, spec, result.curves, result.reading, 100)["methods"]["plain"]
+    assert (method["theory"], method["disagreement"]) == ([], None)
+    assert words in method["theory_note"]
+
+
+def test_another_metric_and_too_much_work_have_no_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = ran({"label": "plain", "name": "fedavg", "space": STEPS}, objective={"quality": "train_loss"})
+    assert train.document["methods"]["plain"]["theory_note"] == (
+        "No prediction: the theory predicts loss and distance, not train_loss."
+    )
+    monkeypatch.setattr(theory, "MOST_WORK", 2 * 100 * 4 * 9 + 2 * 4 * 2 * 27)  # two settings
+    method = ran({"label": "plain", "name": "fedavg", "space": STEPS}).document["methods"]["plain"]
+    assert method["disagreement"]["settings"] == 2
+    assert method["theory_note"].startswith("2 of the settings have no prediction: so many models")
+
+
+def test_a_study_without_points_has_none_yet() -> None:
+    study = Study.from_json(
+        {
+            "name": "small",
+            "task": TASK,
+            "methods": [{"label": "plain", "name": "fedavg", "space": STEPS}],
+            "budget": {"trials_per_method": 1, "rounds": 100},
+        }
+    )
+    record = StudyRecord(id="small", name="small", spec=study.to_json(), created_at=NOW, updated_at=NOW)
+    method = study_result(record, [], {}).document["methods"]["plain"]
+    assert method["theory_note"] == "No prediction yet: no setting has been counted."
+    assert method["disagreement"] is None
+
+
+def test_results_need_no_torch_and_other_tasks_no_theory() -> None:
+    code = (
+        "import sys, service.results.study\n"
+        "assert 'trainers.theory.prediction' not in sys.modules\n"
+        "import service.results.theory\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,109 @@
+"""Predicted curves are what packs measure, round by round."""
+
+import numpy as np
+import pytest
+
+from trainers.engine.pack import Pack
+from trainers.errors import SpecError
+from trainers.spec import parse
+from trainers.tasks import quadratic
+from trainers.theory import prediction
+from trainers.theory.prediction import predictor
+from trainers.theory.setting import setting_point
+
+TASKS = {
+    "random": {"name": "quadratic", "problem": "random", "clients": 4, "dimension": 3, "client_weights": [0.1, 0.2, 0.3, 0.4]},
+    "worst case": {"name": "quadratic", "problem": "worst_case", "client_lr": 0.05, "gradient_weights": [1.0] * 10},
+    "continuum": {"name": "quadratic", "problem": "continuum", "clients": 20},
+}  # fmt: skip
+METHODS = [
+    {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 7},
+    {"name": "fedavg", "client_lr": 0.05, "delta_lr": 1.0, "local_steps": 7, "weight_decay": 0.1},
+    {"name": "fedavg", "client_lr": 0.0, "server_lr": 0.02, "local_steps": 3},
+    {"name": "fedprox", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 10, "prox": 2.0},
+    {"name": "fomaml", "client_lr": 0.01, "server_lr": 0.1, "local_steps": 8},
+    {"name": "fedsgd", "server_lr": 0.05},
+    {"name": "local_update", "client_lr": 0.03, "server_lr": 0.05, "gradient_weights": [0.5, 0.0, 2.0, 0.25]},
+    {"name": "local_update", "client_lr": 0.03, "server_lr": 0.05, "gradient_weights": [0, 1.0, 1.0], "prox": 1.0},
+]
+SERVERS = [
+    {"name": "sgd"},
+    {"name": "sgd", "momentum": 0.6},
+    {"name": "sgd", "momentum": 0.6, "nesterov": True},
+]
+
+
+def measured(task, method, server, init, rounds):
+    document = {"task": task, "method": method, "server": server, "init": init, "rounds": rounds, "eval_every": 1}
+    lines = Pack.from_spec(parse(document), device="cpu").advance()
+    return {metric: np.array([line[metric] for line in lines]) for metric in ("loss", "distance")}
+
+
+def known(task):
+    return predictor(quadratic.build(quadratic.parse(task, "task"), "float64"))
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+@pytest.mark.parametrize("server", SERVERS, ids=["sgd", "heavy ball", "nesterov"])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method['name']} {sorted(method)}")
+def test_the_whole_curve_is_predicted(task, method, server):
+    about = known(task)
+    init = [3.0, -2.0, 1.0][: about.clients.dimension]
+    setting = about.setting(method, server)
+    curves = measured(task, method, server, init, 60)
+    for metric, values in curves.items():
+        predicted = about.curves([setting], init, 60, metric)[0]
+        assert predicted == pytest.approx(values, rel=1e-11, abs=1e-11 * abs(values[0]))
+
+
+def test_the_limit_is_where_a_long_run_ends_and_the_same_as_setting_point():
+    task, method, server = TASKS["random"], METHODS[0], SERVERS[1]
+    about = known(task)
+    setting = about.setting(method, server)
+    end = measured(task, method, server, None, 500)
+    for metric in prediction.METRICS:
+        assert about.values(setting.limit, metric) == pytest.approx(end[metric][-1], rel=1e-10)
+    point = setting_point(about.clients, method, server)
+    assert setting.rate == point.rate
+    assert about.values(setting.limit, "distance") == pytest.approx(point.distance, rel=1e-12)
+
+
+def test_constants_of_the_losses_count():
+    about = known(TASKS["continuum"])  # losses 0.5 i x^2 - x
+    assert about.values([0.0], "loss") == pytest.approx(0.0, abs=1e-14)
+    curvature = about.clients.hessians.mean()
+    assert about.values(about.clients.optimum, "loss") == pytest.approx(-0.5 / curvature, rel=1e-13)
+
+
+def test_many_settings_at_once_are_as_each_alone(monkeypatch):
+    about = known(TASKS["random"])
+    settings = [about.setting(method, server) for method in METHODS for server in SERVERS]
+    together = about.curves(settings, None, 40, "loss")
+    monkeypatch.setattr(prediction, "CHUNK", 1)
+    assert about.curves(settings, None, 40, "loss") == pytest.approx(together, rel=1e-13)
+    assert about.curves([], None, 40, "loss").shape == (0, 41)
+
+
+def test_a_diverging_setting_is_followed_beyond_all_numbers():
+    about = known(TASKS["continuum"])
+    wild = about.setting({"name": "fedsgd", "server_lr": 1e5}, {"name": "sgd"})
+    assert wild.rate > 1
+    curve = about.curves([wild], [1.0], 200, "loss")[0]
+    assert np.isfinite(curve[:20]).all()
+    assert not np.isfinite(curve[-1])
+
+
+@pytest.mark.parametrize(
+    ("method", "server", "schedule", "words"),
+    [
+        (METHODS[0], {"name": "adam"}, "constant", "server must be sgd"),
+        (METHODS[0], {"name": "yogi"}, "constant", "server must be sgd"),
+        (METHODS[0], {"name": "mine"}, "constant", "server must be one with a closed form"),
+        (METHODS[0], {"name": "sgd"}, "plateau", "rates must stay constant"),
+        ({**METHODS[0], "local_epochs": 2}, {"name": "sgd"}, "constant", "local_epochs must be null"),
+        ({"name": "mine"}, {"name": "sgd"}, "constant", "closed form"),
+    ],
+)
+def test_what_has_no_closed_form_says_so(method, server, schedule, words):
+    with pytest.raises(SpecError, match=words):
+        known(TASKS["continuum"]).setting(method, server, schedule)
