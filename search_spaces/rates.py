@@ -14,6 +14,11 @@ def client_lr() -> Float:
     return Float(1e-3, 10.0, log=True, also=(0.0,))
 
 
+def moving_client_lr() -> Float:
+    """Range of client_lr for methods whose clients must move: [1e-3, 10] on a log scale, without 0."""
+    return Float(1e-3, 10.0, log=True)
+
+
 def server_lr() -> Float:
     """Default range of server_lr: that of both papers, [1e-3, 10] on a log scale, 9 points on a grid."""
     return Float(1e-3, 10.0, log=True, points=9)

@@ -8,11 +8,12 @@ A bare name is a hyperparameter of the method; those of server and schedule are 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from trainers.errors import SpecError
-from trainers.hyper import describe, join, refuse_unknown
-from trainers.parts import REGISTRIES, Given, Part, parse_part
+from trainers.hyper import join, refuse_unknown
+from trainers.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, offered, parse_part
 from trainers.scalars import shown
 
 _PREFIXES = ("server", "schedule")
@@ -33,7 +34,22 @@ def parse_parts(document: Mapping[str, Any]) -> dict[str, Part]:
         "schedule": document.get("schedule", {"name": "constant"}),
     }
     members = _parse_members(document.get("members"), objects)
-    return {kind: parse_part(kind, objects[kind], [member[kind] for member in members]) for kind in objects}
+    parts = {kind: parse_part(kind, objects[kind], [member[kind] for member in members]) for kind in objects}
+    return {**parts, "schedule": _following(parts["schedule"], parts["method"])}
+
+
+def _following(schedule: Part, method: Part) -> Part:
+    """The schedule with what it left out and takes from the method (FOLLOWS of its module)."""
+    values = dict(schedule.values)
+    for name, otherwise in getattr(schedule.module, "FOLLOWS", {}).items():
+        own = method.values.get(name, (otherwise,) * method.members)
+        values[name] = tuple(
+            theirs if mine is None else mine for mine, theirs in zip(values[name], own, strict=True)
+        )
+        if None in values[name]:
+            path = join("schedule", name)
+            raise SpecError(f"{path} must be given, because the method has no {name} of its own", path)
+    return replace(schedule, values=values)
 
 
 def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dict[str, Given]]]:
@@ -65,9 +81,10 @@ def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         name = document.get("name") if isinstance(document, Mapping) else None
         if not isinstance(name, str) or name not in REGISTRIES[kind]():
             continue
-        names = [item.name for item in describe(REGISTRIES[kind]()[name].Hyper)]
-        if {"server_lr", "client_lr"} <= set(names):
-            names.append("delta_lr")
+        module = REGISTRIES[kind]()[name]
+        names = [item.name for item in offered(module)]
+        if getattr(module, "TIED", False):
+            names += SERVER_RATES  # parse_part says why they are refused
         keys.update({(f"{kind}.{bare}" if kind in _PREFIXES else bare): (kind, bare) for bare in names})
     return keys
 
@@ -83,7 +100,11 @@ def canonical_parts(parts: Mapping[str, Part], listed: bool) -> dict[str, Any]:
     members: list[dict[str, Any]] = [{} for _ in range(parts["method"].members)]
     for kind, part in parts.items():
         result[kind] = {"name": part.name}
+        if part.tied and TIED.name in {item.name for item in offered(part.module)}:
+            result[kind][TIED.name] = True
         for name, column in part.values.items():
+            if part.tied and name == "server_lr":
+                continue
             plain = [list(value) if isinstance(value, tuple) else value for value in column]
             if all(value == plain[0] for value in plain):
                 result[kind][name] = plain[0]

@@ -22,8 +22,17 @@ DELTA_LR = Hyperparameter(
     limit="1 is model averaging",
     doc="in place of server_lr = delta_lr * client_lr",
 )
+TIED = Hyperparameter(
+    name="tied",
+    kind="bool",
+    default=False,
+    traced=False,
+    limit="with plain SGD on the server true is model averaging",
+    doc="in place of server_lr, which follows client_lr through every schedule",
+)
 # Of each pair at most one may be given; the second is then derived from the first, or not needed.
 _EITHER = (("delta_lr", "server_lr"), ("local_epochs", "local_steps"))
+SERVER_RATES = ("server_lr", "delta_lr")
 _ALTERNATIVES = tuple(name for pair in _EITHER for name in pair)
 
 
@@ -36,12 +45,14 @@ class Part:
         name: of its module.
         values: hyperparameter -> one value for each member.
         members: how many there are.
+        tied: server_lr follows client_lr; its own values are None, where the method has one at all.
     """
 
     kind: str
     name: str
     values: Mapping[str, tuple[Any, ...]]
     members: int
+    tied: bool = False
 
     @property
     def module(self) -> ModuleType:
@@ -51,7 +62,8 @@ class Part:
     @property
     def structural(self) -> dict[str, Any]:
         """The values that separate packs, the same for all members."""
-        return {item.name: self.values[item.name][0] for item in describe(self.module.Hyper) if not item.traced}
+        own = {item.name: self.values[item.name][0] for item in describe(self.module.Hyper) if not item.traced}
+        return {**own, TIED.name: True} if self.tied else own
 
     def member(self, index: int) -> dict[str, Any]:
         """All values of one member."""
@@ -64,6 +76,16 @@ class Given:
 
     value: Any
     path: str
+
+
+def offered(module: ModuleType) -> tuple[Hyperparameter, ...]:
+    """All that may be set of a method, server optimizer or schedule: its Hyper, and what may stand for server_lr.
+
+    Args:
+        module: with a Hyper.
+    """
+    own = describe(module.Hyper)
+    return (*own, DELTA_LR, TIED) if {"client_lr", "server_lr"} <= {item.name for item in own} else own
 
 
 def parse_part(kind: str, document: Any, members: Sequence[Mapping[str, Given]]) -> Part:
@@ -83,18 +105,18 @@ def parse_part(kind: str, document: Any, members: Sequence[Mapping[str, Given]])
     if "name" not in document:
         raise SpecError(f"{kind}.name must be given: one of {', '.join(registry)}", join(kind, "name"))
     module = registry.find(document["name"], join(kind, "name"))
-    described = {item.name: item for item in describe(module.Hyper)}
-    if {"server_lr", "client_lr"} <= described.keys():
-        described["delta_lr"] = DELTA_LR
-    refuse_unknown(document, ["name", *described], kind)
+    described = {item.name: item for item in offered(module)}
     base = {key: Given(value, join(kind, key)) for key, value in document.items() if key != "name"}
+    tied = _tied(document["name"], module, [base, *members])
+    refuse_unknown(document, ["name", *described], kind)
     rows = []
     for index, member in enumerate(members):
         _refuse_structural(member, described)
-        row = _values(_merged(base, member), described, kind, f": member {index} has none" if len(members) > 1 else "")
+        whose = f": member {index} has none" if len(members) > 1 else ""
+        row = _values(_merged(base, member), described, kind, whose, tied=tied)
         rows.append(module.complete(row) if hasattr(module, "complete") else row)
     values = {name: tuple(row[name] for row in rows) for name in rows[0]}
-    return Part(kind, document["name"], values, len(members))
+    return Part(kind, document["name"], values, len(members), tied)
 
 
 def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str, Given]:
@@ -107,6 +129,19 @@ def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str,
     return merged
 
 
+def _tied(name: str, module: ModuleType, rows: Sequence[Mapping[str, Given]]) -> bool:
+    """Whether server_lr follows client_lr, by the method's nature or by its document (the first row)."""
+    always, asked = getattr(module, "TIED", False), rows[0].get(TIED.name)
+    if not always and (asked is None or TIED not in offered(module) or not TIED.check(asked.value, asked.path)):
+        return False
+    for row in rows:
+        for rate in SERVER_RATES:
+            if rate in row and (always or row[rate].value is not None):
+                path, why = row[rate].path, f"{name} ties" if always else "tied: true ties"
+                raise SpecError(f"{path} must be left out: {why} server_lr to client_lr", path)
+    return True
+
+
 def _refuse_structural(member: Mapping[str, Given], described: Mapping[str, Hyperparameter]) -> None:
     for name, given in member.items():
         if not described[name].traced:
@@ -114,7 +149,7 @@ def _refuse_structural(member: Mapping[str, Given], described: Mapping[str, Hype
 
 
 def _values(
-    given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, whose: str
+    given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, whose: str, *, tied: bool
 ) -> dict[str, Any]:
     """All values of one member, checked, alternatives resolved, defaults filled in."""
     # null is a way to leave one of two alternatives out.
@@ -126,16 +161,23 @@ def _values(
             raise SpecError(f"{path} must not be given beside {name}, got both: leave one out", path)
     _derive_local_steps(found, given, described)
     _derive_server_lr(found, given)
+    if tied:
+        found["server_lr"] = None
+        if found.get("client_lr") == 0:
+            raise SpecError(
+                f"{given['client_lr'].path} must be above 0 where server_lr is tied to it, got client_lr=0",
+                given["client_lr"].path,
+            )
     if found.get("local_epochs") is not None:
         found["local_steps"] = None
     for item in described.values():
-        if item is DELTA_LR:
+        if item in (DELTA_LR, TIED):
             continue
         value = found.setdefault(item.name, item.default)
         epochs = item.name == "local_steps" and found.get("local_epochs") is not None
         if value is MISSING or (item.name == "local_steps" and value is None and not epochs):
             raise _missing(item, described, kind, whose)
-    return {name: found[name] for name in described if name != "delta_lr"}
+    return {name: found[name] for name, item in described.items() if item not in (DELTA_LR, TIED)}
 
 
 def _derive_local_steps(

@@ -23,10 +23,10 @@ from trainers.hyper import Hyperparameter, check, hyper
 from trainers.members import canonical_parts, parse_parts
 from trainers.parts import Part
 from trainers.registry import tasks
+from trainers.remarks import warnings
 from trainers.scalars import number, shown
 
 REPORTS = ("params", "full_loss", "client_accuracy")
-_RATIO = 10.0
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,7 @@ def parse(document: Any) -> TrialSpec:
     listed = document.get("members") is not None
     parts = parse_parts(document)
     method, server, schedule = parts["method"], parts["server"], parts["schedule"]
+    values["clients_per_round"] = _cohort_size(method, values["clients_per_round"])
     values["init"] = _parse_init(values["init"], task.dimension)
     values["eval_every"] = _parse_eval_every(values["eval_every"])
     values["report"] = _parse_report(values["report"])
@@ -153,7 +154,7 @@ def parse(document: Any) -> TrialSpec:
         members=method.members,
         listed=listed,
         canonical=canonical,
-        warnings=tuple(_warnings(method, task)),
+        warnings=tuple(warnings(method, schedule, task)),
         **values,
     )
 
@@ -192,6 +193,17 @@ def _parse_task(document: Any) -> tuple[str, Any]:
 def _cached_task(text: str, stamp: Any) -> Any:
     document = json.loads(text)
     return tasks()[document["name"]].parse(document, "task")
+
+
+def _cohort_size(method: Part, asked: int | None) -> int | None:
+    """The size of a cohort; a method that works with one size only has it without being asked."""
+    only: int | None = getattr(method.module, "CLIENTS_PER_ROUND", None)
+    if only is None or asked is None or asked == only:
+        return asked if only is None else only
+    raise SpecError(
+        f"clients_per_round must be {only} for {method.name}, or left out, got clients_per_round={asked}",
+        "clients_per_round",
+    )
 
 
 def _parse_init(value: Any, dimension: int | None) -> tuple[float, ...] | None:
@@ -259,25 +271,3 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
 def _metrics(task: Any, module: ModuleType) -> tuple[str, ...]:
     """A task whose metrics depend on its settings says so itself; for the others the module says it."""
     return tuple(getattr(task, "metrics", module.METRICS))
-
-
-def _warnings(method: Part, task: Any) -> list[str]:
-    """Lines about settings that are allowed, but unlikely to be meant."""
-    client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
-    found = []
-    ratios = [s / c for c, s in zip(client_lrs, server_lrs, strict=False) if c and s is not None]
-    if ratios and max(ratios) > _RATIO * (1 + 1e-12):
-        found.append(
-            f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
-            "of gradients, and as large as client_lr it is model averaging (delta_lr is their ratio)"
-        )
-    largest = getattr(task, "smoothness", None)
-    if largest is not None:
-        proxes = method.values.get("prox", (0.0,) * len(client_lrs))
-        high = max((c * (largest + (p or 0.0)) for c, p in zip(client_lrs, proxes, strict=True) if c), default=0.0)
-        if high >= 1:
-            found.append(
-                f"method.client_lr times the largest curvature of a client is {high:.4g}: from 1 on, local steps "
-                "overshoot on that client, and the point converged to may be far off"
-            )
-    return found

@@ -20,8 +20,13 @@ def fixed_server_lr() -> Space:
     return {"client_lr": rates.client_lr_grid(), "server_lr": fixed(0.01), "local_steps": fixed(10)}
 
 
+def adaptive_fixed_server_lr() -> Space:
+    """[B] figure 6, with Yogi on the server: client_lr in {0, 1e-3, ..., 100}, server_lr 0.01, 10 steps: 7 settings."""
+    return {"client_lr": rates.client_lr_grid(highest=100.0), "server_lr": fixed(0.01), "local_steps": fixed(10)}
+
+
 def tuned_server_lr() -> Space:
-    """[B] section 8.1: client_lr in {0, 1e-3, ..., 100}, server_lr on 9 half decades, 10 local steps: 63 settings."""
+    """[B] sections 8.1, 8.4: client_lr in {0, 1e-3, ..., 100}, server_lr on 9 half decades, 10 local steps: 63 settings."""
     return {
         "client_lr": rates.client_lr_grid(highest=100.0),
         "server_lr": rates.half_decades(),

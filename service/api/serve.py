@@ -16,6 +16,8 @@ from service.errors import Unavailable
 
 START_S = 20.0
 STOP_S = 10.0
+_PREFIX = "driftline-api-"
+_LOCK = "lock"
 
 
 class Server:
@@ -39,6 +41,7 @@ class Server:
     def __init__(self, app: FastAPI, *, loopback: bool = False, port: int = 0) -> None:
         self._app = app
         self._folder: Path | None = None
+        self._held: IO[str] | None = None  # the lock of the folder, for as long as it is ours
         self.socket: Path | None = None
         self._listener = self._listen(loopback, port)
         config = uvicorn.Config(
@@ -75,10 +78,12 @@ class Server:
         self._listener.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+        if self._held is not None:
+            self._held.close()
 
     def _listen(self, loopback: bool, port: int) -> socket.socket:
         if hasattr(socket, "AF_UNIX") and not loopback:
-            self._folder = Path(tempfile.mkdtemp(prefix="driftline-", dir=_short_temp()))  # mode 0700
+            self._folder, self._held = _own_folder()
             self.socket = self._folder / "api.sock"
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self.socket))
@@ -113,6 +118,19 @@ class Server:
         raise Unavailable(f"the API's server must come up in this process, got {failure}")
 
 
-def _short_temp() -> str | None:
-    """A folder whose path leaves room for a socket's name (about 100 characters in all); None is the usual one."""
-    return None if len(tempfile.gettempdir()) <= 60 else "/tmp"
+def _own_folder() -> tuple[Path, IO[str]]:
+    """A folder for a socket, with its lock; those of processes that were killed are removed first.
+
+    Its path leaves room for a socket's name (about 100 characters in all).
+    """
+    usual = Path(tempfile.gettempdir())
+    root = usual if len(str(usual)) <= 60 else Path("/tmp")
+    for old in root.glob(f"{_PREFIX}????????"):
+        with contextlib.suppress(OSError), (old / _LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if old.stat().st_uid == os.getuid():
+                shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))  # mode 0700
+    held = (folder / _LOCK).open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    return folder, held

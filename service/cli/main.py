@@ -126,7 +126,9 @@ def tasks(name: Annotated[str | None, typer.Argument(help="Only this one, in ful
 @app.command()
 def ui(
     folder: Folder,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow server, on this computer only.")] = 5000,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port of the MLflow server, on this computer only.")
+    ] = 5000,
     browser: Annotated[bool, typer.Option(help="Open the study's page in a browser.")] = True,
 ) -> None:
     """Open a study in the MLflow UI."""

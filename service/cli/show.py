@@ -76,7 +76,7 @@ def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:
 def _print_list(registry: Registry) -> None:
     for name in registry:
         module = registry[name]
-        typer.echo(f"  {name:<16}{_first_line(module)}")
+        typer.echo(f"  {name:<24}{_first_line(module)}")
         for line in _hyperparameters(_settings(module)):
             typer.echo(f"      {line}")
     typer.echo("")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import importlib
 import logging
 import os
@@ -170,8 +171,14 @@ def _variables(private: bool) -> dict[str, str]:
         mode = os.environ.get("RAY_AUTH_MODE", "token")
         found["RAY_AUTH_MODE"] = mode
         if mode == "token" and not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
-            found["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+            found["RAY_AUTH_TOKEN"] = _token()
     return found
+
+
+@functools.cache
+def _token() -> str:
+    """A random token, one for the life of this process: Ray reads it once and keeps it for every later Ray."""
+    return secrets.token_hex(32)
 
 
 def _passed_on() -> dict[str, str]:

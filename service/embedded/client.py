@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import signal
 import sys
@@ -70,7 +69,9 @@ class EmbeddedJob(Job):
 
     def _stop(self) -> None:
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print("Stopping: packs write their checkpoints (Ctrl-C again quits at once) ...", file=sys.stderr, flush=True)
+            print(
+                "Stopping: packs write their checkpoints (Ctrl-C again quits at once) ...", file=sys.stderr, flush=True
+            )
         try:
             self._run.stop()
         except KeyboardInterrupt:
@@ -106,6 +107,7 @@ class Client(sdk.Client):
     ) -> None:
         found = settings()
         self._runs: dict[Path, EmbeddedRun] = {}
+        self._closed = threading.Event()
         self._out = Path(out) if out is not None else found.out
         address = url or found.url
         self.embedded = address is None and transport is None
@@ -160,7 +162,7 @@ class Client(sdk.Client):
         for run in self._runs.values():
             run.close()
         self._runs.clear()
-        atexit.unregister(self.close)
+        self._closed.set()
 
     def __enter__(self) -> Self:
         return self
@@ -170,6 +172,16 @@ class Client(sdk.Client):
     ) -> None:
         self.close()
 
+    def _close_with_main(self) -> None:
+        """Stops what runs when the program ends without `close`; before Ray's own exit handler ends it unsaved."""
+        while threading.main_thread().is_alive():
+            if self._closed.wait(0.2):
+                return
+        for folder, run in self._runs.items():
+            if run.record().state in ("QUEUED", "RUNNING"):
+                print(f"Stopping the study in {folder}: nobody has waited for it ...", file=sys.stderr, flush=True)
+        self.close()
+
     def _folders(self) -> list[Path]:
         found = [path.parent for path in self._out.glob("*/driftline.db")]
         return sorted(found, key=lambda folder: -folder.stat().st_ctime)
@@ -177,9 +189,11 @@ class Client(sdk.Client):
     def _start(self, folder: Path, study: Study | None, *, start: bool = True) -> EmbeddedJob:
         place = folder.resolve()
         if place not in self._runs:
+            run = EmbeddedRun(folder, study)
             if not self._runs:
-                atexit.register(self.close)
-            self._runs[place] = EmbeddedRun(folder, study)
+                self._closed.clear()
+                threading.Thread(target=self._close_with_main, name="driftline-exit").start()
+            self._runs[place] = run
         elif study is not None:
             self._runs[place].claim(study)
         if start:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
+_turn = threading.Lock()  # one study at a time uses Ray; the others of this process are queued
 
 
 class EmbeddedRun:
@@ -136,7 +137,9 @@ class EmbeddedRun:
             self.api.resume(self.study_id)
         self._started = True
         self._launcher = launcher = ThreadLauncher(self._connect, self._drive)
-        scheduler = Scheduler(self._folder.store, launcher, self._tokens.driver, every_s=0.25)
+        scheduler = Scheduler(
+            self._folder.store, launcher, self._tokens.driver, every_s=0.25, start_seconds=float("inf")
+        )
         recording = threading.Thread(target=self._record, name="driftline-recorder", daemon=True)
         scheduler.start()
         recording.start()
@@ -169,7 +172,8 @@ class EmbeddedRun:
 
     def shown(self) -> bool:
         """Whether the files are there and MLflow has been brought up to the end."""
-        return self.record().mlflow_url is not None and all((self.folder / name).is_file() for name in FILES)
+        files = (*FILES, "mlflow.db")
+        return self.record().mlflow_url is not None and all((self.folder / name).is_file() for name in files)
 
     def write(self) -> None:
         """Writes frontier.json, .html, .png and trials.csv from what is stored."""
@@ -221,8 +225,25 @@ class EmbeddedRun:
     def _drive(self, client: ApiClient, study_id: str, stop: threading.Event) -> None:
         from service.driver.run import run_driver
 
-        checkpoints = self.folder / "checkpoints"
-        run_driver(client, study_id, stop, folder=checkpoints, address=self._ray_address, progress=self._say)
+        if not self._take_turn(study_id, stop):
+            return
+        try:
+            checkpoints = self.folder / "checkpoints"
+            run_driver(client, study_id, stop, folder=checkpoints, address=self._ray_address, progress=self._say)
+        finally:
+            _turn.release()
+
+    def _take_turn(self, study_id: str, stop: threading.Event) -> bool:
+        """Waits until no other study of this process runs; False when it was told to stop before."""
+        if _turn.acquire(blocking=False):
+            return True
+        reason = "waits until another study of this process has finished: one study at a time uses Ray"
+        self._folder.store.settle(study_id, "QUEUED", reason)
+        self._say(f"this study {reason}")
+        while not stop.is_set():
+            if _turn.acquire(timeout=0.2):
+                return True
+        return False
 
     def _recorder(self) -> Recorder:
         from service.recorders.mlflow_recorder import Recorder

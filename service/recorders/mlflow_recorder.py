@@ -146,9 +146,11 @@ class Recorder:
     def _write(self, study: StudyRecord) -> bool:
         trials = self._store.trials(self._study_id)
         known = {(entry.kind, entry.key): entry for entry in self._store.recorded(self._study_id)}
-        labels, runs = self._open(study, known)
+        labels, runs = self._open(study)
         if not any(runs.has(entry.run_id) or labels.has(entry.run_id) for entry in known.values()):
             known = {}  # MLflow's database is a new one: everything is shown again
+        if ("experiment", "trials") not in known:
+            self._announce(study, labels, runs)
         wrote = 0
         due = [trial for trial in trials if self._due(trial, known.get(("trial", trial.id)))]
         for start in range(0, len(due), _CURVES_AT_ONCE):
@@ -163,23 +165,24 @@ class Recorder:
         self._shown = (study.version, study.state)
         return wrote > 0
 
-    def _open(self, study: StudyRecord, known: Mapping[tuple[str, str], Recorded]) -> tuple[Tracking, Tracking]:
-        if self._labels is not None and self._trials is not None:
-            return self._labels, self._trials
-        client = self._connect(self._uri)
-        name = f"{study.name} {study.id[-6:]}"
-        tags = {"driftline.study": study.id, "mlflow.experimentKind": "custom_model_development"}
-        self._labels = Tracking(client, name, self._artifact_root, tags)
-        self._trials = Tracking(client, f"{name} trials", self._artifact_root, tags)
-        if ("experiment", "trials") not in known:
-            about = f"Trials of {study.name}. Its frontier: experiment {name}."
-            self._trials.tag_experiment({"mlflow.note.content": about})
-            self._labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
-            entries = (("labels", self._labels.experiment_id), ("trials", self._trials.experiment_id))
-            self._store.record(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
-            link = mlflow_link(self._uri, self._labels.experiment_id, public_url=self._public_url, view=VIEW)
-            self._store.set_mlflow_url(self._study_id, link.url)
+    def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
+        if self._labels is None or self._trials is None:
+            client, name = self._connect(self._uri), f"{study.name} {study.id[-6:]}"
+            tags = {"driftline.study": study.id, "mlflow.experimentKind": "custom_model_development"}
+            self._labels = Tracking(client, name, self._artifact_root, tags)
+            self._trials = Tracking(client, f"{name} trials", self._artifact_root, tags)
         return self._labels, self._trials
+
+    def _announce(self, study: StudyRecord, labels: Tracking, trials: Tracking) -> None:
+        about = {
+            "mlflow.note.content": f"Trials of {study.name}. Its frontier: experiment {study.name} {study.id[-6:]}."
+        }
+        trials.tag_experiment(about)
+        labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
+        entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
+        self._store.record(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
+        link = mlflow_link(self._uri, labels.experiment_id, public_url=self._public_url, view=VIEW)
+        self._store.set_mlflow_url(self._study_id, link.url)
 
     def _due(self, trial: TrialRecord, entry: Recorded | None) -> bool:
         """Whether a trial has something new to show: it has finished, or run on to twice the rounds shown."""

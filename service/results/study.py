@@ -91,7 +91,7 @@ def study_result(
     curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
     labels = [entry["label"] for entry in study.spec["methods"]]
     document = frontier(study.name, curves, reading, rounds, labels)
-    if study.spec["task"].get("name") == "quadratic":
+    if study.spec.get("task", {}).get("name") == "quadratic":
         from service.results.theory import with_theory
 
         document = with_theory(document, study.spec, curves, reading, rounds)

@@ -22,7 +22,7 @@ from service.schemas.study import Study
 from service.schemas.trials import trial_document
 from trainers import spec
 from trainers.errors import SpecError
-from trainers.hyper import describe
+from trainers.parts import offered
 from trainers.registry import methods, schedules, servers
 from trainers.scalars import shown
 from trainers.spelling import hint, nearest
@@ -67,9 +67,7 @@ def _check_names(entry: Entry, path: str) -> None:
     ):
         if part.name not in registry:
             raise InvalidSpec(f"{place}.name", f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}")
-        known = {item.name for item in describe(registry[part.name].Hyper)}
-        if {"client_lr", "server_lr"} <= known:
-            known.add("delta_lr")
+        known = {item.name for item in offered(registry[part.name])}
         for key in part.space:
             if key not in known:
                 raise InvalidSpec(f"{place}.space.{key}", f"unknown hyperparameter of {part.name}: {hint(key, known)}")

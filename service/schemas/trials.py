@@ -7,7 +7,7 @@ from typing import Any
 
 from service.schemas.entries import Entry
 from service.schemas.study import Study
-from trainers.hyper import describe
+from trainers.parts import offered
 from trainers.registry import Registry, methods, schedules, servers
 from trainers.scalars import shown
 
@@ -64,7 +64,7 @@ def _structural(entry: Entry) -> dict[str, tuple[str, str]]:
     found = {}
     for kind, (registry, chosen, prefix) in registries.items():
         if chosen in registry:
-            for item in describe(registry[chosen].Hyper):
+            for item in offered(registry[chosen]):
                 if not item.traced:
                     found[f"{prefix}{item.name}"] = (kind, item.name)
     return found

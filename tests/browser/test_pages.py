@@ -46,7 +46,8 @@ def dom(url: str, profile: Path, wait_ms: int, *switches: str) -> str:
         [
             CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
             "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            "--window-size=1500,1000", f"--user-data-dir={profile}", f"--virtual-time-budget={wait_ms}", *switches, "--dump-dom", url,
+            "--window-size=1500,1000", f"--user-data-dir={profile}", f"--virtual-time-budget={wait_ms}",
+            *switches, "--dump-dom", url,
         ],
         capture_output=True,
         text=True,

@@ -55,13 +55,17 @@ class Command:
 
     def wait_for_progress(self, timeout_s: float = 120.0) -> None:
         """Returns when packs have been training for a few seconds."""
-        end = time.monotonic() + timeout_s
-        while "workers of" not in self.log.read_text():
-            assert time.monotonic() < end, self.log.read_text()
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.2)
+        self.wait_for("workers of", timeout_s)
         time.sleep(6.0)
         assert self.process.poll() is None, "it was over too soon: " + self.log.read_text()
+
+    def wait_for(self, text: str, timeout_s: float = 20.0) -> None:
+        """Returns when it has said this."""
+        end = time.monotonic() + timeout_s
+        while text not in self.log.read_text():
+            assert time.monotonic() < end, self.log.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
 
     def end(self, timeout_s: float = 240.0) -> int:
         """Its exit code."""
@@ -92,12 +96,14 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     return rows(folder / "out")
 
 
-def test_ctrl_c_and_resume(tmp_path: Path, alone: list[dict[str, str]]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_and_run_again(number: signal.Signals, tmp_path: Path, alone: list[dict[str, str]]) -> None:
+    """Ctrl-C, or the SIGTERM of a batch system: Ray's own handler would abort the process without checkpoints."""
     out = tmp_path / "out"
     command = Command(tmp_path, out)
     command.wait_for_progress()
-    command.process.send_signal(signal.SIGINT)
-    assert command.end() == 130, command.log.read_text()
+    command.process.send_signal(number)
+    assert command.end() == 128 + number, command.log.read_text()
     assert f"driftline resume {out}" in command.log.read_text()
     assert list(out.glob("checkpoints/*/*.ckpt"))
     again = Command(tmp_path, out)
@@ -106,12 +112,21 @@ def test_ctrl_c_and_resume(tmp_path: Path, alone: list[dict[str, str]]) -> None:
     assert not list(out.glob("checkpoints/*/*.ckpt"))
 
 
-def test_sigkill_and_run_again(tmp_path: Path, alone: list[dict[str, str]]) -> None:
+def test_ctrl_c_twice_then_sigkill_while_it_stops_then_run_again(tmp_path: Path, alone: list[dict[str, str]]) -> None:
     out = tmp_path / "out"
-    command = Command(tmp_path, out)
-    command.wait_for_progress()
-    command.process.kill()  # Ray's own processes see that their driver is gone and end
-    assert command.end() == -signal.SIGKILL
+    impatient = Command(tmp_path, out)
+    impatient.wait_for_progress()
+    impatient.process.send_signal(signal.SIGINT)
+    impatient.wait_for("Stopping")
+    impatient.process.send_signal(signal.SIGINT)
+    assert impatient.end(5.0) == 128 + signal.SIGINT
+    assert "Traceback" not in impatient.log.read_text()
+    killed = Command(tmp_path, out)
+    killed.wait_for_progress()
+    killed.process.send_signal(signal.SIGINT)
+    killed.wait_for("Stopping")
+    killed.process.kill()  # Ray's own processes see that their driver is gone and end
+    assert killed.end() == -signal.SIGKILL
     again = Command(tmp_path, out)
     assert again.end() == 0, again.log.read_text()
     assert rows(out) == alone

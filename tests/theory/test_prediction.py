@@ -12,10 +12,16 @@ from trainers.theory.prediction import predictor
 from trainers.theory.setting import setting_point
 
 TASKS = {
-    "random": {"name": "quadratic", "problem": "random", "clients": 4, "dimension": 3, "client_weights": [0.1, 0.2, 0.3, 0.4]},
+    "random": {
+        "name": "quadratic",
+        "problem": "random",
+        "clients": 4,
+        "dimension": 3,
+        "client_weights": [0.1, 0.2, 0.3, 0.4],
+    },
     "worst case": {"name": "quadratic", "problem": "worst_case", "client_lr": 0.05, "gradient_weights": [1.0] * 10},
     "continuum": {"name": "quadratic", "problem": "continuum", "clients": 20},
-}  # fmt: skip
+}
 METHODS = [
     {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 7},
     {"name": "fedavg", "client_lr": 0.05, "delta_lr": 1.0, "local_steps": 7, "weight_decay": 0.1},

@@ -73,7 +73,7 @@ def test_control_variates_take_two_exchanges_and_remove_the_drift():
     model_bytes = 3 * 2 * 8
     assert {name: held.tolist() for name, held in counters.totals.items()} == {
         "exchanges": [2, 2],
-        "bytes_down": [3 * model_bytes] * 2,
+        "bytes_down": [2 * model_bytes] * 2,  # the model, then the mean gradient: the clients still hold the model
         "bytes_up": [2 * model_bytes] * 2,
         "client_gradients": [3 + 12, 3 + 6],
     }

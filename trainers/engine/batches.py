@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine import draws
+from trainers.engine.memory import owned
 from trainers.engine.oracle import Batch, Group
 
 _GROUP_COST = 64  # examples that one more group costs, in calls instead of arithmetic
@@ -117,7 +118,7 @@ class ExampleSource:
             place = np.arange(sizes[start])
             inside = place < sizes[start:stop, None]
             rows = offsets[start:stop, None] + np.where(inside, place, 0)
-            weights = torch.as_tensor(inside / sizes[start:stop, None]).to(self.like)
+            weights = owned(inside / sizes[start:stop, None], self.like)
             data = self.gather(torch.as_tensor(rows, device=self.like.device))
             groups.append(Group(start, stop, data, None if inside.all() else weights))
         return tuple(groups)

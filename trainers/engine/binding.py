@@ -99,7 +99,7 @@ def slots(spec: TrialSpec) -> NDArray[np.int64]:
 
 
 def rate_of(spec: TrialSpec, name: str, order: NDArray[np.int64]) -> Tensor:
-    """(T,) float64 values of a rate as they were given; 0 where the method has no such rate.
+    """(T,) float64 values of a rate as they were given; 0 where the method has no such rate, or it is tied.
 
     Args:
         spec: of the trials.
@@ -107,7 +107,18 @@ def rate_of(spec: TrialSpec, name: str, order: NDArray[np.int64]) -> Tensor:
         order: number of the member in each slot.
     """
     column = spec.method.values.get(name, (0.0,) * spec.members)
-    return torch.tensor([column[member] for member in order.tolist()], dtype=torch.float64)
+    return torch.tensor([column[member] or 0.0 for member in order.tolist()], dtype=torch.float64)
+
+
+def rates_of(spec: TrialSpec, schedule: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """(client_lr, server_lr) of the next round, (T,) each; tied rates are both the schedule's client_lr.
+
+    Args:
+        spec: of the trials.
+        schedule: state of the schedule.
+    """
+    client_lr, server_lr = spec.schedule.module.rates(schedule)
+    return client_lr, client_lr if spec.method.tied else server_lr
 
 
 def client_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from trainers.engine import local
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.oracle import Batch, Oracle, RoundBatches
+from trainers.engine.shifted import Shifted
 
 COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
 
@@ -64,36 +65,50 @@ class Cohort:
         self._counters = counters
         self._alive = alive
         self._loss: tuple[Tensor, Tensor] | None = None
+        self._broadcast: Tensor | None = None
 
     @property
     def clients(self) -> int:
         """M."""
         return len(self._batches.clients)
 
-    def local(self, params: Tensor, work: LocalWork, down: Sequence[Tensor] = (), up: int = 1) -> Local:
+    def local(
+        self,
+        params: Tensor,
+        work: LocalWork,
+        down: Sequence[Tensor] = (),
+        up: int = 1,
+        gradients_at: Tensor | None = None,
+    ) -> Local:
         """Broadcasts, lets every client work, and collects: one exchange.
 
         Args:
-            params: (T, 1, P), broadcast.
+            params: (T, 1, P), broadcast, unless the clients hold it from the round's last exchange.
             work: what the clients do.
             down: further model-sized tensors that are broadcast with it.
             up: model-sized tensors that every client returns.
+            gradients_at: (T, M, P) added to a client's model wherever its loss is differentiated; None is 0.
         """
-        done = local.run(self._oracle, self._batches, params, work, self._alive)
-        if work.displacement is None:
+        oracle = self._oracle if gradients_at is None else Shifted(self._oracle, gradients_at)
+        done = local.run(oracle, self._batches, params, work, self._alive)
+        if work.displacement is None and gradients_at is None:
             self._loss = (params, done.first_loss)
-        self._count(1 + len(down), up, done.steps.sum(1))
+        self._count(self._sent(params) + len(down), up, done.steps.sum(1))
         return done
 
-    def gradients(self, params: Tensor) -> Tensor:
-        """Every client's gradient at the broadcast model on its first batch, (T, M, P): one exchange.
+    def gradients(self, params: Tensor, full: bool = False) -> Tensor:
+        """Every client's gradient at the broadcast model, (T, M, P): one exchange.
 
         Args:
             params: (T, 1, P), broadcast.
+            full: on all data of the client, which counts as the mini-batches of one pass over them; else on its first
+                batch.
         """
-        loss, gradients = self._oracle.value_and_grad(params, self._batches.batch(0, self.clients))
-        self._loss = (params, loss)
-        self._count(1, 1, np.full(len(self._alive), self.clients, np.int64))
+        loss, gradients = self._oracle.value_and_grad(params, self.data("full" if full else "batches"))
+        if not full:
+            self._loss = (params, loss)
+        each = int(self._batches.epoch_steps(1).sum()) if full else self.clients
+        self._count(self._sent(params), 1, np.full(len(self._alive), each, np.int64))
         return gradients
 
     def mean(self, values: Tensor) -> Tensor:
@@ -125,6 +140,11 @@ class Cohort:
     def data(self, data: str) -> Batch:
         """Each client's first batch ("batches"), or all data of each client ("full")."""
         return self._batches.full() if data == "full" else self._batches.batch(0, self.clients)
+
+    def _sent(self, params: Tensor) -> int:
+        """Models that go down so that the clients hold this one: 0 where the last broadcast of the round was it."""
+        held, self._broadcast = self._broadcast, params
+        return int(held is not params)
 
     def _count(self, down: int, up: int, gradients: NDArray[np.int64]) -> None:
         model_bytes = self._parameters * self._weights.element_size() * self.clients

@@ -19,12 +19,17 @@ Tensors = Mapping[str, Tensor]
 
 
 class Vmap:
-    """Losses and derivatives of all trials and clients in single calls; few, large kernels.
+    """Losses and derivatives of all trials and clients in single calls: few, large kernels.
+
+    On a CPU it is a choice of plans only: there the loop is as fast or faster for all but the smallest networks, and
+    the first call of vmap imports for seconds.
 
     Args:
         layout: of the parameters.
         losses: of examples, as a function of the parameters.
     """
+
+    accelerators_only = True
 
     def __init__(self, layout: Layout, losses: Losses) -> None:
         self.layout = layout

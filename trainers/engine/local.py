@@ -171,13 +171,13 @@ def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, 
     separate = getattr(oracle, "separate", False)
     if separate and 0 < alive.sum() < trials:
         return _of_some(oracle, batches, params, work, alive)
-    member_steps, client_steps = _steps(work, batches, trials)
-    member_steps = np.where(alive, member_steps, 0)
+    planned, client_steps = _steps(work, batches, trials)
+    member_steps = np.where(alive, planned, 0)
     longest = int(member_steps.max(initial=0))
     batches.prepare(longest)
 
     frame = _frame(oracle, batches, params, work, longest)
-    widths = _widths(member_steps, 1 if separate else _TILE)
+    widths = _widths(planned, 1 if separate else _TILE)  # trials at rest count: nobody else may see them stop
     weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_full((trials, clients), float("nan"))
     for step in range(longest):

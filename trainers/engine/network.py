@@ -29,6 +29,7 @@ from trainers.engine.autograd import Autograd
 from trainers.engine.batches import ExampleSource
 from trainers.engine.fused import Vmap
 from trainers.engine.loop import Loop
+from trainers.engine.memory import owned
 from trainers.engine.oracle import Batch, Oracle, client_major, example_weights
 from trainers.engine.variation import dropout_keys, keyed, moved, own_dropout
 from trainers.errors import SpecError
@@ -209,8 +210,8 @@ class Network:
 
     def _held(self, examples: Examples) -> tuple[Tensor, Tensor]:
         """(inputs, targets) on the device; pictures lie channels last. No copy where nothing has to change."""
-        inputs = torch.as_tensor(examples.inputs)
-        inputs = inputs.to(self.like) if inputs.is_floating_point() else inputs.to(self.like.device)
+        whole = examples.inputs.dtype.kind in "iu"  # numbers of words, say
+        inputs = owned(examples.inputs, self.like.long() if whole else self.like)
         if self.pictures:
             inputs = inputs.permute(0, 2, 3, 1).contiguous()
         return inputs, torch.as_tensor(examples.targets, dtype=torch.int64, device=self.like.device)

@@ -21,10 +21,11 @@ from trainers.engine.binding import (
     first_model,
     hyper_of,
     rate_of,
+    rates_of,
     slots,
 )
 from trainers.engine.cohort import Cohort
-from trainers.engine.memory import keep_freed_memory
+from trainers.engine.memory import keep_freed_memory, owned
 from trainers.engine.oracle import RoundBatches
 from trainers.engine.plan import Plan, evaluation_interval, fastest_oracle
 from trainers.engine.progress import Progress
@@ -164,7 +165,7 @@ class Pack:
     def _one_round(self) -> Metrics:
         """Trains one round; the metrics of all trials."""
         now, spec = self._now, self.spec
-        client_lr, server_lr = spec.schedule.module.rates(now.schedule)
+        client_lr, server_lr = rates_of(spec, now.schedule)
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
         cohort = self._cohort()
         new: State = spec.method.module.round(self._method_at(client_lr, server_lr), old, cohort)
@@ -205,7 +206,7 @@ class Pack:
         weights = self._weights[batches.clients]
         total = weights.sum()
         weights = weights / total if total > 0 else weights  # clients of weight 0 alone change nothing
-        held = torch.as_tensor(weights).to(self._now.state.params)
+        held = owned(weights, self._now.state.params)
         return Cohort(self._oracle, batches, held, self._model.layout.count, self._now.counters, self._now.alive)
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
@@ -218,7 +219,7 @@ class Pack:
     def _first_lines(self) -> list[dict[str, Any]]:
         """The lines of round 0."""
         params = self._now.state.params
-        metrics = opening(self._evaluated(params), *self.spec.schedule.module.rates(self._now.schedule))
+        metrics = opening(self._evaluated(params), *rates_of(self.spec, self._now.schedule))
         if "params" in self.spec.report:
             metrics["params"] = self._model.layout.vector(params[:, 0])
         return self._lines(metrics, self._now.alive)

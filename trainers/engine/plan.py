@@ -101,6 +101,7 @@ def fastest_oracle(
         for one, oracle in model.oracles.items()
         if not getattr(oracle, "reference", False)
         and (typical.always_full or not getattr(oracle, "full_batches_only", False))
+        and (params.is_cuda or not getattr(oracle, "accelerators_only", False))
     }
     if len(candidates) < 2:
         return next(iter(candidates or model.oracles))

@@ -17,6 +17,7 @@ from torch import Tensor
 from trainers.engine import evaluation
 from trainers.engine.autograd import Autograd
 from trainers.engine.batches import ExampleSource
+from trainers.engine.memory import owned
 from trainers.engine.oracle import Batch, Oracle, client_major, example_weights
 from trainers.flat import Layout, aligned
 from trainers.models._stacked import ExampleSpace, Loss, Stacked
@@ -64,12 +65,12 @@ class Affine:
         self.offsets, self.sizes = train.offsets, train.sizes
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
-        self.inputs, self.wanted = self._held(train.inputs), torch.as_tensor(wanted).to(self.like)
+        self.inputs, self.wanted = self._held(train.inputs), owned(wanted, self.like)
         self.test: tuple[Tensor, Tensor] | None = None
         self.test_clients = problem.test
         self.test_examples = 0
         if problem.test is not None and test_wanted is not None:
-            self.test = self._held(problem.test.inputs), torch.as_tensor(test_wanted).to(self.like)
+            self.test = self._held(problem.test.inputs), owned(test_wanted, self.like)
             self.test_examples = len(self.test[0])
         self.stacked = Stacked(loss, outputs, self.features + 1)
         self.oracles: Mapping[str, Oracle] = {

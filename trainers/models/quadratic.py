@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine import draws
+from trainers.engine.memory import owned
 from trainers.engine.oracle import Batch, Group, Oracle, client_major, replicas
 from trainers.flat import Layout
 from trainers.problem import Problem, Quadratics
@@ -43,9 +44,9 @@ class Quadratic:
         self.test_examples = 0
         self.gradient_noise = losses.gradient_noise
         self.empty = torch.empty(0, dtype=dtype, device=device)
-        self.hessians = torch.as_tensor(losses.hessians, dtype=dtype, device=device)
-        self.centers = torch.as_tensor(losses.centers, dtype=dtype, device=device)
-        self.constants = torch.as_tensor(losses.constants, dtype=dtype, device=device)
+        self.hessians = owned(losses.hessians, self.empty)
+        self.centers = owned(losses.centers, self.empty)
+        self.constants = owned(losses.constants, self.empty)
         self.oracles: Mapping[str, Oracle] = {"closed_form": ClosedForm(self.dimension)}
 
         weights = self.client_weights
@@ -55,11 +56,9 @@ class Quadratic:
         away = optimum - losses.centers
         least = 0.5 * np.einsum("ij,ijk,ik->i", away, losses.hessians, away) + losses.constants
         self.least = float(weights @ least)
-        self.optimum = torch.as_tensor(optimum, dtype=dtype, device=device)
-        self.hessian = torch.as_tensor(hessian, dtype=dtype, device=device)
-        self._slope = torch.as_tensor(
-            hessian @ optimum - pull, dtype=dtype, device=device
-        )  # 0 unless the optimum was given roughly
+        self.optimum = owned(optimum, self.empty)
+        self.hessian = owned(hessian, self.empty)
+        self._slope = owned(hessian @ optimum - pull, self.empty)  # 0 unless the optimum was given roughly
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
         """The (P,) first model; without `init` it is 0."""

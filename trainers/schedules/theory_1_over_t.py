@@ -7,20 +7,25 @@ mu = strong_convexity, L = smoothness, K = local_steps, b = 3 (L / mu)^2, and t 
     server_lr_t = 3 / (mu_t (b + t)),   mu_t = (1 - (1 - client_lr_t mu)^K) / client_lr_t
 
 With all gradient weights 1, the squared distance to the optimum then falls like 1/t (the text's constant needs a factor
-(K - 1)^2 on its bias term). The method's own client_lr and server_lr are not used.
+(K - 1)^2 on its bias term). The method's own client_lr and server_lr are not used. local_steps is the method's own
+unless it is given. strong_convexity above 0, smoothness at least that; equal ones leave b = 3.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainers.errors import SpecError
 from trainers.hyper import hyper
+from trainers.scalars import shown
 
 LOSS_DATA = "batches"
+FOLLOWS = {"local_steps": 1}  # what is left out is the method's; of a method without local steps, 1
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,28 @@ class Hyper:
 
     strong_convexity: Tensor = hyper(low=0, low_open=True, doc="smallest eigenvalue of any client's Hessian")
     smoothness: Tensor = hyper(low=0, low_open=True, doc="largest eigenvalue of any client's Hessian")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="as the method's")
+    local_steps: Tensor = hyper(
+        None, kind="int", low=1, unit="steps", limit="1 leaves no bias", doc="absent: as the method's"
+    )
+
+
+def complete(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of one member as they are, once they fit each other.
+
+    Args:
+        values: name -> value, one for each field of Hyper.
+
+    Raises:
+        SpecError: smoothness below strong_convexity.
+    """
+    convexity, smoothness = values["strong_convexity"], values["smoothness"]
+    if smoothness < convexity:
+        raise SpecError(
+            "schedule.smoothness must be at least strong_convexity, "
+            f"got smoothness={shown(smoothness)} and strong_convexity={shown(convexity)}",
+            "schedule.smoothness",
+        )
+    return values
 
 
 def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:

@@ -1,0 +1,16 @@
+"""The theory's rates, falling like 1/round: what may be tried where the two constants are not known."""
+
+from __future__ import annotations
+
+from search_spaces.parameters import Float, Space
+
+
+def default() -> Space:
+    """strong_convexity from 0.1 to 1 and smoothness from 1 to 10 on log scales; local_steps are the method's.
+
+    On quadratics give the task's own constants instead.
+    """
+    return {
+        "strong_convexity": Float(0.1, 1.0, log=True),
+        "smoothness": Float(1.0, 10.0, log=True),
+    }

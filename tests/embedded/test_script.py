@@ -1,0 +1,73 @@
+"""Python scripts as people write them, run as they run them: no `if __name__`, no `close`, a Ray with a token."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.embedded.stored import stored_study
+
+pytestmark = pytest.mark.ray
+
+STUDY = {
+    "name": "first",
+    "task": {"name": "quadratic", "problem": "two_clients"},
+    "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 0.1, "local_steps": 2}}],
+    "sampler": "quasi_random",
+    "budget": {"trials_per_method": 2, "rounds": 10, "seeds": 0},
+}
+
+TWO_STUDIES = """
+from driftline import Client, Study
+study = Study.from_yaml("study.yaml")
+client = Client()
+first = client.submit(study)
+second = client.submit(Study(**{**study.to_json(), "name": "second", "seed": 1}))
+second.wait(progress=True)
+print(first.wait().frontier().table(), second.mlflow_url)
+"""
+
+NOT_WAITED_FOR = """
+import time
+from driftline import Client, Study
+study = Study.from_yaml("study.yaml")
+job = Client().submit(Study(**{**study.to_json(), "budget": {"trials_per_method": 2, "rounds": 10**6, "seeds": 0}}))
+while not sum(label.rounds_done for label in job.record().progress.values()):
+    time.sleep(0.1)
+"""
+
+
+def script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "study.yaml").write_text(yaml.safe_dump(STUDY))
+    (folder / "script.py").write_text(text)
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "DRIFTLINE_"))}
+    return subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=folder,
+        env={**mine, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def test_two_studies_in_one_process_take_their_turns(tmp_path: Path) -> None:
+    done = script(TWO_STUDIES, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "waits until another study of this process has finished" in done.stderr
+    assert "fedavg" in done.stdout
+    assert "http://127.0.0.1:5000/" in done.stdout
+    assert [stored_study(tmp_path / "out" / name).state for name in ("first", "second")] == ["SUCCEEDED"] * 2
+
+
+def test_a_program_that_ends_without_waiting_stops_its_study_with_checkpoints(tmp_path: Path) -> None:
+    done = script(NOT_WAITED_FOR, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        f"Stopping the study in {tmp_path / 'out' / 'first'}: nobody has waited for it ..."
+    ]
+    assert list((tmp_path / "out/first/checkpoints").glob("*/*.ckpt"))

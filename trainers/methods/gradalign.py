@@ -1,0 +1,59 @@
+"""GradAlign: large-batch SGD whose gradients are taken where the other batches would have moved the model.
+
+    g_i = grad f_i(x; batch),   g = mean over the cohort of g_i,   u_i = displacement (g_i - g)
+    q = mean over the cohort of grad f_i(x + u_i; the same batch);   the server optimizer steps along q with server_lr
+
+To second order a gradient step on the loss plus displacement times the misalignment (1 / 2n) sum ||g_i - g||^2, and
+exactly so on quadratics. It is FedGA with one local step. displacement at least 0: 0 is FedSGD; half the step of
+sequential SGD gives SGD's own alignment. displacement_source says where g_i comes from: "batch" is the client's first
+batch, which counts as one gradient, "full" all its data, which counts as the mini-batches of one pass over them.
+server_lr above 0. weight_decay at least 0: 0 is none.
+Exchanges: two a round, the model down and g_i up, then g down and a gradient up. Nothing is stored.
+
+Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of GradAlign."""
+
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean gradient")
+    displacement: Tensor = hyper(
+        low=0, unit="model / gradient", limit="0 is FedSGD", doc="gradients are taken at x + displacement (g_i - g)"
+    )
+    displacement_source: str = hyper(
+        "batch", choices=("full", "batch"), traced=False, doc="data of the gradients g_i that displace"
+    )
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    gradients = cohort.gradients(state.params, full=hyper.displacement_source == "full")
+    mean = cohort.mean(gradients)
+    work = LocalWork(
+        torch.zeros_like(hyper.server_lr),
+        torch.ones_like(hyper.server_lr, dtype=torch.int64),
+        displacement=hyper.displacement * (gradients - mean),
+        weight_decay=hyper.weight_decay,
+    )
+    return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))

@@ -1,0 +1,48 @@
+"""Lookahead: fast weights take local steps, slow weights follow part of the way; one client, nothing to average.
+
+    y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
+    q = g_1 + ... + g_K of the round's one client;   the server optimizer steps along q with server_lr
+
+delta_lr = server_lr / client_lr is Lookahead's own slow step size: x moves that share of the way to y_{K+1}; 1 keeps
+the fast weights, which is plain SGD. client_lr above 0, server_lr above 0, local_steps at least 1: 1 is SGD with
+server_lr. weight_decay at least 0: 0 is none. A round has one client, so clients_per_round is 1 and may be left out;
+with more clients it is Reptile. Exchanges: one a round, the model down and a pseudo-gradient up.
+
+Source: "Lookahead Optimizer: k steps forward, 1 step back" (Zhang et al. 2019), in the form of
+"Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+CLIENTS_PER_ROUND = 1
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of Lookahead."""
+
+    client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the fast weights")
+    server_lr: Tensor = hyper(low=0, low_open=True, limit="client_lr is SGD", doc="multiplies the pseudo-gradient")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is SGD", doc="fast steps to a slow one")
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the one client of the round.
+    """
+    work = LocalWork(hyper.client_lr, hyper.local_steps, weight_decay=hyper.weight_decay)
+    return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -1,0 +1,57 @@
+"""MetaMinibatchProx: a meta-model is pulled towards tasks that are each solved under a proximal term.
+
+    y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
+    q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
+
+In the language of meta-learning a client is a task, the local steps solve it approximately with (prox / 2) |y - x|^2
+added, and server_lr / client_lr (delta_lr) is the outer step. prox at least 0: 0 is Reptile. client_lr above 0 (a task
+is solved). server_lr above 0; local_steps at least 1: 1 is FedSGD; or local_epochs, with which every client passes so
+often over its own data. weight_decay at least 0: 0 is none. FedProx is the same round in the language of federated
+learning. Exchanges: one a round, the model down and a pseudo-gradient up.
+
+Source: "Efficient Meta Learning via Minibatch Proximal Update" (Zhou et al. 2019), in the form of
+"Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of MetaMinibatchProx."""
+
+    client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the clients")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
+    prox: Tensor = hyper(low=0, limit="0 is Reptile", doc="pull to the broadcast model")
+    local_epochs: int | None = hyper(
+        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
+    )
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    work = LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        prox=hyper.prox,
+        local_epochs=hyper.local_epochs,
+        weight_decay=hyper.weight_decay,
+    )
+    return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -1,0 +1,42 @@
+"""Remarks about trials that are right, but probably not what was meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainers.parts import Part
+
+_RATIO = 10.0
+
+
+def warnings(method: Part, schedule: Part, task: Any) -> list[str]:
+    """Lines about settings that are allowed, but unlikely to be meant.
+
+    Args:
+        method: of the trial.
+        schedule: of the trial.
+        task: settings of the task.
+    """
+    client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
+    found = []
+    ratios = [s / c for c, s in zip(client_lrs, server_lrs, strict=False) if c and s is not None]
+    if ratios and max(ratios) > _RATIO * (1 + 1e-12):
+        found.append(
+            f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
+            "of gradients, and as large as client_lr it is model averaging (delta_lr is their ratio)"
+        )
+    largest = getattr(task, "smoothness", None)
+    if largest is not None:
+        proxes = method.values.get("prox", (0.0,) * len(client_lrs))
+        high = max((c * (largest + (p or 0.0)) for c, p in zip(client_lrs, proxes, strict=True) if c), default=0.0)
+        if high >= 1:
+            found.append(
+                f"method.client_lr times the largest curvature of a client is {high:.4g}: from 1 on, local steps "
+                "overshoot on that client, and the point converged to may be far off"
+            )
+    for name in getattr(schedule.module, "FOLLOWS", {}):
+        pairs = zip(schedule.values[name], method.values.get(name, schedule.values[name]), strict=True)
+        if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
+            mine, own = different[0]
+            found.append(f"schedule.{name} is {mine}, but the method's is {own}: left out it is the same")
+    return found
