@@ -43,9 +43,7 @@ def _following(schedule: Part, method: Part) -> Part:
     values = dict(schedule.values)
     for name, otherwise in getattr(schedule.module, "FOLLOWS", {}).items():
         own = method.values.get(name, (otherwise,) * method.members)
-        values[name] = tuple(
-            theirs if mine is None else mine for mine, theirs in zip(values[name], own, strict=True)
-        )
+        values[name] = tuple(theirs if mine is None else mine for mine, theirs in zip(values[name], own, strict=True))
         if None in values[name]:
             path = join("schedule", name)
             raise SpecError(f"{path} must be given, because the method has no {name} of its own", path)

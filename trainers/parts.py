@@ -175,7 +175,7 @@ def _values(
             continue
         value = found.setdefault(item.name, item.default)
         epochs = item.name == "local_steps" and found.get("local_epochs") is not None
-        if value is MISSING or (item.name == "local_steps" and value is None and not epochs):
+        if value is MISSING or (kind == "method" and item.name == "local_steps" and value is None and not epochs):
             raise _missing(item, described, kind, whose)
     return {name: found[name] for name, item in described.items() if item not in (DELTA_LR, TIED)}
 

@@ -26,7 +26,7 @@ def adaptive_fixed_server_lr() -> Space:
 
 
 def tuned_server_lr() -> Space:
-    """[B] sections 8.1, 8.4: client_lr in {0, 1e-3, ..., 100}, server_lr on 9 half decades, 10 local steps: 63 settings."""
+    """[B] sections 8.1, 8.4: client_lr in {0, 1e-3, ..., 100}, server_lr on 9 half decades, 10 steps: 63 settings."""
     return {
         "client_lr": rates.client_lr_grid(highest=100.0),
         "server_lr": rates.half_decades(),

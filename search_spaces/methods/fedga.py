@@ -1,7 +1,7 @@
 """FedGA: what may be tried, and the paper's grids. Displacement 0 would be FedAvg.
 
-The paper tunes in three stages: displacement alone, coarsely and then finely, at FedAvg's best setting; then all else at
-the displacement found.
+The paper tunes in three stages: displacement alone, coarsely and then finely, at FedAvg's best setting; then all else
+at the displacement found.
 """
 
 from __future__ import annotations

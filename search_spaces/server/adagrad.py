@@ -6,5 +6,5 @@ from search_spaces.parameters import Float, Space
 
 
 def default() -> Space:
-    """epsilon on a log scale from 1e-5 to 0.1; beta1 stays 0, which is Adagrad."""
+    """A log scale for epsilon, from 1e-5 to 0.1; beta1 stays 0, which is Adagrad."""
     return {"epsilon": Float(1e-5, 0.1, log=True)}

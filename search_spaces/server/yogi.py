@@ -1,7 +1,7 @@
 """Server Yogi: what may be tried, and the settings of [B] section 8.4 with its best rates.
 
-[B] Charles and Konecny, "On the Outsized Importance of Learning Rates in Local Update Methods". Its study is FedAvg with
-10 local steps, 50 clients a round and batches of 16 on two tasks of Stack Overflow. The rates tried are
+[B] Charles and Konecny, "On the Outsized Importance of Learning Rates in Local Update Methods". Its study is FedAvg
+with 10 local steps, 50 clients a round and batches of 16 on two tasks of Stack Overflow. The rates tried are
 `search_spaces.methods.fedavg.adaptive_fixed_server_lr` (figure 6) and `tuned_server_lr` (figure 7).
 """
 

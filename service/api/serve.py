@@ -1,12 +1,15 @@
 """The app under a real server in a thread of this process: on a unix socket, or a loopback port where there is none."""
 
+import contextlib
+import fcntl
+import os
 import shutil
 import socket
 import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import uvicorn
 from fastapi import FastAPI
@@ -130,7 +133,10 @@ def _own_folder() -> tuple[Path, IO[str]]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if old.stat().st_uid == os.getuid():
                 shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))  # mode 0700
-    held = (folder / _LOCK).open("w")
-    fcntl.flock(held, fcntl.LOCK_EX)
-    return folder, held
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))  # mode 0700
+        held = (folder / _LOCK).open("w")
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if folder.exists():  # nobody has swept it in between
+            return folder, held
+        held.close()

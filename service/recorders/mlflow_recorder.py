@@ -174,10 +174,9 @@ class Recorder:
         return self._labels, self._trials
 
     def _announce(self, study: StudyRecord, labels: Tracking, trials: Tracking) -> None:
-        about = {
-            "mlflow.note.content": f"Trials of {study.name}. Its frontier: experiment {study.name} {study.id[-6:]}."
-        }
-        trials.tag_experiment(about)
+        trials.tag_experiment(
+            {"mlflow.note.content": f"Trials of {study.name}; its frontier is in another experiment."}
+        )
         labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
         entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
         self._store.record(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))

@@ -21,6 +21,7 @@ from service.results.points import Progress, smooth, window
 from trainers.errors import SpecError
 from trainers.tasks import quadratic
 from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
+from trainers.theory.rounds.methods import ONE_CLIENT
 
 Json = dict[str, Any]
 ROUNDING = 1e-6
@@ -79,11 +80,11 @@ def with_theory(
     entries = {entry["label"]: entry for entry in spec["methods"]}
     task = quadratic.parse(spec["task"], "task")
     known = predictor(quadratic.build(task, "float64"))
-    study = _Study(known, spec.get("init"), reading, rounds, _left_out(spec, task))
-    methods = {
-        label: method | study.label(method, entries[label], held) if label in entries else method
-        for label, method in document["methods"].items()
-    }
+    methods = {}
+    for label, method in document["methods"].items():
+        entry = entries[label]
+        study = _Study(known, spec.get("init"), reading, rounds, _left_out(spec, entry["name"], task))
+        methods[label] = method | study.label(method, entry, held)
     words = {"theory": THEORY, "disagreement": DISAGREEMENT}
     return {**document, "definitions": {**document["definitions"], **words}, "methods": methods}
 
@@ -174,9 +175,10 @@ def _parts(entry: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> dict
     return parts
 
 
-def _left_out(spec: Mapping[str, Any], task: quadratic.Settings) -> str:
-    """What the study does that the prediction does not."""
-    sampled, noise = spec.get("clients_per_round"), task.losses.gradient_noise
+def _left_out(spec: Mapping[str, Any], method: str, task: quadratic.Settings) -> str:
+    """What the study does with a method that the prediction does not."""
+    sampled = 1 if method in ONE_CLIENT else spec.get("clients_per_round")
+    noise = task.losses.gradient_noise
     said = [f"the noise of the gradients ({noise:g})"] if noise else []
     said += [f"the sampling of {sampled} of {task.clients} clients"] if sampled and sampled < task.clients else []
     said += ["the rounding of float32"] if spec.get("dtype") == "float32" else []

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import yaml
 from driftline import Client, Study, compare, frontier
 from service.embedded.run import EmbeddedRun
 from service.errors import Conflict, InvalidSpec
+from service.store.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "small",
@@ -137,6 +139,31 @@ def test_read_again_without_running(out: Path) -> None:
     verdict = compare(out, "fedavg", "fedprox")
     assert verdict["verdict"] in (None, "fedavg", "fedprox")
     assert verdict["why"]
+
+
+def test_read_from_a_folder_of_another_user(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sorted(path.name for path in out.iterdir())
+    opened: list[Path] = []
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr("service.embedded.stored.Store", lambda path: opened.append(path) or Store(path))
+    assert frontier(out).data == json.loads((out / "frontier.json").read_text())
+    assert opened[0].parent != out
+    assert not opened[0].parent.exists()
+    assert sorted(path.name for path in out.iterdir()) == before
+
+
+def test_a_deleted_mlflow_database_is_written_again(out: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    with EmbeddedRun(copy) as run:
+        assert run.shown()
+        (copy / "mlflow.db").unlink()
+        assert not run.shown()
+        run.finish()
+        assert run.shown()
+    with contextlib.closing(sqlite3.connect(copy / "mlflow.db")) as mlflow:
+        (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
+    assert runs == 20 + 2 + 1
 
 
 def test_resources_may_change_between_runs(out: Path) -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from service.embedded.stored import stored_study
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 STUDY = {
     "name": "first",

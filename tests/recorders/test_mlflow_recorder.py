@@ -16,6 +16,7 @@ import pytest
 from service.recorders import mlflow_recorder
 from service.recorders.mlflow_recorder import Recorder
 from service.recorders.tracking import connect
+from service.recorders.views import VIEW_TAG
 from service.results.curves import TrialCurve
 from service.store.store import Store
 
@@ -299,3 +300,6 @@ def test_a_new_mlflow_database_is_filled_again(store: Store, uri: str, tmp_path:
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert recorder(store, study, other, tmp_path).finish()
     assert len(shown(connect(other))[f"digits {study.id[-6:]} trials"][1]) == 6
+    tags = {name: kinds for name, (kinds, _) in shown(connect(uri)).items()}
+    assert {name: kinds for name, (kinds, _) in shown(connect(other)).items()} == tags
+    assert VIEW_TAG in tags[f"digits {study.id[-6:]}"]

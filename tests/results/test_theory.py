@@ -163,6 +163,12 @@ def test_noise_and_sampling_are_measured_and_named() -> None:
     assert 1e-10 < method["disagreement"]["largest"]["quality"] < 1e-4
 
 
+def test_lookahead_samples_one_client_by_nature() -> None:
+    result = ran({"label": "one", "name": "lookahead", "space": STEPS | {"server_lr": 0.01}}, task=RANDOM)
+    note = result.document["methods"]["one"]["theory_note"]
+    assert note == "The prediction leaves out the sampling of 1 of 6 clients."
+
+
 def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
     decay = {"name": "plateau", "space": {"window": 5, "cooldown": 5, "client_decay": 0.5}}
     result = ran(

@@ -3,12 +3,13 @@
 import pytest
 
 from search_spaces import rates, spaces
-from search_spaces.methods import fedavg, fedprox
+from search_spaces.methods import fedavg, fedprox, local_sgd
 from search_spaces.schedules import plateau
-from search_spaces.server import sgd
+from search_spaces.server import sgd, yogi
 from trainers.errors import SpecError
-from trainers.hyper import describe
+from trainers.parts import offered
 from trainers.registry import methods, schedules, servers
+from trainers.spec import parse
 
 REGISTRIES = {"methods": methods, "server": servers, "schedules": schedules}
 ALL = [(kind, name) for kind in spaces.KINDS for name in spaces.names(kind)]
@@ -16,14 +17,14 @@ ALL = [(kind, name) for kind in spaces.KINDS for name in spaces.names(kind)]
 
 @pytest.mark.parametrize(("kind", "name"), ALL)
 def test_default_space_fits_its_module(kind, name):
-    described = {item.name: item for item in describe(REGISTRIES[kind]()[name].Hyper)}
+    described = {item.name: item for item in offered(REGISTRIES[kind]()[name])}
     space = spaces.default(kind, name)
     assert space.keys() <= described.keys()
     for key, parameter in space.items():
         for value in parameter.ends():
             described[key].check(value, key)
     required = {key for key, item in described.items() if item.required}
-    assert required <= space.keys()
+    assert required <= space.keys() | ({"server_lr"} if "delta_lr" in space else set())
 
 
 @pytest.mark.parametrize("kind", spaces.KINDS)
@@ -64,6 +65,45 @@ def test_papers_grids_have_the_papers_numbers():
         "client_decay": (0.1,),
         "server_decay": (0.9,),
     }
+
+
+def test_the_yogi_study():
+    assert {key: value.options[0] for key, value in yogi.paper().items()} == {
+        "beta1": 0.9,
+        "beta2": 0.99,
+        "epsilon": 1e-5,
+        "initial_accumulator": 0,
+        "bias_correction": True,
+    }
+    assert fedavg.adaptive_fixed_server_lr()["client_lr"].options == (0, 1e-3, 1e-2, 1e-1, 1, 10, 100)
+    assert fedavg.adaptive_fixed_server_lr()["server_lr"].options == (0.01,)
+    found = [(setting["client_lr"], setting["server_lr"]) for setting in yogi.word_prediction()]
+    assert found == [(0.1, 10**-1.5), (0.01, 10**-1.5), (0.001, 0.01), (0, 0.01)]
+    found = [(setting["client_lr"], setting["server_lr"]) for setting in yogi.tag_prediction()]
+    assert found == [(rate, 10**-0.5) for rate in (100, 10, 1, 0.1, 0.01, 0)]
+    grid = fedavg.tuned_server_lr()
+    for setting in (*yogi.word_prediction(), *yogi.tag_prediction()):
+        assert all(grid[name].contains(value) for name, value in setting.items())
+
+
+def test_the_tied_study():
+    assert local_sgd.tied()["client_lr"].options == (1e-3, 1e-2, 1e-1, 1, 10, 100)
+
+
+TASK = {"name": "quadratic", "problem": "two_clients"}
+
+
+@pytest.mark.parametrize(("kind", "name"), ALL)
+def test_settings_of_the_default_space_make_trials(kind, name):
+    document = {"task": TASK, "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
+    word = {"methods": "method", "server": "server", "schedules": "schedule"}[kind]
+    space = spaces.default(kind, name)
+    for u in (0.0, 0.3, 0.7, 0.999):
+        setting = {key: parameter.from_unit(u) for key, parameter in space.items()}
+        spec = parse({**document, word: {"name": name, **setting}, "rounds": 1})
+        member = getattr(spec, word).member(0)
+        expected = {key: tuple(value) if isinstance(value, list) else value for key, value in setting.items()}
+        assert member | {key: value for key, value in expected.items() if key != "delta_lr"} == member
 
 
 def test_the_default_ranges_grid_is_the_papers():

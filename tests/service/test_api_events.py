@@ -1,6 +1,7 @@
 """Event streams and the server in a thread: resumed where they broke, ended when the study has."""
 
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -194,17 +195,40 @@ def test_signal_handlers_are_left_alone(sqlite_store: Store) -> None:
     assert {number: signal.getsignal(number) for number in before} == before
 
 
-def test_a_server_that_cannot_start_says_so(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short folder of our own for temporary files."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+def test_folders_of_killed_servers_are_swept_and_others_are_left(sqlite_store: Store, temporary: Path) -> None:
+    dead, foreign = (temporary / f"driftline-api-{letter * 8}" for letter in "ab")
+    for folder in (dead, foreign):
+        folder.mkdir()
+    (dead / "lock").touch()
+    with running(sqlite_store) as one:
+        assert not dead.exists()
+        with running(sqlite_store):
+            assert one.server.socket is not None
+            assert one.server.socket.exists()
+            assert len(list(temporary.iterdir())) == 3
+    assert list(temporary.iterdir()) == [foreign]
+
+
+def test_a_server_that_cannot_start_says_so(
+    sqlite_store: Store, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import uvicorn
 
     def fail(self: object, sockets: object = None) -> None:
         raise OSError("no more files")
 
     monkeypatch.setattr(uvicorn.Server, "run", fail)
-    folders = set(Path("/tmp").glob("driftline-*"))
     with pytest.raises(Unavailable, match="got no more files"), running(sqlite_store):
         pass
-    assert set(Path("/tmp").glob("driftline-*")) == folders
+    assert not list(temporary.iterdir())
 
 
 def test_a_port_that_is_taken(sqlite_store: Store) -> None:

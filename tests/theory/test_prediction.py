@@ -25,6 +25,13 @@ TASKS = {
 METHODS = [
     {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 7},
     {"name": "fedavg", "client_lr": 0.05, "delta_lr": 1.0, "local_steps": 7, "weight_decay": 0.1},
+    {"name": "fedavg", "client_lr": 0.03, "tied": True, "local_steps": 4},
+    {"name": "local_sgd", "client_lr": 0.03, "local_steps": 4},
+    {"name": "minibatch_prox", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 5, "prox": 0.5},
+    {"name": "minibatch_sgd", "server_lr": 0.05},
+    {"name": "scaffold", "client_lr": 0.03, "server_lr": 0.03, "local_steps": 5, "correction": 0.7},
+    {"name": "fedga", "client_lr": 0.03, "server_lr": 0.03, "local_steps": 5, "displacement": 0.05},
+    {"name": "gradalign", "server_lr": 0.05, "displacement": 0.05},
     {"name": "fedavg", "client_lr": 0.0, "server_lr": 0.02, "local_steps": 3},
     {"name": "fedprox", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 10, "prox": 2.0},
     {"name": "fomaml", "client_lr": 0.01, "server_lr": 0.1, "local_steps": 8},
@@ -62,6 +69,15 @@ def test_the_whole_curve_is_predicted(task, method, server):
         assert predicted == pytest.approx(values, rel=1e-11, abs=1e-11 * abs(values[0]))
 
 
+def test_lookahead_is_predicted_on_one_client():
+    task = {"name": "quadratic", "problem": "random", "clients": 1, "dimension": 3}
+    method = {"name": "lookahead", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 5}
+    values = measured(task, method, SERVERS[1], None, 40)["loss"]
+    about = known(task)
+    predicted = about.curves([about.setting(method, SERVERS[1])], None, 40, "loss")[0]
+    assert predicted == pytest.approx(values, rel=1e-11)
+
+
 def test_the_limit_is_where_a_long_run_ends_and_the_same_as_setting_point():
     task, method, server = TASKS["random"], METHODS[0], SERVERS[1]
     about = known(task)
@@ -72,6 +88,11 @@ def test_the_limit_is_where_a_long_run_ends_and_the_same_as_setting_point():
     point = setting_point(about.clients, method, server)
     assert setting.rate == point.rate
     assert about.values(setting.limit, "distance") == pytest.approx(point.distance, rel=1e-12)
+
+
+def test_tied_rates_leave_no_room_for_another():
+    with pytest.raises(SpecError, match="left out with tied"):
+        known(TASKS["random"]).setting({**METHODS[0], "tied": True}, {"name": "sgd"})
 
 
 def test_constants_of_the_losses_count():

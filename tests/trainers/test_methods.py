@@ -17,6 +17,7 @@ USUAL = {
     "server_lr": 0.05,
     "local_steps": 3,
     "prox": 0.5,
+    "displacement": 0.1,
     "gradient_weights": [1.0, 0.5, 2.0],
     "strong_convexity": 1.0,
     "smoothness": 3.0,
@@ -42,6 +43,10 @@ def part(module, name, member=0):
     return found
 
 
+def cohort_size(method):
+    return getattr(methods()[method], "CLIENTS_PER_ROUND", 4)
+
+
 def quadratic(**more):
     return {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3, "gradient_noise": 0.1, **more}
 
@@ -52,7 +57,7 @@ def document(method, server="sgd", schedule="constant", task=None, **changes):
         "method": part(methods()[method], method),
         "server": part(servers()[server], server),
         "schedule": part(schedules()[schedule], schedule),
-        "clients_per_round": 4,
+        "clients_per_round": cohort_size(method),
         "batch_size": 2,
         "dtype": "float64",
         "rounds": 6,
@@ -93,7 +98,18 @@ def alone(given, settings):
     return single
 
 
-ALL = list(itertools.product(methods(), servers(), schedules()))
+# Every method meets every server optimizer and every schedule, and these each other; not all triples.
+ALL = [
+    (method, server, list(schedules())[(number + turn) % len(schedules())])
+    for number, method in enumerate(methods())
+    for turn, server in enumerate(servers())
+]
+
+
+def test_everything_meets():
+    assert {triple[:2] for triple in ALL} == set(itertools.product(methods(), servers()))
+    assert {triple[1:] for triple in ALL} == set(itertools.product(servers(), schedules()))
+    assert {triple[::2] for triple in ALL} == set(itertools.product(methods(), schedules()))
 
 
 @pytest.mark.parametrize(("method", "server", "schedule"), ALL)
@@ -149,9 +165,10 @@ def test_lines_are_finite_and_counted(method):
         # of all clients of the cohort at least one model goes down, and one gradient is taken and goes up
         exchanges = line["exchanges"] - earlier["exchanges"]
         assert exchanges >= 1
-        assert line["bytes_down"] - earlier["bytes_down"] >= exchanges * 4 * 3 * 8
-        assert line["bytes_up"] - earlier["bytes_up"] >= exchanges * 4 * 3 * 8
-        assert line["client_gradients"] - earlier["client_gradients"] >= 4
+        clients = cohort_size(method)
+        assert line["bytes_down"] - earlier["bytes_down"] >= exchanges * clients * 3 * 8
+        assert line["bytes_up"] - earlier["bytes_up"] >= exchanges * clients * 3 * 8
+        assert line["client_gradients"] - earlier["client_gradients"] >= clients
         assert line["diverged"] is False
 
 
@@ -168,7 +185,7 @@ def test_hyperparameters_say_range_and_meaning(method):
     module = methods()[method]
     described = {item.name: item for item in describe(module.Hyper)}
     assert set(described) == {field.name for field in dataclasses.fields(module.Hyper)}
-    assert "server_lr" in described
+    assert ("server_lr" in described) != getattr(module, "TIED", False)
     for item in described.values():
         assert item.doc
         assert item.kind in ("bool", "str") or item.low is not None
@@ -182,7 +199,7 @@ def limit(one, two, **changes):
     found = []
     for method in (one, two):
         given = document(method["name"], rounds=8, **changes)
-        given["method"] = {**shared, **method}
+        given["method"] = {name: value for name, value in {**shared, **method}.items() if value is not None}
         given["server"] = {"name": "sgd", "momentum": 0.6}
         found.append(train(given))
     same(*found, tolerance=1e-12)
@@ -206,9 +223,29 @@ def test_the_last_weight_only_is_fomaml():
     limit({"name": "local_update", **weights}, {"name": "fomaml", "client_lr": 0.1, "local_steps": 4})
 
 
-@pytest.mark.parametrize("method", ["fedavg", "reptile", "fomaml"])
+def test_minibatch_prox_is_fedprox_and_without_prox_reptile():
+    work = {"client_lr": 0.1, "local_steps": 4}
+    limit({"name": "minibatch_prox", **work, "prox": 0.7}, {"name": "fedprox", **work, "prox": 0.7})
+    limit({"name": "minibatch_prox", **work, "prox": 0.0}, {"name": "reptile", **work})
+
+
+def test_lookahead_is_fedavg_with_one_client():
+    work = {"client_lr": 0.1, "local_steps": 4}
+    limit({"name": "lookahead", **work}, {"name": "fedavg", **work}, clients_per_round=1)
+
+
+def test_local_sgd_is_fedavg_with_tied_rates():
+    work = {"client_lr": 0.05, "local_steps": 4}
+    limit({"name": "local_sgd", "server_lr": None, **work}, {"name": "fedavg", **work})
+
+
+@pytest.mark.parametrize("method", ["fedavg", "reptile", "fomaml", "minibatch_sgd", "minibatch_prox"])
 def test_one_local_step_is_fedsgd(method):
     one = {"name": method, "client_lr": 0.1, "local_steps": 1}
+    if method == "minibatch_sgd":
+        one = {"name": method}
+    if method == "minibatch_prox":
+        one["prox"] = 2.0
     two = {"name": "fedsgd"}
     given = {"rounds": 4}
     lines = [train({**document(m["name"], **given), "method": {"server_lr": 0.05, **m}}) for m in (one, two)]
@@ -258,6 +295,16 @@ COUNTED = {
     "fomaml": (1, 96, 96, 12),
     "local_update": (1, 96, 96, 12),
     "fedsgd": (1, 96, 96, 12),
+    "minibatch_sgd": (1, 96, 96, 4),
+    "minibatch_prox": (1, 96, 96, 12),
+    "local_sgd": (1, 96, 96, 12),
+    "lookahead": (1, 24, 24, 3),
+    # gradients first: the model down and a gradient up, then their mean down and a pseudo-gradient up
+    "scaffold": (2, 192, 192, 16),
+    "fedga": (2, 192, 192, 16),
+    "gradalign": (2, 192, 192, 8),
+    "linear_scaling": (1, 96, 96, 4),
+    "aligned_linear_scaling": (2, 192, 192, 8),
 }
 
 

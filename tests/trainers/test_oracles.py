@@ -113,7 +113,7 @@ def test_gradients_and_hessian_products_are_derivatives(name, batch_size):
         ahead, slope_ahead = oracle.value_and_grad(params + step * vectors, batch)
         behind, slope_behind = oracle.value_and_grad(params - step * vectors, batch)
         slope = (oracle.value_and_grad(params, batch)[1] * vectors).sum(-1)
-        torch.testing.assert_close((ahead - behind) / (2 * step), slope, rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close((ahead - behind) / (2 * step), slope, rtol=2e-6, atol=1e-7)
         bend = oracle.hvp(params, batch, vectors)
         torch.testing.assert_close((slope_ahead - slope_behind) / (2 * step), bend, rtol=1e-6, atol=1e-6)
 

@@ -45,9 +45,9 @@ class Oracle(Protocol):
 
     All oracles of a model give the same numbers (float64, 1e-10); which one is fastest depends on device and width.
     An oracle may have a method `frame(batches, motion)` that gives the local loop better coordinates than replicas of
-    the model, or None (engine/local.py). Attributes spare it the timing: `reference` (only a plan chooses it) and
-    `full_batches_only`, `accelerators_only`. `separate` says that a replica's numbers do not depend on which others there are: trials at
-    rest are then left out.
+    the model, or None (engine/local.py). Attributes spare it the timing: `reference` (only a plan chooses it),
+    `full_batches_only`, `accelerators_only`. `separate` says that a replica's numbers do not depend on which others
+    there are: trials at rest are then left out.
     """
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:

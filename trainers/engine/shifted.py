@@ -1,4 +1,4 @@
-"""A model's oracle whose losses are taken a little beside the models: at params + shift, with a shift for each client."""
+"""A model's oracle with the losses taken a little beside: at params + shift, with a shift for each client."""
 
 from __future__ import annotations
 

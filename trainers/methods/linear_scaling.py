@@ -4,7 +4,8 @@
 
 The sum is the number of clients times their mean (weighted, where clients have weights). server_lr above 0: the step
 size of the sequential SGD that is imitated, to first order in it; FedSGD with server_lr times the number of clients is
-the same. weight_decay at least 0: 0 is none. Exchanges: one a round, the model down and a gradient up. Nothing is stored.
+the same. weight_decay at least 0: 0 is none.
+Exchanges: one a round, the model down and a gradient up. Nothing is stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), appendix A.2,
 after "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour" (Goyal et al. 2017).

@@ -49,7 +49,10 @@ MIXED: Mapping[str, Callable[..., AffineRound]] = {
 }
 FIXED_POINT_NEEDS_RATE = ("parallel_training", "two_way_transfer")
 COUNTS = ("local_steps", "central_steps")
-SHARED = ("name", "server_lr", "delta_lr", "weight_decay", "merge", "federated_weight", "central_weight")
+TIED = ("local_sgd",)
+ONE_CLIENT = ("lookahead",)
+"""Methods whose rounds have one client: with several clients in the task the closed form is that of their mean."""
+SHARED = ("name", "server_lr", "delta_lr", "tied", "weight_decay", "merge", "federated_weight", "central_weight")
 WITHOUT_EFFECT = ("displacement_form", "displacement_source", "unbiased", "central_batch_size", "warm_start")
 ONLY_DEFAULTS: Mapping[str, Any] = {"local_epochs": None, "clip_norm": None, "reuse_mean_gradient": False}
 ADAPTIVE_SERVERS = ("adam", "yogi")
@@ -166,12 +169,16 @@ def optimum(
 
 
 def server_rate(method: Mapping[str, Any]) -> float:
-    """server_lr of a method, or delta_lr * client_lr where delta_lr is given instead.
+    """server_lr of a method, or delta_lr * client_lr where delta_lr is given instead, or client_lr where both are tied.
 
     Raises:
-        SpecError: neither or both are given, or client_lr is 0 with delta_lr.
+        SpecError: none or both are given, one is given beside tied, or client_lr is 0 with delta_lr.
     """
     server_lr, delta_lr = method.get("server_lr"), method.get("delta_lr")
+    if server_lr is None and delta_lr is None and (method.get("tied") or method.get("name") in TIED):
+        return number(method.get("client_lr", 0.0), "method.client_lr")
+    if method.get("tied"):
+        raise SpecError("method.server_lr and delta_lr must be left out with tied: true", "method.tied")
     if (server_lr is None) == (delta_lr is None):
         both = "neither" if server_lr is None else "both"
         raise SpecError(f"method must have one of server_lr and delta_lr, got {both}", "method.server_lr")

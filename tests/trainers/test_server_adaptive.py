@@ -1,0 +1,174 @@
+"""Adam, Yogi and Adagrad against plain numpy simulations, scalar by scalar, in whole trials."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.binding import hyper_of
+from trainers.engine.pack import Pack
+from trainers.parts import parse_part
+from trainers.registry import servers
+from trainers.spec import parse
+
+HESSIANS = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [0.0, 6.0]], [[3.0, -1.0], [-1.0, 2.0]]])
+CENTERS = np.array([[1.0, 0.0], [0.0, -2.0], [0.5, 1.0]])
+ROUNDS, STEPS, CLIENT_LR, SERVER_LR = 60, 4, 0.05, 0.07
+START = np.array([3.0, -1.0])
+DEFAULTS = {
+    "adam": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-5, "initial_accumulator": 0.0, "bias_correction": True},
+    "yogi": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-5, "initial_accumulator": 0.0, "bias_correction": True},
+    "adagrad": {"beta1": 0.0, "epsilon": 1e-5, "initial_accumulator": 0.0},
+}
+MEMBERS = [
+    {},
+    {"beta1": 0.0, "epsilon": 1e-3},
+    {"beta1": 0.5, "beta2": 0.9, "epsilon": 0.1, "initial_accumulator": 0.3},
+    {"beta2": 0.5, "initial_accumulator": 40.0},
+]
+
+
+def pseudo_gradient(x):
+    """FedAvg's, by its definition."""
+    sums = []
+    for hessian, center in zip(HESSIANS, CENTERS, strict=True):
+        y, total = x, np.zeros(2)
+        for _ in range(STEPS):
+            gradient = hessian @ (y - center)
+            y, total = y - CLIENT_LR * gradient, total + gradient
+        sums.append(total)
+    return np.mean(sums, 0)
+
+
+def adam(q, m, v, t, s):
+    m = [s["beta1"] * a + (1 - s["beta1"]) * g for a, g in zip(m, q, strict=True)]
+    v = [s["beta2"] * a + (1 - s["beta2"]) * g * g for a, g in zip(v, q, strict=True)]
+    first = 1 - s["beta1"] ** t if s["bias_correction"] else 1.0
+    second = 1 - s["beta2"] ** t if s["bias_correction"] else 1.0
+    return m, v, [(a / first) / (math.sqrt(b / second) + s["epsilon"]) for a, b in zip(m, v, strict=True)]
+
+
+def yogi(q, m, v, t, s):
+    m = [s["beta1"] * a + (1 - s["beta1"]) * g for a, g in zip(m, q, strict=True)]
+    v = [a + (1 - s["beta2"]) * np.sign(g * g - a) * g * g for a, g in zip(v, q, strict=True)]
+    factor = math.sqrt(1 - s["beta2"] ** t) / (1 - s["beta1"] ** t) if s["bias_correction"] else 1.0
+    return m, v, [factor * a / (math.sqrt(b) + s["epsilon"]) for a, b in zip(m, v, strict=True)]
+
+
+def adagrad(q, m, v, t, s):
+    m = [s["beta1"] * a + (1 - s["beta1"]) * g for a, g in zip(m, q, strict=True)]
+    v = [a + g * g for a, g in zip(v, q, strict=True)]
+    return m, v, [a / (math.sqrt(b) + s["epsilon"]) for a, b in zip(m, v, strict=True)]
+
+
+RULES = {"adam": adam, "yogi": yogi, "adagrad": adagrad}
+
+
+def simulated(name, settings):
+    x, m, path = START, [0.0, 0.0], [START]
+    v = [settings["initial_accumulator"]] * 2
+    for t in range(1, ROUNDS + 1):
+        m, v, direction = RULES[name](pseudo_gradient(x), m, v, t, settings)
+        x = x - SERVER_LR * np.array(direction)
+        path.append(x)
+    return np.array(path)
+
+
+def document(name, **server):
+    return {
+        "task": {"name": "quadratic", "hessians": HESSIANS.tolist(), "centers": CENTERS.tolist()},
+        "method": {"name": "fedavg", "client_lr": CLIENT_LR, "server_lr": SERVER_LR, "local_steps": STEPS},
+        "server": {"name": name, **server},
+        "init": START.tolist(),
+        "rounds": ROUNDS,
+        "eval_every": 1,
+        "report": ["params"],
+    }
+
+
+def settings_of(name):
+    """Members that the optimizer can have."""
+    return [{key: value for key, value in member.items() if key in DEFAULTS[name]} for member in MEMBERS]
+
+
+@pytest.mark.parametrize(
+    ("name", "corrected"), [("adam", True), ("adam", False), ("yogi", True), ("yogi", False), ("adagrad", None)]
+)
+def test_fedavg_with_an_adaptive_server_follows_the_simulation(name, corrected):
+    shared = {} if corrected is None else {"bias_correction": corrected}
+    members = settings_of(name)
+    given = document(name, **shared)
+    given["members"] = [{f"server.{key}": value for key, value in member.items()} for member in members]
+    lines = Pack.from_spec(parse(given)).advance()
+    for number, member in enumerate(members):
+        path = np.array([line["params"] for line in lines if line["member"] == number])
+        wanted = simulated(name, {**DEFAULTS[name], **shared, **member})
+        np.testing.assert_allclose(path, wanted, rtol=0, atol=1e-12)
+        assert np.abs(path[-1] - START).max() > 0.1
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults(name):
+    assert parse(document(name)).server.member(0) == DEFAULTS[name]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_pads_stay_zero_and_nothing_is_divided_by_zero(name, dtype):
+    module = servers()[name]
+    part = parse_part("server", {"name": name}, [{}, {}])
+    params, gradient = torch.zeros(2, 1, 32, dtype=dtype), torch.zeros(2, 1, 32, dtype=dtype)
+    hyper = hyper_of(part, np.arange(2), (1, 1), params)
+    gradient[..., :5] = torch.arange(5)  # the first number's gradient is 0 too
+    state, rate = module.init(hyper, params), torch.full((2, 1, 1), 0.1, dtype=dtype)
+    for _ in range(50):
+        params, state = module.step(hyper, state, params, gradient, rate)
+    assert params.isfinite().all()
+    assert (params[..., 0] == 0).all()
+    assert (params[..., 1:5] < -0.1).all()
+    assert (params[..., 5:] == 0).all()
+    assert params.dtype == dtype
+    assert all(held.shape[:2] == (2, 1) for held in state.values())
+
+
+@pytest.mark.parametrize("name", ["adam", "yogi"])
+def test_the_first_corrected_step_is_the_sign_of_the_pseudo_gradient(name):
+    given = {**document(name, epsilon=1e-12), "rounds": 1}
+    first = Pack.from_spec(parse(given)).advance()[-1]["params"]
+    assert first == pytest.approx(START - SERVER_LR * np.sign(pseudo_gradient(START)), abs=1e-12)
+
+
+def test_a_large_epsilon_is_plain_descent():
+    given = document("adam", beta1=0.0, beta2=0.0, epsilon=1e9, bias_correction=False)
+    given["method"] |= {"server_lr": SERVER_LR * 1e9}
+    plain = document("sgd")
+    paths = [np.array([line["params"] for line in Pack.from_spec(parse(d)).advance()]) for d in (given, plain)]
+    np.testing.assert_allclose(paths[0], paths[1], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_restored_pack_goes_on_to_the_bit(name):
+    given = {**document(name), "members": [{}, {"server.epsilon": 1e-3}, {"server.beta1": 0.3}]}
+    spec = parse(given)
+    whole = Pack.from_spec(spec).advance()
+    pack = Pack.from_spec(spec)
+    lines = pack.advance(7)
+    lines += Pack.restore(spec, pack.to_bytes()).advance()
+    assert [line["params"] for line in lines] == [line["params"] for line in whole]
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        ({"name": "adam", "beta1": 1}, "server.beta1 must be in [0, 1), got beta1=1"),
+        ({"name": "adam", "epsilon": 0}, "server.epsilon must be above 0, got epsilon=0"),
+        ({"name": "yogi", "beta2": -0.1}, "server.beta2 must be in [0, 1), got beta2=-0.1"),
+        ({"name": "adagrad", "initial_accumulator": -1}, "server.initial_accumulator must be at least 0, got "),
+        ({"name": "adagard"}, "did you mean adagrad?"),
+    ],
+)
+def test_wrong_settings(server, message):
+    with pytest.raises(ValueError, match=r"^server") as caught:
+        parse({**document("sgd"), "server": server})
+    assert message in str(caught.value)
