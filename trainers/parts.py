@@ -27,7 +27,7 @@ TIED = Hyperparameter(
     kind="bool",
     default=False,
     traced=False,
-    limit="with plain SGD on the server true is model averaging",
+    limit="true is model averaging, with plain SGD on the server",
     doc="in place of server_lr, which follows client_lr through every schedule",
 )
 # Of each pair at most one may be given; the second is then derived from the first, or not needed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from service.errors import NotFound
-from trainers.hyper import Hyperparameter, describe
+from trainers.catalogue import range_of
+from trainers.hyper import Hyperparameter
+from trainers.parts import offered
 from trainers.registry import Registry, methods, schedules, servers, tasks
 from trainers.spelling import hint
 
@@ -70,7 +72,7 @@ def _frontier(folder: Path) -> Frontier:
 
 def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:
     """What there is to set: the Hyper of a method, server optimizer or schedule, the SETTINGS of a task."""
-    return describe(module.Hyper) if hasattr(module, "Hyper") else tuple(getattr(module, "SETTINGS", ()))
+    return offered(module) if hasattr(module, "Hyper") else tuple(getattr(module, "SETTINGS", ()))
 
 
 def _print_list(registry: Registry) -> None:
@@ -96,7 +98,7 @@ def _hyperparameters(described: tuple[Hyperparameter, ...]) -> Iterator[str]:
     for item in described:
         facts = [item.doc] if item.doc else []
         if item.kind != "any" or not item.doc:
-            facts.append(_range(item))
+            facts.append(range_of(item))
         if item.unit:
             facts.append(item.unit)
         if not item.required:
@@ -104,15 +106,3 @@ def _hyperparameters(described: tuple[Hyperparameter, ...]) -> Iterator[str]:
         if item.limit:
             facts.append(item.limit)
         yield f"{item.name:<22}{'; '.join(facts)}"
-
-
-def _range(item: Hyperparameter) -> str:
-    if item.choices:
-        return "one of " + ", ".join(str(choice) for choice in item.choices)
-    lists: Mapping[str, str] = {"floats": "numbers", "ints": "whole numbers"}
-    words: Mapping[str, str] = {"bool": "true or false", "str": "text", "any": "see the text"}
-    if item.kind in lists:
-        return f"{lists[item.kind]}, each {item.range_text()}"
-    if item.kind in words:
-        return words[item.kind]
-    return ("whole number " if item.kind == "int" else "") + item.range_text()

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from service.embedded.stored import stored_study
+
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 STUDY: dict[str, Any] = {
@@ -43,6 +45,7 @@ class Command:
     def __init__(self, folder: Path, out: Path) -> None:
         file = folder / "study.yaml"
         file.write_text(yaml.safe_dump(STUDY))
+        self._out = out
         self.log = folder / f"log-{time.monotonic_ns()}"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -54,10 +57,16 @@ class Command:
             )
 
     def wait_for_progress(self, timeout_s: float = 120.0) -> None:
-        """Returns when packs have been training for a few seconds."""
+        """Returns when this run has trained some rounds."""
         self.wait_for("workers of", timeout_s)
-        time.sleep(6.0)
-        assert self.process.poll() is None, "it was over too soon: " + self.log.read_text()
+        start, end = self._trained(), time.monotonic() + timeout_s
+        while self._trained() == start:
+            assert time.monotonic() < end, self.log.read_text()
+            assert self.process.poll() is None, "it was over too soon: " + self.log.read_text()
+            time.sleep(0.2)
+
+    def _trained(self) -> int:
+        return sum(label.rounds_done for label in stored_study(self._out).progress.values())
 
     def wait_for(self, text: str, timeout_s: float = 20.0) -> None:
         """Returns when it has said this."""

@@ -305,6 +305,8 @@ COUNTED = {
     "gradalign": (2, 192, 192, 8),
     "linear_scaling": (1, 96, 96, 4),
     "aligned_linear_scaling": (2, 192, 192, 8),
+    # three steps, the gradient after them, and three Hessian products that count as two gradients
+    "maml": (1, 96, 96, 40),
 }
 
 

@@ -9,7 +9,7 @@ from trainers.hyper import describe
 from trainers.registry import methods
 from trainers.spec import parse
 
-TASK = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
+TASK = {"name": "digits", "clients": 6, "partition": {"classes_per_client": 2}}
 USUAL = {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 3, "prox": 0.5, "gradient_weights": [1.0, 0.0, 2.0]}
 ONE_MEAN = [
     "fedavg",
@@ -48,7 +48,7 @@ def moved(given, weights=None):
 
 def counts():
     spec = parse(document("fedavg"))
-    found = np.array(spec.task_module.build(spec.task, spec.dtype).data.sizes)
+    found = np.array(spec.task_module.build(spec.task, spec.dtype).train.sizes)
     assert len(found) == 6
     assert found.max() > 1.5 * found.min()
     return found

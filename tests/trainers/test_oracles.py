@@ -107,13 +107,15 @@ def test_all_oracles_agree(name, batch_size):
 def test_gradients_and_hessian_products_are_derivatives(name, batch_size):
     model = build(name)
     params, _, vectors = models_and_vectors(model)
+    if name in NETWORKS:
+        params = 0.3 * params  # away from steep scores, whose third derivatives a difference quotient shows
     batch = batch_of(model, batch_size)
-    step = 1e-5
+    step = 1e-6 if name in NETWORKS else 1e-5  # small beside the distance to a kink
     for oracle in model.oracles.values():
         ahead, slope_ahead = oracle.value_and_grad(params + step * vectors, batch)
         behind, slope_behind = oracle.value_and_grad(params - step * vectors, batch)
         slope = (oracle.value_and_grad(params, batch)[1] * vectors).sum(-1)
-        torch.testing.assert_close((ahead - behind) / (2 * step), slope, rtol=2e-6, atol=1e-7)
+        torch.testing.assert_close((ahead - behind) / (2 * step), slope, rtol=1e-7, atol=1e-7)
         bend = oracle.hvp(params, batch, vectors)
         torch.testing.assert_close((slope_ahead - slope_behind) / (2 * step), bend, rtol=1e-6, atol=1e-6)
 

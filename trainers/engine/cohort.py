@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine import local
+from trainers.engine import local, meta
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.oracle import Batch, Oracle, RoundBatches
 from trainers.engine.shifted import Shifted
@@ -94,6 +94,19 @@ class Cohort:
         if work.displacement is None and gradients_at is None:
             self._loss = (params, done.first_loss)
         self._count(self._sent(params) + len(down), up, done.steps.sum(1))
+        return done
+
+    def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
+        """Every client's gradient of its loss after local training, through all its steps: one exchange.
+
+        Args:
+            params: (T, 1, P), broadcast.
+            work: client_lr, local_steps, prox and weight_decay.
+            unbiased: independent batches for Hessians and gradients (engine/meta.py).
+        """
+        done = meta.run(self._oracle, self._batches, params, work, self._alive, unbiased)
+        self._loss = (params, done.first_loss)
+        self._count(self._sent(params), 1, done.steps.sum(1))
         return done
 
     def gradients(self, params: Tensor, full: bool = False) -> Tensor:

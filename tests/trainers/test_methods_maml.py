@@ -1,0 +1,141 @@
+"""Exact MAML: closed forms on quadratics, finite differences, and the bias of sharing batches."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.cohort import Cohort, Counters
+from trainers.engine.local import LocalWork
+from trainers.engine.pack import Pack
+from trainers.errors import SpecError
+from trainers.models import softmax
+from trainers.problem import Examples, Problem
+from trainers.spec import parse
+from trainers.theory.clients import client_quadratics
+from trainers.theory.families import random_clients
+from trainers.theory.rounds.methods import fixed_point, round_map
+
+QUADRATICS = random_clients(np.random.default_rng(5), 1, 4, 3, np.array([4.0]))
+TASK = {
+    "name": "quadratic",
+    "hessians": QUADRATICS.hessians[0].tolist(),
+    "centers": QUADRATICS.centers[0].tolist(),
+    "client_weights": [0.1, 0.2, 0.3, 0.4],
+}
+WORK = {"name": "maml", "client_lr": 0.1, "server_lr": 0.2, "local_steps": 3}
+CASES = [
+    WORK,
+    {**WORK, "local_steps": 1, "unbiased": True},
+    {**WORK, "prox": 0.8},
+    {**WORK, "weight_decay": 0.2},
+    {**WORK, "prox": 0.8, "weight_decay": 0.2, "unbiased": True},
+]
+
+
+def train(method, rounds, **changes):
+    given = {"task": TASK, "init": [1.0, -2.0, 0.5], "dtype": "float64", "report": ["params"]}
+    return Pack.from_spec(parse({**given, "method": method, "rounds": rounds, **changes})).advance()
+
+
+@pytest.mark.parametrize("method", CASES)
+def test_rounds_follow_the_closed_form(method):
+    clients = client_quadratics(TASK["hessians"], TASK["centers"], TASK["client_weights"])
+    wanted = round_map(method, clients).after([1.0, -2.0, 0.5], 10)
+    found = np.array([line["params"] for line in train(method, 10)])
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    end = train({**method, "server_lr": 0.4}, 250, eval_every=250)[-1]["params"]
+    np.testing.assert_allclose(end, fixed_point(method, clients), atol=1e-9)
+
+
+def column(*values):
+    return torch.tensor(values, dtype=torch.float64).view(-1, 1, 1)
+
+
+def cohort(inputs, targets, clients, batch_size, trials=1):
+    """Clients with equally many examples of a softmax regression, and their cohort."""
+    sizes = np.full(clients, len(inputs) // clients)
+    train = Examples(inputs, targets, np.cumsum(sizes) - sizes, sizes)
+    model = softmax.build(Problem("softmax", train), torch.float64, torch.device("cpu"))
+    batches = model.source(0, batch_size, "with_replacement").round(0, np.arange(clients))
+    weights = torch.full((clients,), 1 / clients, dtype=torch.float64)
+    counters, alive = Counters.zero(trials), np.ones(trials, bool)
+    oracle = next(iter(model.oracles.values()))
+    return model, oracle, batches, Cohort(oracle, batches, weights, model.layout.count, counters, alive)
+
+
+@pytest.mark.parametrize("batch_size", [3, None])
+def test_it_is_the_slope_of_the_loss_after_adaptation(batch_size):
+    """Central differences of f(y_K+1; the same batches), for trials of one pack with 2 and 3 steps."""
+    generator = np.random.default_rng(0)
+    model, oracle, batches, clients = cohort(
+        generator.standard_normal((12, 3)), generator.integers(0, 3, 12), 2, batch_size, trials=2
+    )
+    rates, steps, prox, decay = (0.7, 0.4), (2, 3), (0.3, 0.0), (0.1, 0.2)
+    start = model.start(generator.standard_normal(model.layout.count).tolist(), 0)
+    work = LocalWork(
+        column(*rates), torch.tensor(steps).view(-1, 1, 1), prox=column(*prox), weight_decay=column(*decay)
+    )
+    found = clients.meta_gradients(start.repeat(2, 1, 1), work).pseudo_gradient
+
+    def adapted_loss(x, trial):
+        y = x
+        for step in range(steps[trial]):
+            slope = oracle.value_and_grad(y, batches.batch(step, 2))[1] + decay[trial] * y
+            y = y - rates[trial] * (slope + prox[trial] * (y - x))
+        return oracle.value(y, batches.batch(steps[trial], 2)) + decay[trial] / 2 * (y * y).sum(-1)
+
+    for trial, place in itertools.product(range(2), range(model.layout.count)):
+        nudge = 1e-5 * torch.eye(len(start), dtype=torch.float64)[place]
+        ends = [adapted_loss((start + sign * nudge).view(1, 1, -1), trial) for sign in (1, -1)]
+        wanted = (ends[0] - ends[1])[0] / 2e-5
+        np.testing.assert_allclose(found[trial, :, place], wanted, rtol=1e-7, atol=1e-9)
+
+
+def test_independent_batches_take_the_bias_away():
+    """Many clients with the same two examples, one drawn a step: their mean is near the mean over all draws."""
+    count, rate = 20000, 1.5
+    inputs, targets = np.array([[1.0, -2.0], [0.5, 1.5]]), np.array([0, 1])
+    model, _, _, clients = cohort(np.tile(inputs, (count, 1)), np.tile(targets, count), count, 1)
+    single, one, _, _ = cohort(inputs, targets, 2, None)  # a client for each example
+    start = model.start([0.3, -0.2, 0.1, -0.4, 0.6, 0.2], 0).view(1, 1, -1)
+    batch = single.source(0, None, "with_replacement").round(0, np.arange(2)).full()
+    ends = start - rate * one.value_and_grad(start, batch)[1]
+    after = [one.value_and_grad(ends[:, i : i + 1], batch)[1].mean(1, keepdim=True) for i in range(2)]
+    bent = [one.hvp(start, batch, slope) for slope in after]
+    shared = sum(
+        slope - rate * product[:, i : i + 1] for i, (slope, product) in enumerate(zip(after, bent, strict=True))
+    )
+    apart = sum(slope - rate * product.mean(1, keepdim=True) for slope, product in zip(after, bent, strict=True))
+    work = LocalWork(column(rate), torch.ones(1, 1, 1, dtype=torch.int64))
+    for unbiased, mean, other in ((False, shared / 2, apart / 2), (True, apart / 2, shared / 2)):
+        found = clients.meta_gradients(start, work, unbiased=unbiased).pseudo_gradient
+        error = (found.std(1, keepdim=True) / count**0.5 + 1e-12) * 5
+        assert ((clients.mean(found) - mean).abs() < error).all()
+        assert ((clients.mean(found) - other).abs() > 2 * error).any()
+
+
+def test_client_lr_zero_is_the_gradient_on_the_last_batch():
+    noisy = {"name": "quadratic", "problem": "random", "clients": 5, "dimension": 3, "gradient_noise": 0.5}
+    shared = {"client_lr": 0.0, "server_lr": 0.1}
+    one = train({**shared, "name": "maml", "local_steps": 2}, 5, task=noisy, clients_per_round=3)
+    two = train({**shared, "name": "fomaml", "local_steps": 3}, 5, task=noisy, clients_per_round=3)
+    for line, other in zip(one, two, strict=True):
+        assert line["params"] == pytest.approx(other["params"], abs=1e-14)
+        wanted = other["train_loss"] if line["round"] == 0 else pytest.approx(other["train_loss"], abs=1e-14)
+        assert line["train_loss"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"local_steps": 0}, "local_steps must be at least 1, got local_steps=0"),
+        ({"unbiased": 1}, "unbiased must be true or false, got unbiased=1"),
+        ({"prox": -1}, "prox must be at least 0, got prox=-1"),
+        ({"local_epochs": 1}, "local_epochs"),
+    ],
+)
+def test_bad_settings_are_refused_before_training(change, message):
+    with pytest.raises(SpecError, match=message):
+        parse({"task": TASK, "method": {**WORK, **change}, "rounds": 1})

@@ -1,0 +1,329 @@
+"""Networks as models: chosen by name with settings, the same start everywhere, chance that is no history."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from trainers.engine import draws, variation
+from trainers.engine.network import Network
+from trainers.engine.pack import Pack
+from trainers.engine.plan import Plan
+from trainers.errors import SpecError
+from trainers.hyper import describe
+from trainers.models import cnn, mlp
+from trainers.problem import Examples, Problem
+from trainers.registry import models
+from trainers.spec import parse
+
+CPU = torch.device("cpu")
+MLP = {"name": "mlp", "hidden": [12, 7], "dropout": 0.2}
+CNN = {"name": "cnn", "filters": [3, 4], "kernel": 3, "dense": 10, "dropout": 0.25, "crop": 1, "flip": True}
+IGNORED = {"wall_seconds", "member"}
+
+
+def document(model, **changes):
+    return {
+        "task": {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}, "model": model},
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
+        "batch_size": 6,
+        "clients_per_round": 4,
+        "rounds": 4,
+        "eval_every": 1,
+        "seed": 3,
+        **changes,
+    }
+
+
+def problem(shape=(1, 28, 28), classes=62, rows=4, **settings):
+    generator = np.random.default_rng(0)
+    sizes = np.array([rows - 1, 1])
+    data = Examples(
+        generator.random((rows, *shape)), generator.integers(0, classes, rows), np.array([0, rows - 1]), sizes
+    )
+    return Problem("", data, test=data, model_settings={"classes": classes, **settings})
+
+
+def forced(spec, oracle):
+    plan = Plan(oracle, spec.members, torch.get_num_threads(), "cpu", spec.dtype, 1)
+    return Pack.from_spec(spec, plan=plan)
+
+
+def of(lines, member):
+    return [{name: value for name, value in line.items() if name not in IGNORED} for line in lines
+            if line["member"] == member]  # fmt: skip
+
+
+def close(lines, others, tolerance=1e-10):
+    assert len(lines) == len(others)
+    for line, other in zip(lines, others, strict=True):
+        for name in ("train_loss", "update_norm", "test_loss", "test_accuracy"):
+            assert line[name] is other[name] is None or line[name] == pytest.approx(other[name], rel=tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name in models() if hasattr(models()[name], "Settings")])
+def test_settings_say_range_and_meaning(name):
+    module = models()[name]
+    for item in describe(module.Settings):
+        assert item.doc
+        assert not item.required
+        assert item.kind in ("bool", "str") or item.choices or item.low is not None
+        assert not item.traced
+        assert item.name in module.__doc__
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"hiden": [3]}, 'unknown key "hiden" in task.model: did you mean hidden'),
+        ({"hidden": []}, "task.model.hidden must be a list of at least one number"),
+        ({"hidden": [3.5]}, "task.model.hidden.0 must be a whole number"),
+        ({"hidden": [0]}, "task.model.hidden.0 must be at least 1"),
+        ({"dropout": 1.0}, "task.model.dropout must be in"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, wanted):
+    with pytest.raises(SpecError) as error:
+        parse(document({"name": "mlp", **changes}))
+    assert wanted in str(error.value)
+
+
+def test_parameter_counts():
+    def count(module, **settings):
+        return module.build(problem(**settings), torch.float32, CPU).layout.count
+
+    assert count(mlp) == 784 * 256 + 256 + 256 * 62 + 62
+    assert count(mlp, hidden=[10, 5], classes=3) == 7850 + 55 + 18
+    assert count(cnn) == 430_846
+    assert count(cnn, filters=[32, 64], dense=512) == 1_690_046
+
+
+def test_inputs_that_do_not_fit_are_refused():
+    with pytest.raises(SpecError, match=r"cnn must get pictures .* got inputs \(examples, 12\)"):
+        cnn.build(problem((12,)), torch.float32, CPU)
+    with pytest.raises(SpecError, match="filters must be at most 2 for pictures of 7 x 4"):
+        cnn.build(problem((1, 7, 4), filters=[2, 2, 2]), torch.float32, CPU)
+    assert cnn.build(problem((3, 7, 4), filters=[2, 2]), torch.float32, CPU).layout.count > 0
+
+
+def test_the_start_is_torchs_own_and_depends_on_the_seed_only():
+    data = problem((1, 8, 8), classes=3)
+    before = torch.get_rng_state()
+    model = mlp.build(data, torch.float32, CPU)
+    first = model.start(None, 5)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(123)
+    assert torch.equal(mlp.build(data, torch.float32, CPU).start(None, 5), first)
+    double = mlp.build(data, torch.float64, CPU).start(None, 5)
+    assert torch.equal(double, first.double())
+    assert not torch.equal(model.start(None, 6), first)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(draws.key(5, 0, draws.Purpose.START))
+        module = model.make()
+    for name, view in model.layout.views(first).items():
+        assert torch.equal(view, dict(module.named_parameters())[name])
+
+
+@pytest.mark.parametrize("model", [MLP, CNN, "mlp", "cnn"])
+def test_networks_learn(model):
+    method = {"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3, "local_steps": 8}
+    task = {"name": "digits", "clients": 10, "partition": "iid", "model": model}
+    given = document(model, task=task, method=method, rounds=12, batch_size=10, clients_per_round=8, eval_every=12)
+    lines = Pack.from_spec(parse(given)).advance()
+    assert lines[-1]["test_loss"] < 0.9 * lines[0]["test_loss"]
+    assert lines[-1]["test_accuracy"] > 0.3
+
+
+@pytest.mark.parametrize("oracle", ["loop", "vmap", "autograd"])
+@pytest.mark.parametrize("model", [MLP, CNN])
+@pytest.mark.parametrize("batch_size", [6, None])
+def test_a_trial_is_the_same_alone_and_in_a_pack(model, batch_size, oracle):
+    settings = [{"local_steps": 1}, {"client_lr": 0.0}, {"local_steps": 4, "client_lr": 0.3}]
+    given = document(model, batch_size=batch_size, dtype="float64", rounds=2)
+    pack = forced(parse({**given, "members": settings}), oracle).advance()
+    for number, setting in enumerate(settings):
+        alone = forced(parse({**given, "method": {**given["method"], **setting}}), "autograd").advance()
+        close(of(pack, number), of(alone, 0))
+
+
+@pytest.mark.parametrize("model", [MLP, CNN])
+def test_the_loop_gives_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model):
+    settings = [{"local_steps": 1}, {"client_lr": 100.0, "server_lr": 1e12}, {"local_steps": 4, "client_lr": 0.3}]
+    given = document(model, rounds=6)
+    spec = parse({**given, "members": settings})
+    lines = forced(spec, "loop").advance()
+    assert of(lines, 1)[-1]["diverged"] is True
+    assert of(lines, 1)[-1]["round"] < 6
+    for number in (0, 2):
+        method = {**given["method"], **settings[number]}
+        assert of(lines, number) == of(forced(parse({**given, "method": method}), "loop").advance(), 0)
+
+
+RESTORED = """
+import json, sys
+from pathlib import Path
+from trainers.engine.pack import Pack
+from trainers.spec import parse
+
+spec = parse(json.loads(Path(sys.argv[1]).read_text()))
+filler = [bytearray(977 * number) for number in range(50)]  # memory lies elsewhere than in the first process
+print(json.dumps(Pack.restore(spec, Path(sys.argv[2]).read_bytes()).advance()))
+"""
+
+
+@pytest.mark.parametrize("model", [MLP, CNN])
+def test_another_process_goes_on_to_the_bit(model, tmp_path):
+    given = document(model, rounds=6, members=[{}, {"local_steps": 5}], report=["full_loss", "params"])
+    pack = Pack.from_spec(parse(given))
+    lines = pack.advance(3)
+    (tmp_path / "trial.json").write_text(json.dumps(given))
+    (tmp_path / "checkpoint").write_bytes(pack.to_bytes())
+    command = [sys.executable, "-c", RESTORED, str(tmp_path / "trial.json"), str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    whole = Pack.from_spec(parse(given)).advance()
+    for member in (0, 1):
+        assert of(lines + json.loads(done.stdout), member) == of(whole, member)
+        assert of(lines + pack.advance(), member)[:7] == of(whole, member)[:7]
+
+
+def test_dropout_leaves_out_its_share_and_keeps_the_mean():
+    layer = variation.Dropout(0.3, 0)
+    words = torch.from_numpy(draws.words(7, np.arange(40), np.arange(5), 20).view(np.int64).reshape(-1))
+    values = torch.ones(len(words), 50, dtype=torch.float64)
+    assert layer(values) is values
+    with variation.keyed((layer,), variation.dropout_keys(words)):
+        out = layer(values)
+    kept = (out != 0).double()
+    assert set(out.unique().tolist()) == {0.0, 1 / 0.7}
+    assert kept.mean().item() == pytest.approx(0.7, abs=4 * (0.21 / kept.numel()) ** 0.5)
+    for axis, count in ((0, len(words)), (1, 50)):  # no unit and no example is favoured
+        assert (kept.mean(axis) - 0.7).abs().max() < 5 * (0.21 / count) ** 0.5
+    assert np.abs(np.corrcoef(kept.T.numpy())[np.triu_indices(50, 1)]).max() < 5 / len(words) ** 0.5
+    assert layer.keys is None
+
+
+def test_dropout_differs_between_layers_steps_clients_and_rounds():
+    model = mlp.build(problem((3,), classes=2, rows=9, hidden=[40, 40], dropout=0.5), torch.float64, CPU)
+    assert [layer.number for layer in model.dropouts] == [0, 1]
+
+    def masks(round_index, client, step):
+        batches = model.source(0, 1, "with_replacement").round(round_index, np.array([client]))
+        keys = batches.batch(step, 1)[0].data["keys"][0]
+        with variation.keyed(model.dropouts, keys):
+            return [tuple((layer(torch.ones(1, 40)) != 0)[0].tolist()) for layer in model.dropouts]
+
+    found = [mask for place in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)) for mask in masks(*place)]
+    assert len(set(found)) == 8
+    assert masks(1, 0, 0) == masks(1, 0, 0)
+
+
+def test_nothing_is_left_out_in_evaluations_and_on_all_data():
+    varied = cnn.build(problem((2, 6, 6), classes=3, rows=8, dropout=0.5, crop=2, flip=True), torch.float64, CPU)
+    plain = cnn.build(problem((2, 6, 6), classes=3, rows=8), torch.float64, CPU)
+    params = plain.start(None, 0).view(1, 1, -1)
+    one, other = (model.source(0, None, "shuffled").round(0, np.arange(2)) for model in (varied, plain))
+    assert other.always_full
+    assert not one.always_full
+    loss = plain.oracles["loop"].value(params, other.full())
+    assert torch.equal(varied.oracles["loop"].value(params, one.full()), loss)
+    assert torch.equal(plain.oracles["loop"].value(params, other.batch(0, 2)), loss)
+    steps = [varied.oracles["loop"].value(params, one.batch(step, 2)) for step in (0, 1)]
+    assert not torch.equal(steps[0], loss)
+    assert not torch.equal(steps[0], steps[1])
+    for name, value in plain.evaluate(params).items():
+        assert torch.equal(varied.evaluate(params)[name], value)
+
+
+def test_pictures_move_by_up_to_crop_and_are_mirrored():
+    generator = np.random.default_rng(0)
+    pictures = torch.from_numpy(generator.random((2, 300, 3, 4, 5)) + 1)
+    words = torch.from_numpy(draws.words(1, np.arange(2), np.arange(1), 300)[:, 0].view(np.int64))
+    found = variation.moved(pictures, words, 1, True)
+    assert found.shape == pictures.shape
+    assert found[0].is_contiguous(memory_format=torch.channels_last)
+    counts = dict.fromkeys(range(18), 0)
+    for place in range(2):
+        for old, new in zip(pictures[place].numpy(), found[place].numpy(), strict=True):
+            matches = []
+            for flip in (False, True):
+                padded = np.pad(old, ((0, 0), (1, 1), (1, 1)))
+                for down in range(3):
+                    for right in range(3):
+                        cut = padded[:, down : down + 4, right : right + 5]
+                        wanted = (
+                            padded[:, down : down + 4, ::-1][:, :, 1 - 1 + (2 - right) : 7 - right] if flip else cut
+                        )
+                        matches += [(flip * 9 + down * 3 + right)] if np.array_equal(wanted, new) else []
+            assert len(matches) == 1
+            counts[matches[0]] += 1
+    assert min(counts.values()) > 15  # of 33 on average
+    assert torch.equal(variation.moved(pictures, words, 0, False), pictures)
+
+
+def test_modules_with_other_chance_or_batch_statistics_are_refused():
+    def network(*layers):
+        return Network(problem((4,)), lambda: nn.Sequential(*layers, nn.Linear(4, 62)), torch.float32, CPU)
+
+    assert network(nn.Dropout(0.1), nn.LayerNorm(4)).dropouts[0].rate == 0.1
+    assert network(nn.Dropout(0.0)).dropouts == ()
+    with pytest.raises(TypeError, match=r"must come from torch.nn.Dropout, got AlphaDropout"):
+        network(nn.AlphaDropout(0.1))
+    with pytest.raises(TypeError, match="without batch normalisation, got BatchNorm1d"):
+        network(nn.BatchNorm1d(4))
+
+
+def test_large_batches_are_cut_into_pieces_without_a_change(monkeypatch):
+    model = cnn.build(problem((1, 4, 4), classes=3, rows=60, filters=[2], dropout=0.3), torch.float64, CPU)
+    params = model.start(None, 0).view(1, 1, -1)
+    batch = model.source(0, None, "shuffled").round(0, np.arange(2)).batch(0, 2)
+    whole = {name: oracle.value_and_grad(params, batch) for name, oracle in model.oracles.items()}
+    evaluated = model.evaluate(params), model.full_loss(params, np.array([0.3, 0.7]))
+    monkeypatch.setattr("trainers.engine.loop._EXAMPLES", 7)
+    monkeypatch.setattr("trainers.engine.fused._EXAMPLES", 9)
+    monkeypatch.setattr("trainers.engine.network._EVALUATED", 11)
+    for name, oracle in model.oracles.items():
+        for held, wanted in zip(oracle.value_and_grad(params, batch), whole[name], strict=True):
+            torch.testing.assert_close(held, wanted, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(model.evaluate(params), evaluated[0], rtol=1e-12, atol=0)
+    torch.testing.assert_close(model.full_loss(params, np.array([0.3, 0.7])), evaluated[1], rtol=1e-12, atol=0)
+
+
+def test_modules_keep_no_replicas_alive():
+    model = mlp.build(problem((4,), classes=3), torch.float64, CPU)
+    own = [parameter.data_ptr() for parameter in model.module.parameters()]
+    params = model.start(None, 0).view(1, 1, -1)
+    model.oracles["loop"].value_and_grad(params, model.source(0, 2, "shuffled").round(0, np.arange(2)).batch(0, 2))
+    assert [parameter.data_ptr() for parameter in model.module.parameters()] == own
+
+
+@pytest.mark.parametrize("model", ["softmax", MLP])
+def test_full_loss_and_accuracies_of_clients_by_hand(model):
+    generator = np.random.default_rng(0)
+    sizes = np.array([5, 1, 9])
+    data = Examples(generator.random((15, 4)), generator.integers(0, 3, 15), np.cumsum(sizes) - sizes, sizes)
+    settings = {key: value for key, value in model.items() if key != "name"} if isinstance(model, dict) else {}
+    name = model if isinstance(model, str) else model["name"]
+    built = models()[name].build(Problem(name, data, test=data, model_settings={"classes": 3, **settings}),
+                                 torch.float64, CPU)  # fmt: skip
+    params = torch.stack([torch.linspace(-1, 1, built.layout.count, dtype=torch.float64).roll(n) for n in range(3)])
+    params = built.layout.row(params.sin() * 3)[:, None]
+    batches = built.source(0, None, "shuffled").round(0, np.arange(3))
+    order = np.argsort(batches.clients)
+    losses = built.oracles["autograd"].value(params, batches.full()).numpy()[:, order]
+    weights = np.array([0.2, 0.5, 0.3])
+    assert built.full_loss(params, weights).numpy() == pytest.approx(losses @ weights, rel=1e-12)
+    shares = built.accuracy(params, batches.full()).numpy()[:, order]
+    found = built.evaluate(params, ["client_accuracy"])
+    assert found.keys() - built.evaluate(params).keys() == {
+        f"client_accuracy_{name}" for name in ("mean", "std", "p10", "p50", "p90")
+    }
+    assert found["client_accuracy_mean"].numpy() == pytest.approx(shares.mean(1))
+    assert found["client_accuracy_std"].numpy() == pytest.approx(shares.std(1))
+    for percent in (10, 50, 90):
+        wanted = np.percentile(shares, percent, axis=1)
+        assert found[f"client_accuracy_p{percent}"].numpy() == pytest.approx(wanted)
+    assert found["test_accuracy"].numpy() == pytest.approx(shares @ sizes / 15)

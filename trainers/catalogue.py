@@ -1,0 +1,119 @@
+"""All methods, server optimizers and schedules on one page of Markdown, made from what their modules say of themselves.
+
+python -m trainers.catalogue > docs/methods.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterable
+from types import ModuleType
+
+from trainers.hyper import Hyperparameter
+from trainers.parts import offered
+from trainers.registry import Registry, methods, schedules, servers
+
+_HEAD = """# Methods, server optimizers and schedules
+
+<!-- Made by `python -m trainers.catalogue > docs/methods.md`; do not edit. -->
+
+A trial has one method, one server optimizer (plain SGD unless it names another) and one schedule (constant rates unless
+it names another). FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with the server optimizers `sgd` (with
+momentum), `adam`, `yogi` and `adagrad`. `driftline methods NAME` prints the update equations.
+
+A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients;
+of `server_lr`, `delta_lr` and `tied` one is given, of `local_steps` and `local_epochs` too. What is marked * separates
+packs: its value is the same for all members of one.
+"""
+
+_HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit case")
+
+
+def page() -> str:
+    """The whole page, ending with a newline."""
+    parts = [_HEAD, *_section("Methods", methods(), exchanges=True)]
+    parts += _section("Server optimizers", servers(), exchanges=False)
+    parts += _section("Schedules", schedules(), exchanges=False)
+    return "\n".join(parts)
+
+
+def range_of(item: Hyperparameter) -> str:
+    """What a value must be, in words.
+
+    Args:
+        item: the hyperparameter.
+
+    Examples:
+        >>> range_of(Hyperparameter(name="local_steps", kind="int", default=1, low=1))
+        'whole number at least 1'
+    """
+    if item.choices:
+        return "one of " + ", ".join(str(choice) for choice in item.choices)
+    lists = {"floats": "numbers", "ints": "whole numbers"}
+    words = {"bool": "true or false", "str": "text", "any": "see the text"}
+    if item.kind in lists:
+        return f"{lists[item.kind]}, each {item.range_text()}"
+    if item.kind in words:
+        return words[item.kind]
+    return ("whole number " if item.kind == "int" else "") + item.range_text()
+
+
+def source(module: ModuleType) -> str:
+    """The papers that a module names after "Source:" in its docstring; "" where it names none."""
+    return _after("Source", module, r"(?:\n\n|\Z)").rstrip(".")
+
+
+def exchanges(module: ModuleType) -> str:
+    """What a module says after "Exchanges:" in its docstring, up to the end of that sentence; "" where nothing."""
+    return _after("Exchanges", module, r"\.(?=\s|\Z)")
+
+
+def summary(module: ModuleType) -> str:
+    """The first sentence of a module's docstring, without what follows it on the line."""
+    first = inspect.cleandoc(module.__doc__ or "").partition("\n\n")[0]
+    return " ".join(first.split()).rstrip(".")
+
+
+def _after(word: str, module: ModuleType, end: str) -> str:
+    found = re.search(rf"\b{word}:\s*(.*?){end}", inspect.cleandoc(module.__doc__ or ""), re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
+
+
+def _section(title: str, registry: Registry, *, exchanges: bool) -> Iterable[str]:
+    yield f"## {title}\n"
+    heads = ("name", "what it does", "paper", *(("exchanges",) if exchanges else ()))
+    yield from _table(heads, (_overview(name, registry[name], exchanges) for name in registry))
+    for name in registry:
+        described = offered(registry[name])
+        yield f"### {name}\n"
+        if not described:
+            yield "Nothing to set.\n"
+            continue
+        yield from _table(
+            ("hyperparameter", "what it is", "range", "unit", "default", "limit case"), map(_row, described)
+        )
+
+
+def _overview(name: str, module: ModuleType, with_exchanges: bool) -> tuple[str, ...]:
+    facts = (f"[{name}](#{name})", summary(module), source(module))
+    return (*facts, exchanges(module)) if with_exchanges else facts
+
+
+def _row(item: Hyperparameter) -> tuple[str, ...]:
+    default = "" if item.required else json.dumps(item.default, default=str)
+    mark = "" if item.traced else " *"
+    return f"`{item.name}`{mark}", item.doc, range_of(item), item.unit, default, item.limit
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,53 @@
+"""MAML, exactly: the gradient of the loss after adaptation, through all adaptation steps, goes back.
+
+    y_1 = x,   y_{k+1} = y_k - client_lr (grad f_i(y_k; batch k) + prox (y_k - x)),   k = 1 .. local_steps
+    q = mean over the cohort of the gradient in x of f_i(y_{K+1}; batch K + 1),   K = local_steps
+    the server optimizer steps along q with server_lr
+
+It is found by Hessian products along the path. By default a step's batch serves its gradient and its Hessian, as
+automatic differentiation has it: biased for mini-batches. With unbiased, each Hessian has a batch of its own.
+local_steps at least 1: the number of adaptation steps (FOMAML's local_steps is one more). client_lr at least 0: 0 is
+FedSGD on batch K + 1. prox at least 0: 0 is none, above 0 is proximal MAML. server_lr above 0. weight_decay at least 0:
+0 is none; it is a part of f_i, and is differentiated.
+Exchanges: one a round, the model down and a gradient up. A Hessian product counts as two gradients: 3 K + 1 a round.
+Nothing is stored; a client holds its K + 1 models while it works.
+
+Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Finn, Abbeel, Levine 2017), in the form of
+"Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of MAML."""
+
+    client_lr: Tensor = hyper(low=0, limit="0 is FedSGD on the last batch", doc="step size of the adaptation")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean gradient")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="adaptation steps, differentiated through")
+    prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull of the adaptation to the broadcast model")
+    unbiased: bool = hyper(False, traced=False, doc="independent batches for Hessians and gradients")
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    work = LocalWork(hyper.client_lr, hyper.local_steps, prox=hyper.prox, weight_decay=hyper.weight_decay)
+    done = cohort.meta_gradients(state.params, work, unbiased=hyper.unbiased)
+    return state.step(cohort.mean(done.pseudo_gradient))
