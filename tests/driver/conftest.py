@@ -20,12 +20,12 @@ def client(tmp_path: Path) -> Iterator[StoreClient]:
     store.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ray_started() -> Iterator[None]:
-    """A Ray of our own for all tests of this folder, with two CPUs."""
-    os.environ["RAY_AUTH_MODE"] = "disabled"
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
+    """A Ray of our own for all tests of this folder, with two CPUs; gone, with its settings, after the last of them."""
+    ours = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_CHDIR_TO_TRIAL_DIR": "0"}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
     import ray
 
     folder = tempfile.mkdtemp(prefix="dlt", dir="/tmp")
@@ -40,6 +40,11 @@ def ray_started() -> Iterator[None]:
     yield
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture

@@ -121,6 +121,18 @@ def test_a_signal_and_run_again(number: signal.Signals, tmp_path: Path, alone: l
     assert not list(out.glob("checkpoints/*/*.ckpt"))
 
 
+def test_sigkill_in_training_then_run_again(tmp_path: Path, alone: list[dict[str, str]]) -> None:
+    """Ray's own processes see that their driver is gone and end; the folder holds all that was reported."""
+    out = tmp_path / "out"
+    command = Command(tmp_path, out)
+    command.wait_for_progress()
+    command.process.kill()
+    assert command.end() == -signal.SIGKILL
+    again = Command(tmp_path, out)
+    assert again.end() == 0, again.log.read_text()
+    assert rows(out) == alone
+
+
 def test_ctrl_c_twice_then_sigkill_while_it_stops_then_run_again(tmp_path: Path, alone: list[dict[str, str]]) -> None:
     out = tmp_path / "out"
     impatient = Command(tmp_path, out)

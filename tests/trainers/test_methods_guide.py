@@ -83,7 +83,7 @@ def test_the_contract_suites_run_on_the_example(copy: Path) -> None:
     printed = called(commands()[0], copy)
     passed = re.search(r"(\d+) passed", printed)
     assert passed, printed
-    # Itself: 3; packs, one with every server optimizer, real data, checkpoints and more: well above 12.
+    # three of its own; in packs and restored with every server optimizer; on real data; costs, weights, space
     assert int(passed[1]) >= 15
     assert "failed" not in printed
 
@@ -122,5 +122,7 @@ def test_the_page_names_everything_that_can_be_set() -> None:
     for name in methods():
         assert catalogue.source(methods()[name]).startswith(('"', 'after "'))
         assert catalogue.exchanges(methods()[name])[:4] in ("one ", "two ")
-    assert all(line.count(" | ") == page.partition("\n| name")[2].splitlines()[0].count(" | ") + 1
-               for line in page.partition("## Methods")[2].partition("\n### ")[0].splitlines() if line.startswith("| ["))  # fmt: skip
+    tables = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+    assert len(tables) > 20
+    for table in tables:  # a cell with an unescaped bar would shift its row
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1

@@ -213,7 +213,7 @@ def test_the_theorys_local_steps_are_the_methods():
     assert wrong(document(fedavg, schedule={**theory, "smoothness": 0.1})) == (
         "schedule.smoothness must be at least strong_convexity, got smoothness=0.1 and strong_convexity=0.5"
     )
-    digits = {"name": "digits", "clients": 5, "partition": "iid"}
+    digits = {"name": "digits", "clients": 4, "partition": "iid"}
     epochs = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 1}
     assert wrong({"task": digits, "method": epochs, "schedule": theory, "rounds": 1}) == (
         "schedule.local_steps must be given, because the method has no local_steps of its own"

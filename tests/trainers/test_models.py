@@ -128,7 +128,7 @@ def test_the_start_is_torchs_own_and_depends_on_the_seed_only():
         assert torch.equal(view, dict(module.named_parameters())[name])
 
 
-@pytest.mark.parametrize("model", [MLP, CNN, "mlp", "cnn"])
+@pytest.mark.parametrize("model", [MLP, {"name": "cnn", "dropout": 0.1, "crop": 1}, "mlp", "cnn"])
 def test_networks_learn(model):
     method = {"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3, "local_steps": 8}
     task = {"name": "digits", "clients": 10, "partition": "iid", "model": model}
@@ -187,7 +187,6 @@ def test_another_process_goes_on_to_the_bit(model, tmp_path):
     whole = Pack.from_spec(parse(given)).advance()
     for member in (0, 1):
         assert of(lines + json.loads(done.stdout), member) == of(whole, member)
-        assert of(lines + pack.advance(), member)[:7] == of(whole, member)[:7]
 
 
 def test_dropout_leaves_out_its_share_and_keeps_the_mean():
@@ -254,10 +253,8 @@ def test_pictures_move_by_up_to_crop_and_are_mirrored():
                 for down in range(3):
                     for right in range(3):
                         cut = padded[:, down : down + 4, right : right + 5]
-                        wanted = (
-                            padded[:, down : down + 4, ::-1][:, :, 1 - 1 + (2 - right) : 7 - right] if flip else cut
-                        )
-                        matches += [(flip * 9 + down * 3 + right)] if np.array_equal(wanted, new) else []
+                        if np.array_equal(cut[..., ::-1] if flip else cut, new):
+                            matches.append(flip * 9 + down * 3 + right)
             assert len(matches) == 1
             counts[matches[0]] += 1
     assert min(counts.values()) > 15  # of 33 on average

@@ -254,7 +254,7 @@ WRONG = [
     ("eval_every", 0, "eval_every must be at least 1, got eval_every=0"),
     ("eval_every", "often", 'eval_every must be "auto" or at least 1, got eval_every="often"'),
     ("report", "params", 'report must be a list of names, got report="params"'),
-    ("report", ["param"], 'report.0 must be one of params, got "param"'),
+    ("report", ["param"], 'report.0 must be one of params, full_loss, client_accuracy, got "param"'),
     ("round", 3, 'unknown key "round": did you mean rounds?'),
     ("task", "quadratic", 'task must be an object like {"name": "digits"}, got task="quadratic"'),
     ("task.name", "quadratics", 'task.name: no task "quadratics": did you mean quadratic?'),

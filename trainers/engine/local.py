@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.oracle import Oracle, RoundBatches, replicas
+from trainers.engine.oracle import Batch, Oracle, RoundBatches, replicas
 from trainers.engine.sums import WeightedSums
 
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that rows of the same trial meet the same kernels
@@ -111,21 +111,28 @@ class Replicas:
         trials, _, size = motion.start.shape
         self.total = replicas(motion.start, trials, len(batches.clients), size)
         self.totals = [self.total]
-        self.model = torch.empty_like(self.total) if motion.moving else None
+        self.block = 1 if getattr(oracle, "separate", False) else trials
+        self.model = torch.empty_like(self.total[: self.block]) if motion.moving else None
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame."""
+        """See Frame; trial by trial where that is the same, so that one trial's models stay in the cache."""
+        batch = self.batches.batch(step, busy)
+        blocks = [slice(first, min(first + self.block, width)) for first in range(0, width, self.block)]
+        found = [self._add_block(block, batch, step, busy, want_loss) for block in blocks]
+        return torch.cat([loss for loss in found if loss is not None]) if want_loss else None
+
+    def _add_block(self, rows: slice, batch: Batch, step: int, busy: int, want_loss: bool) -> Tensor | None:
         motion = self.motion
-        held, here = self.total[:width, :busy], motion.start[:width, :busy]
+        held, here = self.total[rows, :busy], motion.start[rows, :busy]
         if step > 0:
             if self.model is not None:
-                out = self.model[:width, :busy]
-                here = torch.addcmul(here, held, motion.client_lr[:width], value=-1, out=out)
+                out = self.model[: rows.stop - rows.start, :busy]
+                here = torch.addcmul(here, held, motion.client_lr[rows], value=-1, out=out)
             if motion.scale is not None:
-                held.mul_(motion.scale[:width])
+                held.mul_(motion.scale[rows])
         if motion.shift is not None:
-            held.add_(motion.shift[:width, :busy])
-        return self.oracle.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
+            held.add_(motion.shift[rows, :busy])
+        return self.oracle.add_gradient_(here, batch, self.total[rows], want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """See Frame."""

@@ -49,10 +49,22 @@ class Dropout(nn.Module):
         """The values (examples, ...), some of them 0."""
         if self.keys is None or self.rate == 0:
             return values
-        units = values[0].numel()
-        words = _mix(self.keys[:, None] ^ self._table(units, values.device))
+        return values * self.factors(self.keys, values[0].numel(), values).view(values.shape)
+
+    def factors(self, keys: Tensor, units: int, like: Tensor) -> Tensor:
+        """What units are multiplied by: 0, or 1 / (1 - rate).
+
+        Args:
+            keys: (...) int32, of examples.
+            units: of each example.
+            like: of the type and on the device of the answer.
+
+        Returns:
+            (..., units).
+        """
+        words = _mix(keys[..., None] ^ self._table(units, like.device))
         kept = words >= int(self.rate * 2.0**32) - 2**31
-        return values * (kept.view(values.shape).to(values.dtype) * (1 / (1 - self.rate)))
+        return kept.to(like.dtype) * (1 / (1 - self.rate))
 
     def _table(self, units: int, device: torch.device) -> Tensor:
         """(units,) int32, a hash of each unit."""

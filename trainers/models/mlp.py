@@ -18,6 +18,7 @@ from torch import nn
 
 from trainers.engine.network import Network, classes_of, examples_of, settings_from
 from trainers.hyper import hyper
+from trainers.models._dense import Dense
 from trainers.problem import Problem
 
 
@@ -44,4 +45,6 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
                 layers.append(nn.Dropout(settings.dropout))
         return nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
 
-    return Network(problem, make, dtype, device)
+    model = Network(problem, make, dtype, device)
+    model.oracles = {"stacked": Dense(model.layout, model.dropouts), **model.oracles}
+    return model

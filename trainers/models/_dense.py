@@ -1,0 +1,179 @@
+"""A hand-written oracle of dense layers with ReLU: batched products for all clients of a trial, one trial at a time.
+
+Ten replicas or so of such a network fit a processor's cache, a whole pack of trials does not. Activations lie as
+(clients, units, examples), so that the gradient of a weight matrix is one product added in place to the running sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from trainers.engine.oracle import Batch, Group, client_major, example_weights, replicas
+from trainers.engine.variation import Dropout
+from trainers.flat import Layout
+from trainers.models.softmax import CrossEntropy
+
+_EXAMPLES = 8192  # of all clients together, run at once
+
+Layers = list[tuple[Tensor, Tensor]]
+"""(weight (m, outputs, inputs), bias (m, outputs)) of each layer."""
+
+
+class Dense:
+    """Losses and derivatives of a multilayer perceptron, by hand.
+
+    Args:
+        layout: weight and bias of each layer, in order.
+        dropouts: after the ReLU of each hidden layer; () leaves nothing out.
+    """
+
+    separate = True  # a trial's numbers do not depend on the others
+
+    def __init__(self, layout: Layout, dropouts: Sequence[Dropout]) -> None:
+        self.layout = layout
+        self.dropouts = dropouts
+        self.loss = CrossEntropy()
+
+    def value(self, params: Tensor, batch: Batch) -> Tensor:
+        """See Oracle."""
+        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        for group in batch:
+            for trial, models in enumerate(client_major(params, group).unbind(1)):
+                for piece in pieces(group, params):
+                    scores = self._forward(self._layers(models), piece)[-1]
+                    found[trial, group.start : group.stop] += piece.mean(self.loss.losses(scores, piece.wanted(scores)))
+        return found
+
+    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        loss = self.add_gradient_(params, batch, total, want_loss=True)
+        assert loss is not None
+        return loss, total
+
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """See Oracle."""
+        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        for group in batch:
+            held = client_major(total, group).unbind(1)
+            for trial, models in enumerate(client_major(params, group).unbind(1)):
+                layers, sums = self._layers(models), self._layers(held[trial])
+                for piece in pieces(group, params):
+                    *hidden, scores = self._forward(layers, piece)
+                    wanted = piece.wanted(scores)
+                    if want_loss:
+                        found[trial, group.start : group.stop] += piece.mean(self.loss.losses(scores, wanted))
+                    slopes = self.loss.slopes_(scores, wanted).mul_(piece.weights[:, None])
+                    self._backward(layers, sums, piece, hidden, slopes)
+        return found if want_loss else None
+
+    def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
+        """See Oracle; the derivative of forward and backward pass along the vector."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        for group in batch:
+            held, along = client_major(total, group).unbind(1), client_major(vector, group).unbind(1)
+            for trial, models in enumerate(client_major(params, group).unbind(1)):
+                layers, sums, turns = (self._layers(rows) for rows in (models, held[trial], along[trial]))
+                for piece in pieces(group, params):
+                    self._bend(layers, sums, turns, piece)
+        return total
+
+    def _layers(self, models: Tensor) -> Layers:
+        views = list(self.layout.views(models).values())
+        return list(zip(views[::2], views[1::2], strict=True))
+
+    def _forward(self, layers: Layers, piece: Piece) -> list[Tensor]:
+        """Hidden activations and the scores, (m, units, examples) each."""
+        here, found = piece.inputs.transpose(1, 2), []
+        for number, (weight, bias) in enumerate(layers):
+            here = torch.baddbmm(bias[..., None], weight, here)
+            if number + 1 < len(layers):
+                here = here.relu_()
+                factors = self._factors(number, piece, here)
+                here = here if factors is None else here.mul_(factors)
+            found.append(here)
+        return found
+
+    def _backward(self, layers: Layers, sums: Layers, piece: Piece, hidden: list[Tensor], slopes: Tensor) -> None:
+        """Adds the gradients to the sums; `slopes` are of the weighted loss by the scores."""
+        for number in reversed(range(len(layers))):
+            weight, bias = sums[number]
+            before = piece.inputs if number == 0 else hidden[number - 1].transpose(1, 2)
+            weight.baddbmm_(slopes, before)
+            bias.add_(slopes.sum(-1))
+            if number:
+                slopes = torch.bmm(layers[number][0].transpose(1, 2), slopes)
+                slopes = self._gate(slopes, number - 1, piece, hidden[number - 1])
+
+    def _bend(self, layers: Layers, sums: Layers, turns: Layers, piece: Piece) -> None:
+        """Adds the change of the gradients along `turns` to the sums."""
+        *hidden, scores = self._forward(layers, piece)
+        here, changes = torch.zeros_like(piece.inputs).transpose(1, 2), []
+        for number, ((weight, _), (turn, bias)) in enumerate(zip(layers, turns, strict=True)):
+            before = piece.inputs.transpose(1, 2) if number == 0 else hidden[number - 1]
+            change = torch.baddbmm(bias[..., None], turn, before)
+            here = change if number == 0 else change.baddbmm_(weight, here)
+            if number + 1 < len(layers):
+                here = self._gate(here, number, piece, hidden[number])
+            changes.append(here)
+        bends = self.loss.bend(scores, changes[-1]).mul_(piece.weights[:, None])
+        slopes = self.loss.slopes_(scores, piece.wanted(scores)).mul_(piece.weights[:, None])
+        for number in reversed(range(len(layers))):
+            weight, bias = sums[number]
+            before = piece.inputs if number == 0 else hidden[number - 1].transpose(1, 2)
+            weight.baddbmm_(bends, before)
+            bias.add_(bends.sum(-1))
+            if number:
+                weight.baddbmm_(slopes, changes[number - 1].transpose(1, 2))
+                bends = torch.bmm(layers[number][0].transpose(1, 2), bends)
+                bends.baddbmm_(turns[number][0].transpose(1, 2), slopes)
+                slopes = torch.bmm(layers[number][0].transpose(1, 2), slopes)
+                bends = self._gate(bends, number - 1, piece, hidden[number - 1])
+                slopes = self._gate(slopes, number - 1, piece, hidden[number - 1])
+
+    def _gate(self, changes: Tensor, number: int, piece: Piece, active: Tensor) -> Tensor:
+        """Changes (m, units, examples) behind the ReLU and dropout of a hidden layer, as changes before them."""
+        factors = self._factors(number, piece, active)
+        return changes.mul_(active > 0) if factors is None else changes.mul_((active > 0) * factors)
+
+    def _factors(self, number: int, piece: Piece, like: Tensor) -> Tensor | None:
+        if piece.keys is None or not self.dropouts:
+            return None
+        return self.dropouts[number].factors(piece.keys, like.shape[1], like).transpose(1, 2)
+
+
+class Piece:
+    """Some examples of all clients of a group.
+
+    Args:
+        group: whose.
+        weights: (m, examples of the group), sum 1 a client.
+        some: which examples.
+    """
+
+    def __init__(self, group: Group, weights: Tensor, some: slice) -> None:
+        self.weights = weights[:, some]
+        self.inputs = group.data["inputs"][:, some].flatten(2)
+        self.targets = group.data["targets"][:, some]
+        keys = group.data.get("keys")
+        self.keys = None if keys is None else keys[:, some]
+
+    def wanted(self, scores: Tensor) -> Tensor:
+        """1 for the class and 0 elsewhere, (m, classes, examples)."""
+        return torch.zeros_like(scores).scatter_(1, self.targets[:, None], 1)
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """(m,) weighted sums of losses (m, examples)."""
+        return (losses * self.weights).sum(-1)
+
+
+def pieces(group: Group, like: Tensor) -> Iterator[Piece]:
+    """The examples of a group, cut into pieces of bounded size."""
+    clients, examples = group.data["targets"].shape
+    weights = example_weights(group, examples, like)
+    size = max(1, _EXAMPLES // clients)
+    for start in range(0, examples, size):
+        yield Piece(group, weights, slice(start, start + size))
