@@ -62,7 +62,7 @@ class Problem:
         model: name of a module in trainers/models ("quadratic", "softmax", "linear", ...).
         train: the clients' data.
         test: held-out examples, grouped by test client; None where there are none.
-        central: the server's own examples (mixed federated learning); None where there are none.
+        central: the server's own data (mixed federated learning), as of a single client; None where there are none.
         client_weights: (clients,) sum 1, the task's own weights; None is uniform.
         optimum: (d,) minimizer of the weighted mean loss where it is known in closed form.
         model_settings: what the model needs besides the data (number of classes, weight of L2, ...).
@@ -71,7 +71,7 @@ class Problem:
     model: str
     train: Examples | Quadratics
     test: Examples | None = None
-    central: Examples | None = None
+    central: Examples | Quadratics | None = None
     client_weights: NDArray[np.float64] | None = None
     optimum: NDArray[np.float64] | None = None
     model_settings: Mapping[str, Any] = field(default_factory=dict)

@@ -136,7 +136,7 @@ def parse(document: Any) -> TrialSpec:
     values["eval_every"] = _parse_eval_every(values["eval_every"])
     values["report"] = _parse_report(values["report"])
     values["batching"] = values["batching"] or module.BATCHING
-    values["weighting"] = values["weighting"] or getattr(method.module, "WEIGHTING", "uniform")
+    values["weighting"] = values["weighting"] or _weighting(method, task)
     values["dtype"] = values["dtype"] or module.DTYPE
     values["loss_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     _check_together(values, method, schedule, task, module)
@@ -206,6 +206,11 @@ def _cohort_size(method: Part, asked: int | None) -> int | None:
     )
 
 
+def _weighting(method: Part, task: Any) -> str:
+    """The method's own way, where the examples can be counted."""
+    return "uniform" if task.examples is None else getattr(method.module, "WEIGHTING", "uniform")
+
+
 def _parse_init(value: Any, dimension: int | None) -> tuple[float, ...] | None:
     if value is None:
         return None
@@ -244,6 +249,12 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
         raise SpecError(
             f"clients_per_round must be at most {clients}, the clients of the task, got clients_per_round={asked}",
             "clients_per_round",
+        )
+    if getattr(method.module, "CENTRAL", False) and getattr(task, "central", None) is None:
+        raise SpecError(
+            f"task.central must be given for {method.name}, which trains on data of the server too: "
+            'as {"fraction": 0.1} of the examples, or {"hessian": ..., "center": ...} of a quadratic task',
+            "task.central",
         )
     if task.examples is None:
         if values["weighting"] == "examples":

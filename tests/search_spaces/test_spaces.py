@@ -90,7 +90,7 @@ def test_the_tied_study():
     assert local_sgd.tied()["client_lr"].options == (1e-3, 1e-2, 1e-1, 1, 10, 100)
 
 
-TASK = {"name": "quadratic", "problem": "two_clients"}
+TASK = {"name": "quadratic", "problem": "two_clients", "central": {"hessian": [[1.0]], "center": [0.0]}}
 
 
 @pytest.mark.parametrize(("kind", "name"), ALL)

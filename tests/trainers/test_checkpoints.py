@@ -33,8 +33,9 @@ def document(method="fedavg", server="sgd", schedule="constant", **changes):
     members = [{}, {rate: 0.03}, {rate: 0.2}]
     if server == "sgd":
         members[1]["server.momentum"] = 0.9
+    central = {"fraction": 0.1} if getattr(module, "CENTRAL", False) else None
     return {
-        "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}},
+        "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}, "central": central},
         "method": required(methods()[method], method),
         "server": required(servers()[server], server),
         "schedule": {**required(schedules()[schedule], schedule), **({"window": 2} if schedule == "plateau" else {})},

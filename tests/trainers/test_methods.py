@@ -47,13 +47,21 @@ def cohort_size(method):
     return getattr(methods()[method], "CLIENTS_PER_ROUND", 4)
 
 
+def with_central(method, task):
+    """The task, with data of the server for a method that trains on them."""
+    if not getattr(methods()[method], "CENTRAL", False):
+        return task
+    own = {"hessian": np.diag([1.0, 2.0, 3.0]).tolist(), "center": [0.0, 0.0, 0.0]}
+    return {**task, "central": own if task["name"] == "quadratic" else {"fraction": 0.1}}
+
+
 def quadratic(**more):
     return {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3, "gradient_noise": 0.1, **more}
 
 
 def document(method, server="sgd", schedule="constant", task=None, **changes):
     return {
-        "task": task or quadratic(),
+        "task": with_central(method, task or quadratic()),
         "method": part(methods()[method], method),
         "server": part(servers()[server], server),
         "schedule": part(schedules()[schedule], schedule),
@@ -307,6 +315,10 @@ COUNTED = {
     "aligned_linear_scaling": (2, 192, 192, 8),
     # three steps, the gradient after them, and three Hessian products that count as two gradients
     "maml": (1, 96, 96, 40),
+    # what the server does with its own data costs no client anything; a correction goes down beside the model
+    "parallel_training": (1, 96, 96, 12),
+    "one_way_transfer": (1, 192, 96, 12),
+    "two_way_transfer": (1, 192, 96, 12),
 }
 
 

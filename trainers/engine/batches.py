@@ -17,8 +17,9 @@ from torch import Tensor
 
 from trainers.engine import draws
 from trainers.engine.memory import owned
-from trainers.engine.oracle import Batch, Group
+from trainers.engine.oracle import Batch, Group, RoundBatches
 
+_KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
 _GROUP_COST = 64  # examples that one more group costs, in calls instead of arithmetic
 
 Gather = Callable[[Tensor], Mapping[str, Tensor]]
@@ -194,3 +195,41 @@ class ExampleRound:
         base = draws.key(self.source.seed, self.round_index, draws.Purpose.VARIATION)
         words = draws.words(base, self.clients, np.arange(first, stop), examples).transpose(1, 0, 2)
         return torch.as_tensor(np.ascontiguousarray(words).view(np.int64), device=self.source.like.device)
+
+
+class Remembered:
+    """The batches of a round, kept for the next trial as far as memory goes.
+
+    Args:
+        batches: of the round.
+    """
+
+    def __init__(self, batches: RoundBatches) -> None:
+        self.batches = batches
+        self.clients = batches.clients
+        self.always_full = batches.always_full
+        self._kept: dict[tuple[int, int], Batch] = {}
+        self._room = _KEPT_BYTES
+
+    def prepare(self, local_steps: int) -> None:
+        """See RoundBatches."""
+        self.batches.prepare(local_steps)
+
+    def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
+        """See RoundBatches."""
+        return self.batches.epoch_steps(local_epochs)
+
+    def batch(self, step: int, clients: int) -> Batch:
+        """See RoundBatches."""
+        key = (step, clients)
+        if key in self._kept:
+            return self._kept[key]
+        found = self.batches.batch(step, clients)
+        self._room -= sum(held.nbytes for group in found for held in group.data.values())
+        if self._room > 0:
+            self._kept[key] = found
+        return found
+
+    def full(self) -> Batch:
+        """See RoundBatches."""
+        return self.batches.full()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.engine.central import CentralData
 from trainers.engine.oracle import Model
 from trainers.errors import SpecError
 from trainers.hyper import describe
@@ -19,7 +21,7 @@ from trainers.registry import models
 from trainers.spec import TrialSpec
 
 _KEPT = 2
-_models: OrderedDict[tuple[str, str, str], tuple[str, Model]] = OrderedDict()
+_models: OrderedDict[tuple[str, ...], tuple[str, Model]] = OrderedDict()
 
 
 def hyper_of(part: Part, order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
@@ -55,9 +57,38 @@ def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
         spec: of the trial.
         device: for data and parameters.
     """
-    key = (json.dumps(spec.canonical["task"], sort_keys=True), spec.dtype, str(device))
+    return _built(spec, device, central=False)
+
+
+def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per_round: int) -> CentralData | None:
+    """The server's own data, for a method that says CENTRAL = True; by default as many examples a step as a cohort.
+
+    Args:
+        spec: of the trial.
+        device: for data and parameters.
+        oracle: name of the oracle that the clients have.
+        clients_per_round: size of a cohort.
+    """
+    if not getattr(spec.method.module, "CENTRAL", False):
+        return None
+    _, model = _built(spec, device, central=True)
+    size = None if spec.batch_size is None else clients_per_round * spec.batch_size
+    return CentralData(model, oracle, spec.seed, spec.batching, size)
+
+
+def _built(spec: TrialSpec, device: torch.device, *, central: bool) -> tuple[str, Model]:
+    key = (
+        json.dumps(spec.canonical["task"], sort_keys=True),
+        spec.dtype,
+        str(device),
+        "central" if central else "clients",
+    )
     if key not in _models:
         problem = spec.task_module.build(spec.task, spec.dtype)
+        if central:
+            assert problem.central is not None
+            alone = {"central": None, "test": None, "client_weights": None, "optimum": None}
+            problem = replace(problem, train=problem.central, **alone)
         model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)
         _models[key] = (problem.model, model)
         while len(_models) > _KEPT:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine import local, meta
+from trainers.engine import meta
+from trainers.engine.central import Central, weighted
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.oracle import Batch, Oracle, RoundBatches
 from trainers.engine.shifted import Shifted
@@ -47,6 +48,7 @@ class Cohort:
         parameters: true number of parameters of the model.
         counters: added to.
         alive: (T,), trials that have not diverged.
+        central: the server's own data; None where it has none.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Cohort:
         parameters: int,
         counters: Counters,
         alive: NDArray[np.bool_],
+        central: Central | None = None,
     ) -> None:
         self._oracle = oracle
         self._batches = batches
@@ -64,6 +67,7 @@ class Cohort:
         self._parameters = parameters
         self._counters = counters
         self._alive = alive
+        self._central = central
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
 
@@ -72,6 +76,13 @@ class Cohort:
         """M."""
         return len(self._batches.clients)
 
+    @property
+    def central(self) -> Central:
+        """The server's own loss; RuntimeError for a method that does not say CENTRAL = True."""
+        if self._central is None:
+            raise RuntimeError("a method must say CENTRAL = True to have central data, it did not")
+        return self._central
+
     def local(
         self,
         params: Tensor,
@@ -79,6 +90,7 @@ class Cohort:
         down: Sequence[Tensor] = (),
         up: int = 1,
         gradients_at: Tensor | None = None,
+        loss_weight: Tensor | None = None,
     ) -> Local:
         """Broadcasts, lets every client work, and collects: one exchange.
 
@@ -88,9 +100,10 @@ class Cohort:
             down: further model-sized tensors that are broadcast with it.
             up: model-sized tensors that every client returns.
             gradients_at: (T, M, P) added to a client's model wherever its loss is differentiated; None is 0.
+            loss_weight: (T, 1, 1) multiplies the losses; None is 1.
         """
         oracle = self._oracle if gradients_at is None else Shifted(self._oracle, gradients_at)
-        done = local.run(oracle, self._batches, params, work, self._alive)
+        done = weighted(oracle, self._batches, params, work, self._alive, loss_weight)
         if work.displacement is None and gradients_at is None:
             self._loss = (params, done.first_loss)
         self._count(self._sent(params) + len(down), up, done.steps.sum(1))

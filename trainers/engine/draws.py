@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     NOISE = 4
     VARIATION = 5
     START = 6
+    CENTRAL = 7
 
 
 def key(seed: int, round_index: int, purpose: Purpose) -> int:

@@ -23,7 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.oracle import Batch, Oracle, RoundBatches, replicas
+from trainers.engine.batches import Remembered
+from trainers.engine.oracle import Oracle, RoundBatches, replicas
 from trainers.engine.sums import WeightedSums
 
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that rows of the same trial meet the same kernels
@@ -111,28 +112,21 @@ class Replicas:
         trials, _, size = motion.start.shape
         self.total = replicas(motion.start, trials, len(batches.clients), size)
         self.totals = [self.total]
-        self.block = 1 if getattr(oracle, "separate", False) else trials
-        self.model = torch.empty_like(self.total[: self.block]) if motion.moving else None
+        self.model = torch.empty_like(self.total) if motion.moving else None
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame; trial by trial where that is the same, so that one trial's models stay in the cache."""
-        batch = self.batches.batch(step, busy)
-        blocks = [slice(first, min(first + self.block, width)) for first in range(0, width, self.block)]
-        found = [self._add_block(block, batch, step, busy, want_loss) for block in blocks]
-        return torch.cat([loss for loss in found if loss is not None]) if want_loss else None
-
-    def _add_block(self, rows: slice, batch: Batch, step: int, busy: int, want_loss: bool) -> Tensor | None:
+        """See Frame."""
         motion = self.motion
-        held, here = self.total[rows, :busy], motion.start[rows, :busy]
+        held, here = self.total[:width, :busy], motion.start[:width, :busy]
         if step > 0:
             if self.model is not None:
-                out = self.model[: rows.stop - rows.start, :busy]
-                here = torch.addcmul(here, held, motion.client_lr[rows], value=-1, out=out)
+                out = self.model[:width, :busy]
+                here = torch.addcmul(here, held, motion.client_lr[:width], value=-1, out=out)
             if motion.scale is not None:
-                held.mul_(motion.scale[rows])
+                held.mul_(motion.scale[:width])
         if motion.shift is not None:
-            held.add_(motion.shift[rows, :busy])
-        return self.oracle.add_gradient_(here, batch, self.total[rows], want_loss)
+            held.add_(motion.shift[:width, :busy])
+        return self.oracle.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """See Frame."""
@@ -175,16 +169,15 @@ def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, 
         alive: (T,); trials that are not get no steps, and numbers without meaning.
     """
     trials, clients = params.shape[0], len(batches.clients)
-    separate = getattr(oracle, "separate", False)
-    if separate and 0 < alive.sum() < trials:
-        return _of_some(oracle, batches, params, work, alive)
+    if trials > 1 and getattr(oracle, "separate", False):
+        return _one_by_one(oracle, batches, params, work, alive)
     planned, client_steps = _steps(work, batches, trials)
     member_steps = np.where(alive, planned, 0)
     longest = int(member_steps.max(initial=0))
     batches.prepare(longest)
 
     frame = _frame(oracle, batches, params, work, longest)
-    widths = _widths(planned, 1 if separate else _TILE)  # trials at rest count: nobody else may see them stop
+    widths = _widths(planned)  # trials at rest count: nobody else may see them stop
     weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_full((trials, clients), float("nan"))
     for step in range(longest):
@@ -239,28 +232,32 @@ def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | Non
     return (None if pull is None else 1 - work.client_lr * pull), shift
 
 
-def _of_some(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, alive: NDArray[np.bool_]) -> Local:
-    """The same with the trials at rest left out, where the others cannot tell."""
-    trials, rows = len(alive), torch.as_tensor(np.flatnonzero(alive))
+def _one_by_one(
+    oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, alive: NDArray[np.bool_]
+) -> Local:
+    """The same trial by trial, for oracles to which it is all one: the models of a trial stay near the processor.
 
-    def some(held: Tensor) -> Tensor:
-        return held[rows.to(held.device)] if held.shape[0] == trials else held
-
+    Trials at rest and steps beyond a trial's own cost nothing.
+    """
+    trials, clients = params.shape[0], len(batches.clients)
+    answer = replicas(params, trials, clients, params.shape[-1])
+    steps = np.zeros((trials, clients), np.int64)
+    loss = params.new_full((trials, clients), float("nan"))
+    shared = Remembered(batches)
     values = {field.name: getattr(work, field.name) for field in fields(work)}
-    chosen: dict[str, Any] = {name: some(held) for name, held in values.items() if isinstance(held, Tensor)}
-    done = run(oracle, batches, some(params), replace(work, **chosen), alive[alive])
-    answer = replicas(params, trials, done.steps.shape[1], params.shape[-1])
-    answer[rows.to(params.device)] = done.pseudo_gradient
-    steps = np.zeros((trials, done.steps.shape[1]), np.int64)
-    steps[alive] = done.steps
-    loss = params.new_full(steps.shape, float("nan"))
-    loss[rows.to(params.device)] = done.first_loss
+    for row in np.flatnonzero(alive).tolist():
+        one = slice(row, row + 1)
+        own: dict[str, Any] = {
+            name: held[one] for name, held in values.items() if isinstance(held, Tensor) and held.shape[0] == trials
+        }
+        done = run(oracle, shared, params[one], replace(work, **own), alive[one])
+        answer[one], steps[one], loss[one] = done.pseudo_gradient, done.steps, done.first_loss
     return Local(answer, steps, loss)
 
 
-def _widths(member_steps: NDArray[np.int64], tile: int) -> list[int]:
+def _widths(member_steps: NDArray[np.int64]) -> list[int]:
     """How many of the first trials must take part in each step, multiples of the tile or all; 0 after the last."""
     busy = member_steps > np.arange(member_steps.max(initial=0) + 1)[:, None]
     count = len(member_steps)
     last = np.where(busy.any(1), count - busy[:, ::-1].argmax(1), 0)
-    return [int(width) for width in np.minimum(-(-last // tile) * tile, count)]
+    return [int(width) for width in np.minimum(-(-last // _TILE) * _TILE, count)]

@@ -213,7 +213,10 @@ class Network:
         whole = examples.inputs.dtype.kind in "iu"  # numbers of words, say
         inputs = owned(examples.inputs, self.like.long() if whole else self.like)
         if self.pictures:
-            inputs = inputs.permute(0, 2, 3, 1).contiguous()
+            count, channels, height, width = inputs.shape
+            # A view for one channel: its stride must be 1, or torch takes the pictures for channels first.
+            one = channels == 1
+            inputs = inputs.view(count, height, width, 1) if one else inputs.permute(0, 2, 3, 1).contiguous()
         return inputs, torch.as_tensor(examples.targets, dtype=torch.int64, device=self.like.device)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from trainers.engine import checkpoint, draws
 from trainers.engine.binding import (
     build_model,
+    central_data,
     client_weights,
     default_device,
     dtype_of,
@@ -73,6 +74,7 @@ class Pack:
         self._now = Progress.start(state, spec.schedule.module.init(self._schedule, client_lr, server_lr))
         self.plan = self._decide(name) if plan is None else self._adopt(plan)
         self._oracle = self._model.oracles[self.plan.oracle]
+        self._central = central_data(spec, self.device, self.plan.oracle, self._clients_per_round)
 
     @staticmethod
     def from_spec(spec: TrialSpec, *, device: str = "auto", plan: Plan | None = None) -> Pack:
@@ -207,7 +209,9 @@ class Pack:
         total = weights.sum()
         weights = weights / total if total > 0 else weights  # clients of weight 0 alone change nothing
         held = owned(weights, self._now.state.params)
-        return Cohort(self._oracle, batches, held, self._model.layout.count, self._now.counters, self._now.alive)
+        now = self._now
+        central = None if self._central is None else self._central.at(self.round, now.alive)
+        return Cohort(self._oracle, batches, held, self._model.layout.count, now.counters, now.alive, central)
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""

@@ -12,7 +12,9 @@ or generated, "problem" being
     worst_case   strong_convexity, smoothness, center_bound, client_lr, gradient_weights, prox: bounds attained exactly
 
 With any of them: client_weights (not for worst_case, which brings its own) and gradient_noise, the standard deviation
-of the noise that one example adds to each gradient coordinate.
+of the noise that one example adds to each gradient coordinate. For mixed federated learning also central, the server's
+own loss (with the same noise): {"hessian": [[1, 0], [0, 1]], "center": [0, 0]}. What is known and reported of a task,
+its optimum, the loss and the distance, is of the clients' losses alone.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import quadratics
+from trainers.data import matrices, quadratics
 from trainers.data.weights import client_weights
 from trainers.errors import SpecError
 from trainers.hyper import check, describe, hyper, join, refuse_unknown
@@ -36,7 +38,7 @@ DTYPE = "float64"
 BATCHING = "with_replacement"
 METRICS = ("loss", "distance")
 MODEL = "quadratic"
-_SHARED = ("name", "problem", "client_weights", "gradient_noise")
+_SHARED = ("name", "problem", "client_weights", "gradient_noise", "central")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class Shared:
     centers: Any = hyper(None, kind="any", doc="(clients, d), the minimizers of the clients")
     client_weights: Any = hyper(None, kind="any", doc="one for each client, of sum 1; null is uniform")
     gradient_noise: float = hyper(0.0, low=0, doc="deviation of what one example adds to each gradient coordinate")
+    central: Any = hyper(
+        None, kind="any", doc='{"hessian": ..., "center": ...}: the server\'s own loss, for mixed federated learning'
+    )
 
 
 @dataclass(frozen=True)
@@ -119,12 +124,14 @@ class Settings:
         document: the task with all defaults filled in, JSON-able.
         losses: the clients' quadratics.
         client_weights: (clients,) sum 1; None is uniform.
+        central: the server's own quadratic; None where it has none.
         model: name of the model in trainers/models.
     """
 
     document: Mapping[str, Any]
     losses: Quadratics
     client_weights: NDArray[np.float64] | None = None
+    central: Quadratics | None = None
     model: str = field(default=MODEL)
 
     @property
@@ -173,7 +180,12 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         place = join(path, "gradient_noise")
         raise SpecError(f"{place} must be at least 0, got gradient_noise={shown(noise)}", place)
     filled["gradient_noise"] = noise
-    return Settings(filled, replace(losses, gradient_noise=noise), weights)
+    central: Quadratics | None = None
+    if document.get("central") is not None:
+        central = matrices.central(document["central"], losses.centers.shape[1], join(path, "central"))
+        central = replace(central, gradient_noise=noise)
+        filled["central"] = {"hessian": central.hessians[0].tolist(), "center": central.centers[0].tolist()}
+    return Settings(filled, replace(losses, gradient_noise=noise), weights, central)
 
 
 def build(settings: Settings, dtype: str) -> Problem:
@@ -186,6 +198,7 @@ def build(settings: Settings, dtype: str) -> Problem:
     return Problem(
         model=settings.model,
         train=settings.losses,
+        central=settings.central,
         client_weights=settings.client_weights,
         optimum=quadratics.optimum(settings.losses, settings.client_weights),
     )
@@ -227,54 +240,7 @@ def _given(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Qu
     for key in ("hessians", "centers"):
         if key not in document:
             raise SpecError(f"{join(path, key)} must be given (or a problem: {', '.join(PROBLEMS)})", join(path, key))
-    hessians = _hessians(document["hessians"], join(path, "hessians"))
-    centers = _centers(document["centers"], hessians, join(path, "centers"))
+    hessians = matrices.hessians(document["hessians"], join(path, "hessians"))
+    centers = matrices.centers(document["centers"], hessians, join(path, "centers"))
     filled["hessians"], filled["centers"] = hessians.tolist(), centers.tolist()
     return Quadratics(hessians, centers, np.zeros(len(centers)))
-
-
-def _hessians(value: Any, path: str) -> NDArray[np.float64]:
-    if not isinstance(value, (list, tuple)) or not value:
-        raise SpecError(f"{path} must be a list with one square matrix per client, got {shown(value)}", path)
-    matrices = [_matrix(item, f"{path}.{index}") for index, item in enumerate(value)]
-    size = len(matrices[0])
-    for index, matrix in enumerate(matrices):
-        place = f"{path}.{index}"
-        if len(matrix) != size:
-            raise SpecError(f"{place} must be {size} x {size} as {path}.0, got {len(matrix)} x {len(matrix)}", place)
-        scale = float(np.abs(matrix).max())
-        row, column = (int(i) for i in np.unravel_index(np.abs(matrix - matrix.T).argmax(), matrix.shape))
-        if abs(matrix[row, column] - matrix[column, row]) > 1e-9 * scale:
-            raise SpecError(
-                f"{place} must be symmetric, got {matrix[row, column]:g} at row {row}, column {column} "
-                f"and {matrix[column, row]:g} at row {column}, column {row}",
-                place,
-            )
-        smallest = float(np.linalg.eigvalsh(matrix)[0])
-        if smallest <= 1e-14 * scale:
-            raise SpecError(f"{place} must be positive definite, got smallest eigenvalue {smallest:.6g}", place)
-    stacked = np.stack(matrices)
-    return np.asarray((stacked + stacked.transpose(0, 2, 1)) / 2, dtype=np.float64)
-
-
-def _matrix(value: Any, path: str) -> NDArray[np.float64]:
-    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(row, (list, tuple)) for row in value):
-        raise SpecError(f"{path} must be a square matrix (a list of rows), got {shown(value)}", path)
-    lengths = {len(row) for row in value}
-    if lengths != {len(value)}:
-        counts = ", ".join(str(length) for length in sorted(lengths))
-        raise SpecError(f"{path} must be a square matrix, got {len(value)} rows of {counts} numbers", path)
-    return np.array([[number(item, f"{path}.{i}.{j}") for j, item in enumerate(row)] for i, row in enumerate(value)])
-
-
-def _centers(value: Any, hessians: NDArray[np.float64], path: str) -> NDArray[np.float64]:
-    clients, size = hessians.shape[:2]
-    if not isinstance(value, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in value):
-        raise SpecError(f"{path} must be a list with one list of {size} numbers per client, got {shown(value)}", path)
-    if len(value) != clients:
-        raise SpecError(f"{path} must have one center per hessian: {clients} hessians, got {len(value)} centers", path)
-    for index, row in enumerate(value):
-        if len(row) != size:
-            place = f"{path}.{index}"
-            raise SpecError(f"{place} must have {size} numbers as the hessians have rows, got {len(row)}", place)
-    return np.array([[number(item, f"{path}.{i}.{j}") for j, item in enumerate(row)] for i, row in enumerate(value)])

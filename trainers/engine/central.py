@@ -1,0 +1,172 @@
+"""The server's own loss in a round: its gradients and its local steps, as if the server were a cohort of one client.
+
+Central data are a problem of their own, with a single client, of the same model. Their batches follow from (seed,
+round, step), apart from those of the clients. Nothing here is counted: the server sends itself nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine import draws, local
+from trainers.engine.local import Local, LocalWork
+from trainers.engine.oracle import Model, Oracle, RoundBatches, Source
+from trainers.engine.state import State
+
+_SERVER = np.zeros(1, np.int64)
+
+
+class CentralData:
+    """The server's data of a whole trial.
+
+    Args:
+        model: with the server as its only client.
+        oracle: name of the oracle that the clients have.
+        seed: of the trial.
+        batching: "with_replacement" or "shuffled".
+        batch_size: examples a central step, where a method does not say it; None is all data of the server.
+    """
+
+    def __init__(self, model: Model, oracle: str, seed: int, batching: str, batch_size: int | None) -> None:
+        self._model = model
+        self._oracle = oracle
+        self._seed = draws.key(seed, 0, draws.Purpose.CENTRAL)
+        self._batching = batching
+        self._batch_size = batch_size
+        self._sources: dict[int | None, Source] = {}
+
+    def at(self, round_index: int, alive: NDArray[np.bool_]) -> Central:
+        """What the server does in a round (from 0).
+
+        Args:
+            round_index: from 0.
+            alive: (T,), trials that have not diverged.
+        """
+        return Central(self, round_index, alive)
+
+    def batches(self, round_index: int, batch_size: int | None) -> RoundBatches:
+        """The batches of a round.
+
+        Args:
+            round_index: from 0.
+            batch_size: examples of each; None is the trial's own size.
+        """
+        size = batch_size or self._batch_size
+        if size not in self._sources:
+            self._sources[size] = self._model.source(self._seed, size, self._batching)
+        return self._sources[size].round(round_index, _SERVER)
+
+    def oracle(self, batches: RoundBatches) -> Oracle:
+        """The clients' oracle, unless it must have full batches and these are not."""
+        chosen = self._model.oracles[self._oracle]
+        if batches.always_full or not getattr(chosen, "full_batches_only", False):
+            return chosen
+        return next(
+            oracle
+            for oracle in self._model.oracles.values()
+            if not getattr(oracle, "full_batches_only", False) and not getattr(oracle, "reference", False)
+        )
+
+
+class Central:
+    """The server's own loss in one round, for all trials of a pack.
+
+    Args:
+        data: of the trial.
+        round_index: from 0.
+        alive: (T,), trials that have not diverged.
+    """
+
+    def __init__(self, data: CentralData, round_index: int, alive: NDArray[np.bool_]) -> None:
+        self._data = data
+        self._round_index = round_index
+        self._alive = alive
+
+    def local(
+        self, params: Tensor, work: LocalWork, loss_weight: Tensor | None = None, batch_size: int | None = None
+    ) -> Local:
+        """Local steps on the server's data; what comes of them has one client, (T, 1, P).
+
+        Args:
+            params: (T, 1, P), where they start.
+            work: central_lr as client_lr, central_steps as local_steps, a correction.
+            loss_weight: (T, 1, 1) multiplies the loss; None is 1.
+            batch_size: examples a step; None is as many as all clients of a cohort have, or all data where they have.
+        """
+        batches = self._data.batches(self._round_index, batch_size)
+        return weighted(self._data.oracle(batches), batches, params, work, self._alive, loss_weight)
+
+    def gradient(
+        self,
+        params: Tensor,
+        loss_weight: Tensor | None = None,
+        batch_size: int | None = None,
+        batches: Tensor | None = None,
+    ) -> Tensor:
+        """The gradient of the server's loss at a model, (T, 1, P).
+
+        Args:
+            params: (T, 1, P).
+            loss_weight: (T, 1, 1) multiplies the loss; None is 1.
+            batch_size: examples of a batch, as in `local`.
+            batches: (T, 1, 1) integers, how many batches its mean is taken over, those of the first steps; None is 1.
+        """
+        once = torch.ones((params.shape[0], 1, 1), dtype=torch.int64)
+        steps = once if batches is None or self._data.batches(self._round_index, batch_size).always_full else batches
+        work = LocalWork(params.new_zeros((params.shape[0], 1, 1)), steps)
+        return self.local(params, work, loss_weight, batch_size).pseudo_gradient / steps.to(params)
+
+
+def weighted(
+    oracle: Oracle,
+    batches: RoundBatches,
+    params: Tensor,
+    work: LocalWork,
+    alive: NDArray[np.bool_],
+    loss_weight: Tensor | None,
+) -> Local:
+    """The local loop on losses times a weight w.
+
+    Steps along w grad f + correction with client_lr are steps along grad f + correction / w with w client_lr, and the
+    sum of the former is w times that of the latter: the loop itself, and the faster frames of some oracles, stay.
+
+    Args:
+        oracle: of the losses f.
+        batches: of the round.
+        params: (T, 1, P), the broadcast models.
+        work: without prox and weight_decay.
+        alive: (T,).
+        loss_weight: (T, 1, 1), at least 0; None is 1.
+    """
+    if loss_weight is None:
+        return local.run(oracle, batches, params, work, alive)
+    if work.prox is not None or work.weight_decay is not None:
+        raise ValueError("weighted losses must come without prox and weight_decay, got one: put it into the losses")
+    kept = torch.where(loss_weight > 0, loss_weight, 1)
+    correction = None if work.correction is None else work.correction / kept
+    work = replace(work, client_lr=loss_weight * work.client_lr, correction=correction)
+    done = local.run(oracle, batches, params, work, alive)
+    total = loss_weight * done.pseudo_gradient
+    if correction is not None and bool((loss_weight == 0).any()):
+        steps = torch.tensor(done.steps).to(total).unsqueeze(-1)
+        total = torch.where(loss_weight > 0, total, steps * correction)
+    return replace(done, pseudo_gradient=total)
+
+
+def merged(before: State, federated: State, central_delta: Tensor, merge_lr: Tensor) -> State:
+    """The state after the server's step, with the central branch merged in: x + merge_lr (federated + central change).
+
+    Args:
+        before: the round.
+        federated: after the server optimizer's step.
+        central_delta: (T, 1, P), the change that the central branch made.
+        merge_lr: (T, 1, 1).
+    """
+    federated_delta = federated.params - before.params
+    params = federated.params + (merge_lr - 1) * federated_delta + merge_lr * central_delta
+    return replace(federated, params=params)

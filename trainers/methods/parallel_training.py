@@ -1,0 +1,92 @@
+"""Parallel training: a round of FedAvg and local steps on the server's own data, side by side, and both changes added.
+
+    clients: g_k = federated_weight grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
+             q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr: x_f
+    server:  c_k = central_weight grad f_c(z_k; batch k),   z_{k+1} = z_k - central_lr c_k,   k = 1 .. central_steps
+    x <- x + merge_lr ((x_f - x) + (z_{J+1} - x)),   y_1 = z_1 = x,   J = central_steps
+
+for the loss federated_weight (mean of f_i) + central_weight f_c. For more than one step the limit is beside its
+minimizer, the further the larger client_lr local_steps is, unless both parts have the same Hessian or minimizer.
+
+federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is FedAvg, 0 is training on
+the server alone. central_lr at least 0, by default server_lr (client_lr delta_lr), through every schedule; one that is
+given stays as it is; give one beside an adaptive server. central_steps at least 1, by default local_steps.
+central_batch_size at least 1, by default the examples that a step of the whole cohort has. merge_lr above 0, 1 by
+default. merge "sum" is the above, "mean" halves merge_lr. client_lr at least 0: 0 is large-batch SGD of the clients.
+server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on the server it is model
+averaging. local_steps at least 1; or local_epochs, with central_steps. Clients, server branch and merge are plain SGD.
+The aggregation is by numbers of examples unless the trial says otherwise; train_loss and the task's metrics are of the
+clients' losses. Exchanges: one a round, the model down and a pseudo-gradient up.
+
+Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1
+without the transfer of gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainers import mixing
+from trainers.engine.central import merged
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+CENTRAL = True
+WEIGHTING = "examples"
+complete = mixing.complete
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of parallel training."""
+
+    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
+    federated_weight: Tensor = hyper(
+        None, low=0, high=1, limit="1 is FedAvg", doc="of the clients' loss; null is 1 - central_weight, else 1/2"
+    )
+    central_weight: Tensor = hyper(
+        None, low=0, high=1, limit="0 is FedAvg", doc="of the server's own loss; null is 1 - federated_weight"
+    )
+    central_lr: Tensor | None = hyper(
+        None,
+        low=0,
+        limit="0 leaves the clients' branch alone",
+        doc="step size of the server's branch; null is server_lr",
+    )
+    central_steps: Tensor = hyper(
+        None, kind="int", low=1, unit="steps", doc="of the server's branch; null is local_steps"
+    )
+    central_batch_size: int | None = hyper(
+        None, low=1, unit="examples", traced=False, doc="of a central step; null is what all clients of a step have"
+    )
+    merge_lr: Tensor = hyper(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
+    merge: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
+    local_epochs: int | None = hyper(
+        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
+    )
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round, and the server's data.
+    """
+    work = LocalWork(hyper.client_lr, hyper.local_steps, local_epochs=hyper.local_epochs)
+    clients = cohort.local(state.params, work, loss_weight=hyper.federated_weight)
+
+    central_lr = state.server_lr if hyper.central_lr is None else hyper.central_lr
+    work = LocalWork(central_lr, hyper.central_steps)
+    server = cohort.central.local(state.params, work, hyper.central_weight, hyper.central_batch_size)
+
+    merge_lr = hyper.merge_lr / 2 if hyper.merge == "mean" else hyper.merge_lr
+    federated = state.step(cohort.mean(clients.pseudo_gradient))
+    return merged(state, federated, -central_lr * server.pseudo_gradient, merge_lr)

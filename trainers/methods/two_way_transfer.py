@@ -1,0 +1,124 @@
+"""Two-way gradient transfer: parallel training where each branch adds the other's mean gradient of the last round.
+
+    clients: d_k = federated_weight grad f_i(y_k; batch k) + a,   y_{k+1} = y_k - client_lr d_k,   k = 1 .. local_steps
+             q = mean over the cohort of d_1 + ... + d_K;   the server optimizer steps along q with server_lr: x_f
+    server:  c_k = central_weight grad f_c(z_k; batch k) + b,   z_{k+1} = z_k - central_lr c_k,   k = 1 .. central_steps
+    x <- x + merge_lr ((x_f - x) + (z_{J+1} - x)),   y_1 = z_1 = x,   J = central_steps
+    a <- mean of the c_k, less b;   b <- mean of the cohort's d_k, less a (of this round);   both 0 at the start
+
+for the loss federated_weight (mean of f_i) + central_weight f_c. Its minimizer is a limit for clients of equal Hessians
+or one local step. b is the mean over all gradients of the cohort in their weights of the aggregation, which the server
+can tell from the pseudo-gradients: equal weights are the paper's equation 10.
+
+Each branch follows the whole loss, so that their sum is a double step: merge "mean" takes the single one, and "sum" (as
+the paper has it, and the default) is the first to diverge. warm_start begins with a and b the gradients at x, each
+client's on its first batch: one more exchange in the first round, without the model again.
+federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is the clients alone, 0 the
+server alone. central_lr at least 0, by default server_lr (client_lr delta_lr), through every schedule; a given one
+stays as it is; give one beside an adaptive server. central_steps at least 1, by default local_steps.
+central_batch_size at least 1, by default the examples that a step of the whole cohort has. merge_lr above 0, 1 by
+default. client_lr at least 0: 0 is large-batch SGD of the clients. server_lr above 0: equal to client_lr (delta_lr 1,
+the paper's choice) with plain SGD on the server it is model averaging. local_steps at least 1; or local_epochs, with
+central_steps. Clients, server branch and merge are plain SGD. The aggregation is by numbers of examples unless the
+trial says otherwise; train_loss and the task's metrics are of the clients' losses.
+Exchanges: one a round, the model and a down and a pseudo-gradient up. The server stores a and b.
+
+Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers import mixing
+from trainers.engine.central import merged
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+CENTRAL = True
+WEIGHTING = "examples"
+complete = mixing.complete
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of two-way gradient transfer."""
+
+    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = hyper(
+        kind="int", low=1, unit="steps", limit="1 adds the last round's gradient", doc="gradients a round"
+    )
+    federated_weight: Tensor = hyper(
+        None, low=0, high=1, doc="of the clients' loss; null is 1 - central_weight, else 1/2"
+    )
+    central_weight: Tensor = hyper(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
+    central_lr: Tensor | None = hyper(
+        None,
+        low=0,
+        limit="0 leaves the clients' branch alone",
+        doc="step size of the server's branch; null is server_lr",
+    )
+    central_steps: Tensor = hyper(
+        None, kind="int", low=1, unit="steps", doc="of the server's branch; null is local_steps"
+    )
+    central_batch_size: int | None = hyper(
+        None, low=1, unit="examples", traced=False, doc="of a central step; null is what all clients of a step have"
+    )
+    merge_lr: Tensor = hyper(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
+    merge: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
+    warm_start: bool = hyper(False, traced=False, doc="begin with the gradients at the first model, not with 0")
+    local_epochs: int | None = hyper(
+        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
+    )
+
+
+def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
+    """The corrections of both branches, and whether they have been set.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        params: (T, 1, P), the first models.
+    """
+    return {
+        "central_correction": torch.zeros_like(params),
+        "federated_correction": torch.zeros_like(params),
+        "begun": params.new_zeros((params.shape[0], 1, 1)),
+    }
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round, and the server's data.
+    """
+    size = hyper.central_batch_size
+    central, federated = state.memory["central_correction"], state.memory["federated_correction"]
+    if hyper.warm_start and not bool(state.memory["begun"].any()):
+        central = cohort.central.gradient(state.params, hyper.central_weight, size)
+        federated = hyper.federated_weight * cohort.mean(cohort.gradients(state.params))
+
+    work = LocalWork(hyper.client_lr, hyper.local_steps, correction=central, local_epochs=hyper.local_epochs)
+    clients = cohort.local(state.params, work, down=[central], loss_weight=hyper.federated_weight)
+    pseudo_gradient = cohort.mean(clients.pseudo_gradient)
+    taken = cohort.mean(torch.tensor(clients.steps).to(state.params)).view(-1, 1, 1).clamp(min=1)
+
+    central_lr = state.server_lr if hyper.central_lr is None else hyper.central_lr
+    work = LocalWork(central_lr, hyper.central_steps, correction=federated)
+    server = cohort.central.local(state.params, work, hyper.central_weight, size).pseudo_gradient
+
+    merge_lr = hyper.merge_lr / 2 if hyper.merge == "mean" else hyper.merge_lr
+    after = merged(state, state.step(pseudo_gradient), -central_lr * server, merge_lr)
+    return after.remember(
+        central_correction=server / hyper.central_steps.to(server) - federated,
+        federated_correction=pseudo_gradient / taken - central,
+        begun=torch.ones_like(state.memory["begun"]),
+    )
