@@ -26,9 +26,10 @@ def validate_study(file: Path, *, estimate: bool) -> None:
         from service.scheduler.estimate import estimate as measure
 
         found = measure(study)
+        wide = max(len(label.label) for label in found.labels) + 2
         for label in found.labels:
             cost = f"{1000 * label.seconds_a_round:.2f} ms a round of one trial, in packs of {label.width}"
-            typer.echo(f"  {label.label:<16}{cost}")
+            typer.echo(f"  {label.label:<{wide}}{cost}")
         typer.echo(
             f"About {clock_text(found.seconds)} on {found.workers} CPU workers of this computer, and 20 s to start Ray."
         )

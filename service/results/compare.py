@@ -169,7 +169,8 @@ def _why(
     won, lost = (methods[label]["hypervolume_band"] for label in (verdict, other))
     said = (
         f"{verdict} is better than {other}: its hypervolume is {won['low']:.3f} to {won['high']:.3f} over {seeds} "
-        f"seeds, against {lost['low']:.3f} to {lost['high']:.3f}, with equal budgets."
+        f"seeds, against {lost['low']:.3f} to {lost['high']:.3f}, with equal budgets. The bands are "
+        "over seeds of the settings that this search has found; another search may find others."
     )
     where = [f"from {number(row['from'])} to {number(row['to'])}" for row in apart if row["better"] == other]
     return f"{said} Not everywhere: {' and '.join(where)} {cost} {other} is better." if where else said

@@ -35,7 +35,8 @@ def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
         "envelope": "best quality within a cost over the label's trials, a step function for each seed; quality is "
         "the median over seeds, low and high the smallest and the largest",
         "frontier": "points that no other point of the label beats in cost and quality (on_frontier); settings sums "
-        "up the seeds of a setting by their medians",
+        "up all seeds of a setting that ended, by their medians; it is on the frontier only when it counts in more "
+        "than half of its seeds",
         "hypervolume": "share of the plane that a seed's points dominate: log10 cost from one round (0) to the budget "
         "(1), quality from the start (0) to the study's best tail (1); the median over seeds, low and high beside it",
         "speed": "mean quality over log10 cost up to the last evaluation; what the sampler maximises beside the tail",

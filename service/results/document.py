@@ -135,13 +135,14 @@ def _method(trials: Sequence[TrialCurve], reported: Sequence[TrialCurve], scale:
     complete = [
         (curve, found) for curve in reported if curve.state == "COMPLETE" and (found := follow(curve)) is not None
     ]
-    points = [_Point(curve, found.settles, found.tail) for curve, found in complete if found.counts(scale.best)]
+    ended = [_Point(curve, found.settles, found.tail) for curve, found in complete]
+    points = [point for point, (_, found) in zip(ended, complete, strict=True) if found.counts(scale.best)]
     seeds = sorted({curve.seed for curve in reported})
     volumes = [(seed, _volume([point for point in points if point.curve.seed == seed], scale)) for seed in seeds]
     numbers = [volume for _, volume in volumes] or [0.0]
     return {
         "points": _points(points, sign(follow.metric)),
-        "settings": _settings(points, reported, sign(follow.metric)),
+        "settings": _settings(ended, points, reported, sign(follow.metric)),
         "envelope": _envelope(reported, seeds, scale, follow) if reported else [],
         "hypervolume": float(np.median(numbers)),
         "hypervolume_band": {"low": min(numbers), "high": max(numbers)},
@@ -192,15 +193,26 @@ def _setting(curve: TrialCurve) -> int:
     return curve.number if curve.setting is None else curve.setting
 
 
-def _settings(points: Sequence[_Point], reported: Sequence[TrialCurve], direction: float) -> list[Json]:
-    """Settings summed up over their seeds; on the frontier only those that count in more than half of them."""
-    ran: dict[int, int] = {}
+def _settings(
+    ended: Sequence[_Point], points: Sequence[_Point], reported: Sequence[TrialCurve], direction: float
+) -> list[Json]:
+    """Settings with a point, summed up over all seeds that came to an end, whether these count or not.
+
+    Leaving out the seeds on which a setting failed to learn would flatter it. On the frontier are only settings that
+    count in more than half of their seeds, diverged ones included.
+    """
+    ran: dict[int, list[TrialCurve]] = {}
     for curve in reported:
-        ran[_setting(curve)] = ran.get(_setting(curve), 0) + 1
+        ran.setdefault(_setting(curve), []).append(curve)
+    counted = {point.curve.trial for point in points}
     groups: dict[int, list[_Point]] = {}
-    for point in points:
+    for point in ended:
         groups.setdefault(_setting(point.curve), []).append(point)
-    rows = [_summary(number, group, ran[number], direction) for number, group in sorted(groups.items())]
+    rows = [
+        _summary(number, group, counted, ran[number], direction)
+        for number, group in sorted(groups.items())
+        if any(point.curve.trial in counted for point in group)
+    ]
     usual = [row for row in rows if 2 * row["counted"] > row["seeds"]]
     on = non_dominated([row["cost"] for row in usual], [direction * row["quality"] for row in usual])
     for row, kept in zip(usual, on, strict=True):
@@ -208,15 +220,18 @@ def _settings(points: Sequence[_Point], reported: Sequence[TrialCurve], directio
     return sorted(rows, key=lambda row: (row["cost"], -direction * row["quality"], row["setting"]))
 
 
-def _summary(number: int, group: Sequence[_Point], seeds: int, direction: float) -> Json:
+def _summary(
+    number: int, group: Sequence[_Point], counted: set[str], ran: Sequence[TrialCurve], direction: float
+) -> Json:
     cost = np.array([point.cost for point in group])
     quality = direction * np.array([point.quality for point in group])
     hyperparameters: Mapping[str, Any] = group[0].curve.hyperparameters
     return {
         "setting": number,
         "hyperparameters": dict(hyperparameters),
-        "seeds": seeds,
-        "counted": len(group),
+        "seeds": len(ran),
+        "counted": sum(point.curve.trial in counted for point in group),
+        "diverged": sum(curve.state == "DIVERGED" for curve in ran),
         "cost": float(np.median(cost)),
         "cost_low": float(cost.min()),
         "cost_high": float(cost.max()),

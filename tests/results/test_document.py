@@ -79,6 +79,21 @@ def test_a_study_by_hand() -> None:
     assert method["granted"] == {"trials": 4, "cost": 12.0}  # the diverged one was granted its three rounds
 
 
+def test_a_setting_keeps_the_seeds_on_which_it_failed_to_learn() -> None:
+    """Leaving them out would flatter it: one seed of three stays near the start, one diverges."""
+    tails = {1: 1.0, 2: 0.9, 3: 0.1}
+    front = [
+        curve([0.0, end, end], phase="front", number=number, seed=seed, setting=5)
+        for number, (seed, end) in enumerate(tails.items())
+    ]
+    (setting,) = frontier("s", front, Chosen(), 2)["methods"]["fedavg"]["settings"]
+    assert (setting["quality"], setting["low"], setting["high"]) == (0.9, 0.1, 1.0)
+    assert (setting["seeds"], setting["counted"], setting["diverged"], setting["on_frontier"]) == (3, 2, 0, True)
+    lost = curve([0.0, 9.0], phase="front", number=2, seed=3, setting=5, state="DIVERGED")
+    (setting,) = frontier("s", [*front[:1], front[2], lost], Chosen(), 2)["methods"]["fedavg"]["settings"]
+    assert (setting["seeds"], setting["counted"], setting["diverged"], setting["on_frontier"]) == (3, 1, 1, False)
+
+
 def test_bands_over_seeds_by_hand() -> None:
     ends = {1: 0.6, 2: 0.8, 3: 1.0}
     front = [

@@ -74,6 +74,22 @@ def test_restart_equals_uninterrupted_to_the_bit(method, server, schedule):
         assert stripped(lines + pack.advance()) == whole  # saving changes nothing
 
 
+NETWORKS = {
+    "mlp": {"name": "mlp", "hidden": [6], "dropout": 0.2},
+    "cnn": {"name": "cnn", "filters": [2], "kernel": 3, "dense": 5, "dropout": 0.2, "crop": 1},
+}
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+@pytest.mark.parametrize("method", methods())
+def test_restart_equals_uninterrupted_to_the_bit_for_networks(method, model):
+    given = document(method, rounds=4)
+    spec = parse({**given, "task": {**given["task"], "model": NETWORKS[model]}})
+    pack = Pack.from_spec(spec)
+    lines = pack.advance(2)
+    assert stripped(lines + Pack.restore(spec, pack.to_bytes()).advance()) == stripped(lines + pack.advance())
+
+
 def test_restart_before_the_first_line_and_after_every_round():
     spec = parse(document(rounds=4))
     whole = stripped(Pack.from_spec(spec).advance())
@@ -98,11 +114,11 @@ def test_a_diverged_member_stays_diverged():
 def test_automatic_evaluation_happens_in_the_same_rounds():
     spec = parse(document(rounds=40, eval_every="auto", clients_per_round=1))
     pack = Pack.from_spec(spec)
-    assert pack.plan.eval_every == 2
+    assert pack.plan.eval_every == 4
     lines = pack.advance(11)
     lines += Pack.restore(spec, pack.to_bytes()).advance()
     evaluated = [line["round"] for line in lines if line["member"] == 0 and "test_loss" in line]
-    assert evaluated == list(range(0, 41, 2))
+    assert evaluated == list(range(0, 41, 4))
 
 
 def test_a_trial_can_be_made_longer():

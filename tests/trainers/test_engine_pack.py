@@ -168,7 +168,7 @@ def test_automatic_evaluation_follows_from_counts():
     plan = Pack.from_spec(parse(document(eval_every="auto", rounds=1000))).plan
     # 359 test examples; a round is at least 5 clients x 8 examples x 3; 359 / (120 * 0.15 / 0.85) = 16.95
     assert plan.eval_every == 17
-    assert Pack.from_spec(parse(document(eval_every="auto", rounds=100))).plan.eval_every == 5
+    assert Pack.from_spec(parse(document(eval_every="auto", rounds=100))).plan.eval_every == 10
     assert Pack.from_spec(parse(document(eval_every="auto", rounds=3))).plan.eval_every == 1
     wide = document(eval_every="auto", rounds=1000, members=[{"local_steps": 50}, {}])
     assert Pack.from_spec(parse(wide)).plan.eval_every == 17

@@ -129,9 +129,17 @@ def test_a_trial_is_the_same_alone_and_in_a_pack(method, server, schedule):
         same([line for line in lines if line["member"] == number], train(alone(given, setting)))
 
 
+REAL = {
+    "softmax": "softmax",
+    "mlp": {"name": "mlp", "hidden": [6], "dropout": 0.2},
+    "cnn": {"name": "cnn", "filters": [2], "kernel": 3, "dense": 5, "dropout": 0.2, "crop": 1},
+}
+
+
+@pytest.mark.parametrize("model", REAL)
 @pytest.mark.parametrize("method", methods())
-def test_a_trial_is_the_same_alone_and_in_a_pack_on_real_data(method):
-    task = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}}
+def test_a_trial_is_the_same_alone_and_in_a_pack_on_real_data(method, model):
+    task = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}, "model": REAL[model]}
     for batch_size in (5, None):
         given = document(method, task=task, batch_size=batch_size, rounds=3)
         settings = [member_settings(given, number) for number in (1, 2)]

@@ -138,8 +138,10 @@ def test_networks_learn(model):
     assert lines[-1]["test_accuracy"] > 0.3
 
 
-@pytest.mark.parametrize("oracle", ["loop", "vmap", "autograd"])
-@pytest.mark.parametrize("model", [MLP, CNN])
+@pytest.mark.parametrize(
+    ("model", "oracle"),
+    [(MLP, "stacked"), *((model, oracle) for model in (MLP, CNN) for oracle in ("loop", "vmap", "autograd"))],
+)
 @pytest.mark.parametrize("batch_size", [6, None])
 def test_a_trial_is_the_same_alone_and_in_a_pack(model, batch_size, oracle):
     settings = [{"local_steps": 1}, {"client_lr": 0.0}, {"local_steps": 4, "client_lr": 0.3}]
@@ -150,17 +152,17 @@ def test_a_trial_is_the_same_alone_and_in_a_pack(model, batch_size, oracle):
         close(of(pack, number), of(alone, 0))
 
 
-@pytest.mark.parametrize("model", [MLP, CNN])
-def test_the_loop_gives_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model):
+@pytest.mark.parametrize(("model", "oracle"), [(MLP, "stacked"), (MLP, "loop"), (CNN, "loop")])
+def test_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model, oracle):
     settings = [{"local_steps": 1}, {"client_lr": 100.0, "server_lr": 1e12}, {"local_steps": 4, "client_lr": 0.3}]
     given = document(model, rounds=6)
     spec = parse({**given, "members": settings})
-    lines = forced(spec, "loop").advance()
+    lines = forced(spec, oracle).advance()
     assert of(lines, 1)[-1]["diverged"] is True
     assert of(lines, 1)[-1]["round"] < 6
     for number in (0, 2):
         method = {**given["method"], **settings[number]}
-        assert of(lines, number) == of(forced(parse({**given, "method": method}), "loop").advance(), 0)
+        assert of(lines, number) == of(forced(parse({**given, "method": method}), oracle).advance(), 0)
 
 
 RESTORED = """
@@ -324,3 +326,30 @@ def test_full_loss_and_accuracies_of_clients_by_hand(model):
         wanted = np.percentile(shares, percent, axis=1)
         assert found[f"client_accuracy_p{percent}"].numpy() == pytest.approx(wanted)
     assert found["test_accuracy"].numpy() == pytest.approx(shares @ sizes / 15)
+
+
+@pytest.mark.parametrize("room", [0, 5000, 1 << 26])
+def test_batches_that_are_forgotten_come_again(room, monkeypatch):
+    settings = [{"local_steps": 3}, {"local_steps": 2, "client_lr": 0.3}]
+    spec = parse(document(CNN, members=settings, rounds=2))
+    wanted = forced(spec, "loop").advance()
+    monkeypatch.setattr("trainers.engine.batches._KEPT_BYTES", room)
+    lines = forced(spec, "loop").advance()
+    assert [of(lines, member) for member in (0, 1)] == [of(wanted, member) for member in (0, 1)]
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 4), (3, 6, 4)])
+def test_pictures_lie_channels_last_everywhere(shape):
+    model = cnn.build(problem(shape, classes=3, rows=8, filters=[2], crop=1), torch.float32, CPU)
+    seen = []
+    model.module.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    params = model.start(None, 0).view(1, 1, -1)
+    batches = model.source(0, 2, "shuffled").round(0, np.arange(2))
+    model.oracles["loop"].value_and_grad(params, batches.batch(0, 2))
+    model.oracles["loop"].value(params, batches.full())
+    model.evaluate(params)
+    model.full_loss(params, np.array([0.5, 0.5]))
+    assert len(seen) == 6
+    for pictures in seen:
+        assert pictures.shape[1:] == shape
+        assert pictures.stride() == (shape[0] * 24, 1, shape[0] * 4, shape[0])

@@ -103,14 +103,15 @@ class Replicas:
         oracle: of the model.
         batches: of the round.
         motion: of the models.
+        total: (T, M, P) zeros to keep the gradients in, client-major; None makes them.
     """
 
-    def __init__(self, oracle: Oracle, batches: RoundBatches, motion: Motion) -> None:
+    def __init__(self, oracle: Oracle, batches: RoundBatches, motion: Motion, total: Tensor | None = None) -> None:
         self.oracle = oracle
         self.batches = batches
         self.motion = motion
         trials, _, size = motion.start.shape
-        self.total = replicas(motion.start, trials, len(batches.clients), size)
+        self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total
         self.totals = [self.total]
         self.model = torch.empty_like(self.total) if motion.moving else None
 
@@ -158,7 +159,14 @@ def last_step_only(local_steps: Tensor) -> Tensor:
     return (torch.arange(int(last.max()) + 1) == last).to(torch.float64)
 
 
-def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, alive: NDArray[np.bool_]) -> Local:
+def run(
+    oracle: Oracle,
+    batches: RoundBatches,
+    params: Tensor,
+    work: LocalWork,
+    alive: NDArray[np.bool_],
+    total: Tensor | None = None,
+) -> Local:
     """Runs the local loop of all clients of all trials.
 
     Args:
@@ -167,6 +175,7 @@ def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, 
         params: (T, 1, P), the broadcast models.
         work: what to do.
         alive: (T,); trials that are not get no steps, and numbers without meaning.
+        total: (T, M, P) zeros, client-major, which the pseudo-gradients are put into where that spares a copy.
     """
     trials, clients = params.shape[0], len(batches.clients)
     if trials > 1 and getattr(oracle, "separate", False):
@@ -176,7 +185,7 @@ def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, 
     longest = int(member_steps.max(initial=0))
     batches.prepare(longest)
 
-    frame = _frame(oracle, batches, params, work, longest)
+    frame = _frame(oracle, batches, params, work, longest, total)
     widths = _widths(planned)  # trials at rest count: nobody else may see them stop
     weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_full((trials, clients), float("nan"))
@@ -192,7 +201,9 @@ def run(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, 
     return Local(frame.lift(weigh.result()), steps, first_loss)
 
 
-def _frame(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, longest: int) -> Frame:
+def _frame(
+    oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, longest: int, total: Tensor | None
+) -> Frame:
     """The oracle's own frame where it has one for this work, else replicas of the model."""
     start = params if work.displacement is None else params + work.displacement
     scale, shift = _pulls(work, params, start)
@@ -200,7 +211,7 @@ def _frame(oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWor
     motion = Motion(start, work.client_lr, scale, shift, moving)
     own = getattr(oracle, "frame", None)
     frame: Frame | None = own(batches, motion) if own is not None else None
-    return Replicas(oracle, batches, motion) if frame is None else frame
+    return Replicas(oracle, batches, motion, total) if frame is None else frame
 
 
 def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -250,8 +261,10 @@ def _one_by_one(
         own: dict[str, Any] = {
             name: held[one] for name, held in values.items() if isinstance(held, Tensor) and held.shape[0] == trials
         }
-        done = run(oracle, shared, params[one], replace(work, **own), alive[one])
-        answer[one], steps[one], loss[one] = done.pseudo_gradient, done.steps, done.first_loss
+        done = run(oracle, shared, params[one], replace(work, **own), alive[one], answer[one])
+        steps[one], loss[one] = done.steps, done.first_loss
+        if done.pseudo_gradient.data_ptr() != answer[one].data_ptr():
+            answer[one] = done.pseudo_gradient
     return Local(answer, steps, loss)
 
 

@@ -46,8 +46,8 @@ class Oracle(Protocol):
     All oracles of a model give the same numbers (float64, 1e-10); which one is fastest depends on device and width.
     An oracle may have a method `frame(batches, motion)` that gives the local loop better coordinates than replicas of
     the model, or None (engine/local.py). Attributes spare it the timing: `reference` (only a plan chooses it),
-    `full_batches_only`, `accelerators_only`. `separate` says that a replica's numbers do not depend on which others
-    there are: trials at rest are then left out.
+    `full_batches_only`, `accelerators_only`. `separate` says that the oracle takes trials one after
+    the other anyway: the local loop then does so too, each from its first step to its last.
     """
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:

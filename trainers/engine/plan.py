@@ -20,7 +20,7 @@ from trainers.engine import local
 from trainers.engine.oracle import Model, Oracle, RoundBatches
 
 EVALUATION_SHARE = 0.15
-LEAST_EVALUATIONS = 20
+LEAST_EVALUATIONS = 10
 _GRADIENT_WORK = 3.0  # of a gradient, in forward passes
 
 _BUDGET = 1.0  # seconds for measuring
@@ -66,7 +66,8 @@ def evaluation_interval(examples: int, step_examples: float, rounds: int) -> int
 
     It follows from counts, not from a clock, so that all trials of a task evaluate in the same rounds, in any pack and
     on any machine: an evaluation costs its examples, a round at least one gradient, three times its examples. A run
-    has at least 20 evaluations all the same.
+    has at least 10 evaluations all the same, which is more of its time where it is short, the test set large, and the
+    clients take fewer than 5 local steps.
 
     Args:
         examples: of one evaluation.
