@@ -27,6 +27,10 @@ from trainers.remarks import warnings
 from trainers.scalars import number, shown
 
 REPORTS = ("params", "full_loss", "client_accuracy")
+_ADDED = {
+    "full_loss": ("full_loss",),
+    "client_accuracy": tuple(f"client_accuracy_{what}" for what in ("mean", "std", "p10", "p50", "p90")),
+}
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,9 @@ class TrialSpec:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What an evaluation of the task reports."""
-        return _metrics(self.task, self.task_module)
+        """What an evaluation of the task reports, with what `report` adds."""
+        added = [name for asked in self.report for name in _ADDED.get(asked, ())]
+        return (*_metrics(self.task, self.task_module), *added)
 
 
 def parse(document: Any) -> TrialSpec:

@@ -123,7 +123,7 @@ class Study(Section):
         resources: What a pack gets.
         sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Of the search: cohorts, batches and initial models of all its trials, and the sampler.
-        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init: As in a trial;
+        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report: As in a trial;
             None leaves them to the task.
     """
 
@@ -143,6 +143,7 @@ class Study(Section):
     eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, whole=True)] = None
     loss_data: str | None = None
     init: JsonValue = None
+    report: list[str] | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -11,7 +11,9 @@ from trainers.parts import offered
 from trainers.registry import Registry, methods, schedules, servers
 from trainers.scalars import shown
 
-SHARED = ("clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init")
+SHARED = (
+    "clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init", "report",
+)  # fmt: skip
 """Keys that a study hands on to its trials as they are."""
 
 

@@ -175,3 +175,20 @@ def test_structural_values_stand_outside_the_members():
 def test_the_example_is_right():
     path = Path(__file__).parents[2] / "examples" / "digits.yaml"
     assert Study.from_yaml(path).check() == []
+
+
+def test_a_reported_extra_may_be_the_quality() -> None:
+    document = {
+        "name": "full",
+        "task": {"name": "digits", "clients": 4},
+        "methods": [{"name": "fedsgd", "space": {"server_lr": 0.1}}],
+        "objective": {"quality": "full_loss"},
+        "budget": {"trials_per_method": 1, "rounds": 2, "seeds": 0},
+        "report": ["full_loss"],
+    }
+    Study.from_json(document).check()
+    assert Study.from_json(document).to_json()["report"] == ["full_loss"]
+    with pytest.raises(InvalidSpec, match=r"objective\.quality: must be a metric of task digits .*full_loss"):
+        Study.from_json({key: value for key, value in document.items() if key != "report"}).check()
+    with pytest.raises(InvalidSpec, match="report"):
+        Study.from_json(document | {"report": ["full_los"]}).check()

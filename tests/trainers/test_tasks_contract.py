@@ -1,0 +1,100 @@
+"""Every task with every model and server optimizer: it trains, reports what it says, and a pack changes nothing."""
+
+from typing import Any
+
+import pytest
+
+from trainers.engine.pack import Pack
+from trainers.registry import models, servers, tasks
+from trainers.spec import parse
+
+from .datasets import needs
+
+# Small settings of every task; a new task must be given some here.
+SMALL: dict[str, dict[str, Any]] = {
+    "cifar": {"clients": 3},
+    "digits": {"clients": 3, "partition": {"classes_per_client": 4}},
+    "fashion": {"clients": 3, "partition": "by_label"},
+    "mnist_by_writer": {"writers": 3, "test_writers": 2},
+    "npz": {},
+    "quadratic": {"problem": "random", "clients": 3, "dimension": 4},
+}
+FILES = {
+    "cifar": "cifar10_subset/cifar10_subset.npz",
+    "fashion": "fashion_mnist_900/fashion_mnist_900.npz",
+    "mnist_by_writer": "mnist_by_writer/mnist_by_writer.npz",
+}
+MODELS: dict[str, Any] = {
+    "softmax": "softmax",
+    "mlp": {"name": "mlp", "hidden": [8], "dropout": 0.2},
+    "cnn": {"name": "cnn", "filters": [2, 3], "kernel": 3, "dense": 8},
+}
+PICTURES = ("cifar", "digits", "fashion", "mnist_by_writer")
+
+
+def with_data(task: str) -> Any:
+    marks = [pytest.mark.data, needs(FILES[task])] if task in FILES else []
+    return pytest.param(task, marks=marks)
+
+
+def document(task: str, model: str | None, server: str) -> dict[str, Any]:
+    settings = {"name": task, **SMALL[task]}
+    if model is not None:
+        settings["model"] = MODELS[model]
+    return {
+        "task": settings,
+        "method": {"name": "fedavg", "server_lr": 0.01, "local_steps": 2},
+        "server": {"name": server},
+        "clients_per_round": 2,
+        "batch_size": 4,
+        "rounds": 2,
+        "seed": 3,
+        "dtype": "float64",
+        "eval_every": 1,
+    }
+
+
+def trained(trial: dict[str, Any], rates: list[float]) -> dict[float, list[dict[str, Any]]]:
+    """Report lines by client_lr."""
+    spec = parse({**trial, "members": [{"client_lr": rate} for rate in rates]})
+    lines = Pack.from_spec(spec).advance()
+    drop = ("member", "wall_seconds")
+    return {
+        rate: [
+            {key: value for key, value in line.items() if key not in drop} for line in lines if line["member"] == member
+        ]
+        for member, rate in enumerate(rates)
+    }
+
+
+def near(line: dict[str, Any]) -> dict[str, Any]:
+    """The line with its numbers made approximate to rounding."""
+    numbers = {key: value for key, value in line.items() if isinstance(value, float)}
+    return line | {key: pytest.approx(value, rel=1e-10, abs=1e-12) for key, value in numbers.items()}
+
+
+def test_every_task_has_small_settings_here() -> None:
+    assert set(tasks()) - set(SMALL) == set()
+    assert set(models()) - {*MODELS, "linear", "quadratic"} == set()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("task", [with_data(task) for task in PICTURES])
+def test_every_model_on_every_picture_task(task: str, model: str) -> None:
+    together, trial = trained(document(task, model, "sgd"), [0.05, 0.1]), document(task, model, "sgd")
+    alone = trained(trial, [0.1])[0.1]
+    assert [line["round"] for line in alone] == [0, 1, 2]
+    assert set(parse({**trial, "members": [{"client_lr": 0.1}]}).metrics) <= set(alone[-1])
+    for one, other in zip(alone, together[0.1], strict=True):
+        assert other == near(one)
+
+
+@pytest.mark.parametrize("server", list(servers()))
+@pytest.mark.parametrize("task", [with_data(task) for task in SMALL if task != "npz"])
+def test_every_server_optimizer_on_every_task(task: str, server: str) -> None:
+    model = "softmax" if task in PICTURES else None
+    together = trained(document(task, model, server), [0.05, 0.1])
+    alone = trained(document(task, model, server), [0.1])[0.1]
+    assert alone[-1]["train_loss"] != alone[1]["train_loss"]
+    for one, other in zip(alone, together[0.1], strict=True):
+        assert other == near(one)
