@@ -1,0 +1,52 @@
+"""What the documents show is accepted by the code they describe."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from service.cli.main import app
+from service.schemas.study import Study
+from trainers.spec import parse
+
+ROOT = Path(__file__).parents[1]
+STUDIES = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", STUDIES, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_study_of_the_page_is_right() -> None:
+    assert Study.from_yaml(block("yaml")).check() == []
+
+
+def test_the_trial_of_the_page_is_right() -> None:
+    assert parse(json.loads(block("json"))).rounds == 100
+
+
+def test_every_key_of_a_study_is_on_the_page() -> None:
+    for name in Study.model_fields:
+        assert re.search(rf"\b{name}\b", STUDIES), name
+
+
+@pytest.mark.parametrize("page", ["README.md", *(str(file.relative_to(ROOT)) for file in (ROOT / "docs").glob("*.md"))])
+def test_commands_and_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    known = set(typer.main.get_command(app).commands)
+    for command in re.findall(r"^ +driftline (\w+)", text, re.MULTILINE):
+        assert command in known, command
+    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        if "://" not in link:
+            assert ((ROOT / page).parent / link).exists(), link
+
+
+@pytest.mark.parametrize("example", sorted(str(file.relative_to(ROOT)) for file in (ROOT / "examples").rglob("*.yaml")))
+def test_examples_are_read(example: str) -> None:
+    study = Study.from_yaml(ROOT / example)
+    assert study.labels
+    assert Study.from_json(study.to_json()).fingerprint() == study.fingerprint()
