@@ -89,6 +89,7 @@ def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
         edgecolors="white",
         linewidths=0.8,
         zorder=4,
+        clip_on=False,  # a setting that settles with the budget's last round is shown whole
     )
     axes.plot([], [], color=style.colour, linestyle=style.line, marker=style.marker, markersize=5, label=name)
     theory = method.get("theory")
