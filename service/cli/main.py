@@ -88,11 +88,13 @@ def resume(
 def frontier(
     folder: Folder,
     json_: Annotated[bool, typer.Option("--json", help="Print frontier.json instead of the table.")] = False,
+    quality: Annotated[str | None, typer.Option(help="Read against another metric that trials reported.")] = None,
+    cost: Annotated[str | None, typer.Option(help="Or another cost: rounds, bytes, client_gradients, seconds.")] = None,
 ) -> None:
     """Show the frontiers of a study, as far as it has come."""
     from service.cli.show import show_frontier
 
-    show_frontier(folder, as_json=json_)
+    show_frontier(folder, as_json=json_, quality=quality, cost=cost)
 
 
 @app.command()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from service.sdk.frontier import Frontier
 
 
-def show_frontier(folder: Path, *, as_json: bool) -> None:
+def show_frontier(folder: Path, *, as_json: bool, quality: str | None = None, cost: str | None = None) -> None:
     """Prints the frontiers of an output folder, as far as its study has come."""
-    frontier = _frontier(folder)
+    frontier = _frontier(folder, quality, cost)
     typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
 
 
@@ -64,10 +64,10 @@ def show_tasks(name: str | None) -> None:
     _print_list(registry)
 
 
-def _frontier(folder: Path) -> Frontier:
+def _frontier(folder: Path, quality: str | None = None, cost: str | None = None) -> Frontier:
     from service.embedded.stored import stored_frontier
 
-    return stored_frontier(folder)
+    return stored_frontier(folder, quality, cost)
 
 
 def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:

@@ -31,13 +31,19 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, progress: b
         return Frontier(frontier.data)  # outlives the client
 
 
-def frontier(folder: str | Path) -> Frontier:
+def frontier(folder: str | Path, *, quality: str | None = None, cost: str | None = None) -> Frontier:
     """The frontiers of an output folder, as far as its study has come.
+
+    Args:
+        folder: The output folder.
+        quality: Read against another metric that the trials reported; the study's objective by default.
+        cost: Read against "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
 
     Raises:
         NotFound: It holds no study.
+        InvalidSpec: There is no such cost, or no trial reported the metric.
     """
-    return stored_frontier(Path(folder))
+    return stored_frontier(Path(folder), quality, cost)
 
 
 def compare(folder: str | Path, first: str, second: str) -> dict[str, Any]:

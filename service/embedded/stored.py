@@ -11,27 +11,44 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.embedded.folder import DATABASE
-from service.errors import NotFound
+from service.errors import InvalidSpec, NotFound
 from service.results.study import StudyResult, study_result
 from service.schemas.records import StudyRecord
 from service.sdk.frontier import Frontier
 from service.store.store import Store
+from trainers.spelling import hint
 
 
-def stored_frontier(folder: Path) -> Frontier:
+def stored_frontier(folder: Path, quality: str | None = None, cost: str | None = None) -> Frontier:
     """The frontiers of a folder's study, as far as it has come; computed from the stored curves.
+
+    Args:
+        folder: An output folder.
+        quality: Read against another metric that its trials reported; the study's objective by default.
+        cost: Read against another cost; the study's objective by default.
 
     Raises:
         NotFound: The folder holds no study.
+        InvalidSpec: There is no such cost, or no trial reported the metric.
     """
     with _opened(folder) as store:
-        result = stored_result(store, _study(store, folder).id)
+        result = stored_result(store, _study(store, folder).id, quality, cost)
+        if quality is not None:
+            _require_reported(result, quality)
         return Frontier(result.document, lambda: result.curves)
 
 
-def stored_result(store: Store, study_id: str) -> StudyResult:
-    """The result of a study, computed from what is stored of it now."""
-    return study_result(store.study(study_id), store.trials(study_id), store.curves(study_id))
+def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:
+    """The result of a study, computed from what is stored of it now; see `stored_frontier`."""
+    study, trials = store.study(study_id), store.trials(study_id)
+    return study_result(study, trials, store.curves(study_id), quality=quality, cost=cost)
+
+
+def _require_reported(result: StudyResult, quality: str) -> None:
+    reported = {name for curve in result.curves for name in curve.columns}
+    if reported and quality not in reported:
+        near = hint(quality, sorted(reported))
+        raise InvalidSpec("quality", f"must be a metric that the trials reported, got {quality!r}: {near}")
 
 
 def stored_study(folder: Path) -> StudyRecord:

@@ -170,3 +170,18 @@ def test_resources_may_change_between_runs(out: Path) -> None:
     same = Study(**{**STUDY, "resources": {"packs": 2}})
     with EmbeddedRun(out, same) as run:
         assert run.record().state == "SUCCEEDED"
+
+
+def test_costs_and_metrics_are_chosen_at_reading(out: Path) -> None:
+    rounds, sent = frontier(out).data["methods"], frontier(out, cost="bytes").data["methods"]
+    a_round = 2 * 8 * 650 * 4  # down and up, eight clients, 650 parameters of four bytes
+    for label, method in rounds.items():
+        costs = {point["trial"]: point["cost"] for point in sent[label]["points"]}
+        assert costs == {point["trial"]: a_round * point["cost"] for point in method["points"]}
+    accuracy = frontier(out, quality="test_accuracy").data
+    assert accuracy["definitions"]["parameters"]["direction"] == "rises"
+    assert 0.5 < accuracy["scale"]["best"] <= 1
+    with pytest.raises(InvalidSpec, match="test_accuracy"):
+        frontier(out, quality="test_acuracy")
+    with pytest.raises(InvalidSpec, match="bytes"):
+        frontier(out, cost="byte")
