@@ -1,0 +1,79 @@
+"""What the scheduler asks of a launcher: to start a study's driver somewhere, to see how it is, to stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A driver that is to be started.
+
+    Attributes:
+        study_id: The study it is to drive.
+        name: The study's name, as people know it.
+        project: The project the study belongs to.
+        token: The driver's bearer token, good for this study alone.
+        attempt: The attempt it is expected to acquire; with the study's id a name for this start, so that starting
+            twice under one name starts one driver.
+        cpus: CPU cores that a pack needs, above 0.
+        gpus: GPUs that a pack needs, a share below 1; None takes one where there is one ("auto").
+    """
+
+    study_id: str
+    name: str
+    project: str
+    token: str
+    attempt: int
+    cpus: float = 1.0
+    gpus: float | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A driver as its launcher sees it.
+
+    Attributes:
+        alive: Whether it runs, or is about to.
+        reason: Why it is not, or why it does not come up yet, for people ("" when there is nothing to say).
+        hopeless: Whether another start would end in the same way (an image that cannot be pulled, a quota that does
+            not allow it): the study then fails at once with the reason.
+    """
+
+    alive: bool
+    reason: str = ""
+    hopeless: bool = False
+
+
+class Launcher(Protocol):
+    """Starts and stops drivers: as processes, as Ray jobs, as RayJobs on Kubernetes.
+
+    All methods may be called again at any time, by this process or by another one after a restart, and then change
+    nothing that is as it should be. What goes wrong raises `service.errors.DriftlineError`.
+    """
+
+    def start(self, launch: Launch) -> None:
+        """Starts a driver, or, for a study that was suspended, has it go on; nothing happens when it runs."""
+
+    def seen(self, study_id: str) -> Seen:
+        """The study's driver as it is now; not alive when there is none."""
+
+    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+        """Ends the study's driver and frees what it used; nothing happens when there is none.
+
+        Args:
+            study_id: The study.
+            suspend: The study is paused: what is cheap to keep for going on may be kept.
+        """
+
+    def collect(self, known: Collection[str]) -> None:
+        """Ends whatever runs for studies that no longer exist.
+
+        Args:
+            known: Ids of all studies there are.
+        """
+
+    def close(self) -> None:
+        """Lets go of connections; drivers run on."""
