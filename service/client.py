@@ -1,27 +1,22 @@
-"""The HTTP client's core: what the SDK, the command line and the driver speak to a service with.
-
-Every request may be sent twice without harm: reading changes nothing, what a driver writes is idempotent, and a new
-study carries an idempotency key. So a request that finds no service, or an overloaded one, is sent again with growing
-pauses until the client's patience ends.
-"""
+"""The HTTP client: what the SDK, the command line and the driver can ask of a service."""
 
 from __future__ import annotations
 
 import json
-import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel
 
-from service.errors import DriftlineError, Unavailable, from_problem
+from service.connection import SILENCE_S, Connection, failure, pauses
+from service.errors import Unavailable
+from service.schemas.access import MadeToken, NewToken, TokenPage, TokenRecord, Whoami
 from service.schemas.curves import CurvesPage
+from service.schemas.extension import Extension
+from service.schemas.logs import LogLine, LogPage, NewLine, NewLines, StoredLines
 from service.schemas.protocol import (
     Acquire,
     CreateTrials,
@@ -40,66 +35,14 @@ from service.schemas.protocol import (
 )
 from service.schemas.records import Event, StudyPage, StudyRecord, TrialPage, TrialRecord
 
-PAUSE_S = 0.1
-"""Seconds before the second attempt; each pause is twice the last (at most `LONGEST_PAUSE_S`), less some by chance."""
-
-LONGEST_PAUSE_S = 5.0
-SILENCE_S = 45.0
-"""A stream that is silent for so long is taken for dead; a service sends a heartbeat every 15 seconds."""
-
-_AGAIN = frozenset({429, 502, 503, 504})
 _TRIALS_AT_ONCE = 50
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
-class ApiClient:
-    """A connection to a service; may be used by several threads.
+class ApiClient(Connection):
+    """A connection to a service with everything that can be asked of it; may be used by several threads.
 
-    Args:
-        url: Address of the service: ``http://host:port``.
-        token: Bearer token; None sends none.
-        socket: Path of a unix socket over which the service is reached; `url` then only names it.
-        transport: Instead of the network, for tests: `httpx.MockTransport`, or any synchronous transport.
-        timeout_s: Seconds to wait for an answer.
-        patience_s: Seconds during which a request that cannot be answered for now is sent again.
-        sleep: Waits some seconds; tests pass their own.
+    Its arguments are those of `Connection`.
     """
-
-    def __init__(
-        self,
-        url: str = "http://driftline",
-        token: str | None = None,
-        *,
-        socket: str | Path | None = None,
-        transport: httpx.BaseTransport | None = None,
-        timeout_s: float = 30.0,
-        patience_s: float = 15.0,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.url = url.rstrip("/")
-        if transport is None and socket is not None:
-            transport = httpx.HTTPTransport(uds=str(socket))
-        self._http = httpx.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx.Timeout(timeout_s),
-            transport=transport,
-            trust_env=transport is None,
-        )
-        self._patience_s = patience_s
-        self._sleep = sleep
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes all connections."""
-        self._http.close()
 
     # ---- studies, as their owner sees them
 
@@ -150,6 +93,15 @@ class ApiClient:
         """Ends a study for good."""
         return self._post(_path(study_id, ":cancel"), None, StudyRecord)
 
+    def extend(self, study_id: str, *, trials_per_method: int | None = None, seeds: int | None = None) -> StudyRecord:
+        """Gives a study a larger budget; the numbers are the new ones, and a finished study runs again.
+
+        Raises:
+            InvalidSpec: A number is smaller than now.
+        """
+        body = Extension(trials_per_method=trials_per_method, seeds=seeds)
+        return self._post(_path(study_id, ":extend"), body, StudyRecord)
+
     def trials(
         self, study_id: str, *, label: str | None = None, phase: str | None = None, state: str | None = None
     ) -> list[TrialRecord]:
@@ -190,16 +142,16 @@ class ApiClient:
             Unavailable: The service stayed away for longer than the client's patience.
         """
         deadline: float | None = None
-        pauses = _pauses()
+        between = pauses()
         while True:
             try:
                 for event in self._stream(study_id, after):
                     if event is None:
                         return
-                    after, deadline, pauses = event.id, None, _pauses()
+                    after, deadline, between = event.id, None, pauses()
                     yield event
             except httpx.TransportError as error:
-                last = Unavailable(f"no answer from {self.url}: {error or type(error).__name__}")
+                last = self._silent(error)
             except Unavailable as error:
                 last = error
             else:
@@ -207,14 +159,41 @@ class ApiClient:
             deadline = deadline or time.monotonic() + self._patience_s
             if time.monotonic() >= deadline:
                 raise last
-            self._sleep(next(pauses))
+            self._sleep(next(between))
 
-    def ready(self) -> bool:
-        """Whether the service answers and its database does; asks once."""
+    def logs(self, study_id: str, after: int = 0) -> list[LogLine]:
+        """The lines of the drivers' logs that are kept, in their order, from the beginning or after a line."""
+        params = {"after": str(after), "page_size": "1000"}
+        return [line for page in self._pages(_path(study_id, "/logs"), params, LogPage) for line in page.lines]
+
+    # ---- access
+
+    def whoami(self) -> Whoami:
+        """What this connection's token allows."""
+        return self._get("/v1/whoami", Whoami)
+
+    def make_token(self, token: NewToken) -> MadeToken:
+        """Makes a token; it is shown this once. Sent once only: a second request would make a second one."""
+        content, headers = token.model_dump_json(), {"Content-Type": "application/json"}
         try:
-            return self._http.get("/readyz", timeout=5.0).status_code == 200
-        except httpx.TransportError:
-            return False
+            answer = self._http.post("/v1/tokens", content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise self._silent(error) from error
+        if not answer.is_success:
+            raise failure(answer)
+        return MadeToken.model_validate_json(answer.content)
+
+    def tokens(self) -> list[TokenRecord]:
+        """All tokens, without the tokens themselves, newest first."""
+        return [token for page in self._pages("/v1/tokens", {}, TokenPage) for token in page.tokens]
+
+    def revoke_token(self, token_id: str) -> None:
+        """Has a token be known no longer; again changes nothing.
+
+        Raises:
+            NotFound: There is none of this id.
+        """
+        self._request("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
     # ---- the driver's side
 
@@ -262,47 +241,10 @@ class ApiClient:
         body = Release(attempt=attempt, state=state, reason=reason)
         return self._post(_path(study_id, "/driver:release"), body, StudyRecord)
 
-    # ---- how requests are sent
-
-    def _get(self, path: str, model: type[_Model], **options: Any) -> _Model:
-        return model.model_validate_json(self._request("GET", path, **options).content)
-
-    def _post(self, path: str, body: object, model: type[_Model], **options: Any) -> _Model:
-        content = (
-            body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body) if body is not None else None
-        )
-        return model.model_validate_json(self._request("POST", path, content=content, **options).content)
-
-    def _pages(self, path: str, params: Mapping[str, str], model: type[_Model]) -> Iterator[_Model]:
-        token: str | None = None
-        while True:
-            page = self._get(path, model, params={**params, "page_token": token} if token else params)
-            yield page
-            token = getattr(page, "next_page_token", None)
-            if token is None:
-                return
-
-    def _request(self, method: str, path: str, *, content: str | None = None, **options: Any) -> httpx.Response:
-        headers = dict(options.pop("headers", {}))
-        if content is not None:
-            headers["Content-Type"] = "application/json"
-        deadline = time.monotonic() + self._patience_s
-        for pause in _pauses():
-            try:
-                answer = self._http.request(method, path, content=content, headers=headers, **options)
-            except httpx.TransportError as error:
-                last: DriftlineError = Unavailable(f"no answer from {self.url}: {error or type(error).__name__}")
-                last.__cause__ = error
-            else:
-                if answer.is_success:
-                    return answer
-                last = _error(answer)
-                if answer.status_code not in _AGAIN:
-                    raise last
-            if time.monotonic() + pause >= deadline:
-                raise last
-            self._sleep(pause)
-        raise AssertionError("pauses never end")
+    def send_logs(self, study_id: str, attempt: int, lines: Sequence[NewLine]) -> int:
+        """Adds lines to the study's log; returns how many were new (none when they were sent before)."""
+        body = NewLines(attempt=attempt, lines=list(lines))
+        return self._post(_path(study_id, "/logs"), body, StoredLines).stored
 
     def _stream(self, study_id: str, after: int) -> Iterator[Event | None]:
         """Events of one connection; None when the service says that there will be no more."""
@@ -311,7 +253,7 @@ class ApiClient:
         with self._http.stream("GET", _path(study_id, "/events"), headers=headers, timeout=timeout) as answer:
             if not answer.is_success:
                 answer.read()
-                raise _error(answer)
+                raise failure(answer)
             name, data = "message", ""
             for line in answer.iter_lines():
                 field, _, value = line.partition(":")
@@ -330,18 +272,3 @@ class ApiClient:
 
 def _path(study_id: str, rest: str = "") -> str:
     return f"/v1/studies/{quote(study_id, safe='')}{rest}"
-
-
-def _pauses() -> Iterator[float]:
-    pause = PAUSE_S
-    while True:
-        yield pause * random.uniform(0.5, 1.0)
-        pause = min(2 * pause, LONGEST_PAUSE_S)
-
-
-def _error(answer: httpx.Response) -> DriftlineError:
-    try:
-        body = answer.json()
-    except ValueError:
-        body = {"title": answer.reason_phrase}
-    return from_problem(answer.status_code, body if isinstance(body, dict) else {})

@@ -5,10 +5,12 @@
     │   └── InvalidRequest      400   exit 2   a malformed request: unknown parameter, foreign page token
     ├── Unauthorized            401   exit 3   no token, or one that is not known
     │   └── Forbidden           403   exit 3   a known token that may not do this
+    │       └── QuotaExceeded   403   exit 3   the project has used up what it may have; waiting alone does not help
     ├── NotFound                404   exit 4   no such study, trial, label or file; also a LookupError
     ├── Conflict                409   exit 5   the thing exists and differs, or its state does not allow this
     │   └── StaleDriver         409   exit 5   a write under an attempt that has been taken over: stop at once
     └── Unavailable             503   exit 6   a database, cluster or server that is away for now: try again
+        └── RateLimited         429   exit 6   too many requests with one token: try again a little later
 
 A message says what must hold, what came, and what to do: ``local_steps must be at least 1, got local_steps=0``.
 Over HTTP an error travels as problem+json (`problem`) and comes back as the same class (`from_problem`).
@@ -90,6 +92,12 @@ class Forbidden(Unauthorized):
     status = 403
 
 
+class QuotaExceeded(Forbidden):
+    """The project has what it may have: something must end, or an admin must allow more."""
+
+    code = "quota-exceeded"
+
+
 class NotFound(DriftlineError, LookupError):
     """Nothing is stored under this name; the message lists near ones where it can."""
 
@@ -118,6 +126,13 @@ class Unavailable(DriftlineError):
     code = "unavailable"
     status = 503
     exit_code = 6
+
+
+class RateLimited(Unavailable):
+    """Too many requests with one token; `details["retry_after"]` says in how many seconds the next may come."""
+
+    code = "rate-limited"
+    status = 429
 
 
 def _tree(root: type[DriftlineError]) -> dict[str, type[DriftlineError]]:

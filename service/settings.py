@@ -1,5 +1,7 @@
 """What the environment says, read once.
 
+For clients, and for studies that run in this process:
+
 | variable | meaning | default |
 |---|---|---|
 | DRIFTLINE_URL | address of a service; without it everything runs in this process | none |
@@ -7,6 +9,23 @@
 | DRIFTLINE_OUT | folder under which embedded studies keep their files | out |
 | DRIFTLINE_RAY_ADDRESS | Ray cluster that embedded studies use; without it a local one is started | none |
 
+For a service (`driftline serve`, `driftline migrate`):
+
+| variable | meaning | default |
+|---|---|---|
+| DRIFTLINE_HOME | folder of a service on one machine: database, secret, logs, checkpoints | driftline-home |
+| DRIFTLINE_DATABASE_URL | database of the service: a SQLAlchemy URL | a SQLite file in DRIFTLINE_HOME |
+| DRIFTLINE_SECRET | from which drivers' tokens are made; the same in all replicas | made once, kept in DRIFTLINE_HOME |
+| DRIFTLINE_ADMIN_TOKEN | a token that may do everything, for project "default" | made once, kept in DRIFTLINE_HOME |
+| DRIFTLINE_API_URL | how drivers reach the API | http://127.0.0.1:PORT |
+| DRIFTLINE_CHECKPOINTS | folder or fsspec URL for checkpoints | checkpoints in DRIFTLINE_HOME |
+| DRIFTLINE_LAUNCHER | where drivers run: local, ray_jobs, kubernetes | local |
+| DRIFTLINE_LAUNCHER_CONFIG | YAML file with the launcher's settings | none |
+| DRIFTLINE_MLFLOW_URL | MLflow tracking URI; "none" records nothing | a SQLite file in DRIFTLINE_HOME |
+| DRIFTLINE_MLFLOW_PUBLIC_URL | how people reach MLflow | DRIFTLINE_MLFLOW_URL |
+| DRIFTLINE_LIMITS | YAML or JSON file: body size, request rates, default quotas | built-in limits |
+
+With a DRIFTLINE_DATABASE_URL, nothing is recorded in MLflow unless DRIFTLINE_MLFLOW_URL says where.
 DATA_DIR, the folder of the data sets, is read by the trainers alone.
 """
 
@@ -20,12 +39,12 @@ from pathlib import Path
 
 from service.errors import InvalidSpec
 
-__all__ = ["Settings", "read", "settings"]
+__all__ = ["ServiceSettings", "Settings", "read", "read_service", "settings"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The environment's settings.
+    """The environment's settings for clients.
 
     Attributes:
         url: Address of a service, without a slash at the end; None runs embedded.
@@ -40,6 +59,39 @@ class Settings:
     ray_address: str | None = None
 
 
+@dataclass(frozen=True)
+class ServiceSettings:
+    """The environment's settings for a service.
+
+    Attributes:
+        home: Folder of a service on one machine.
+        database: URL of the database.
+        secret: From which drivers' tokens are made; None: the one kept in `home`.
+        admin_token: A token that may do everything; None: the one kept in `home`.
+        api_url: How drivers reach the API, without a slash at the end; None: on this machine.
+        checkpoints: Folder (absolute) or fsspec URL for checkpoints.
+        launcher: Where drivers run.
+        launcher_config: YAML file with the launcher's settings.
+        mlflow: Tracking URI to record into; None records nothing.
+        mlflow_artifacts: Folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server.
+        mlflow_public: How people reach MLflow, where it differs; "" otherwise.
+        limits: File with limits.
+    """
+
+    home: Path
+    database: str
+    secret: str | None
+    admin_token: str | None
+    api_url: str | None
+    checkpoints: str
+    launcher: str
+    launcher_config: Path | None
+    mlflow: str | None
+    mlflow_artifacts: str | None
+    mlflow_public: str
+    limits: Path | None
+
+
 def read(environ: Mapping[str, str]) -> Settings:
     """Settings from a mapping of environment variables; an empty value counts as not set.
 
@@ -50,14 +102,45 @@ def read(environ: Mapping[str, str]) -> Settings:
         >>> read({"DRIFTLINE_URL": "http://tuner:8080/"}).url
         'http://tuner:8080'
     """
-    url = environ.get("DRIFTLINE_URL", "").rstrip("/") or None
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise InvalidSpec("DRIFTLINE_URL", f"must start with http:// or https://, got {url!r}")
     return Settings(
-        url=url,
+        url=_address(environ, "DRIFTLINE_URL"),
         token=environ.get("DRIFTLINE_TOKEN") or None,
         out=Path(environ.get("DRIFTLINE_OUT") or "out"),
         ray_address=environ.get("DRIFTLINE_RAY_ADDRESS") or None,
+    )
+
+
+def read_service(environ: Mapping[str, str]) -> ServiceSettings:
+    """A service's settings from a mapping of environment variables; an empty value counts as not set.
+
+    Only DRIFTLINE_MLFLOW_URL differs: set and empty, or "none", it records nothing.
+
+    Raises:
+        InvalidSpec: DRIFTLINE_API_URL is no http(s) address.
+
+    Examples:
+        >>> read_service({"DRIFTLINE_HOME": "/srv/tuner"}).database
+        'sqlite:////srv/tuner/driftline.db'
+    """
+    home = Path(environ.get("DRIFTLINE_HOME") or "driftline-home").absolute()
+    database = environ.get("DRIFTLINE_DATABASE_URL") or None
+    usual = f"sqlite:///{home / 'mlflow.db'}" if database is None else "none"
+    mlflow = environ.get("DRIFTLINE_MLFLOW_URL", usual) or "none"
+    checkpoints = environ.get("DRIFTLINE_CHECKPOINTS") or str(home / "checkpoints")
+    config, limits = environ.get("DRIFTLINE_LAUNCHER_CONFIG"), environ.get("DRIFTLINE_LIMITS")
+    return ServiceSettings(
+        home=home,
+        database=database or f"sqlite:///{home / 'driftline.db'}",
+        secret=environ.get("DRIFTLINE_SECRET") or None,
+        admin_token=environ.get("DRIFTLINE_ADMIN_TOKEN") or None,
+        api_url=_address(environ, "DRIFTLINE_API_URL"),
+        checkpoints=checkpoints if "://" in checkpoints else str(Path(checkpoints).absolute()),
+        launcher=environ.get("DRIFTLINE_LAUNCHER") or "local",
+        launcher_config=Path(config) if config else None,
+        mlflow=None if mlflow == "none" else mlflow,
+        mlflow_artifacts=str(home / "mlartifacts") if mlflow.startswith("sqlite:") else None,
+        mlflow_public=(environ.get("DRIFTLINE_MLFLOW_PUBLIC_URL") or "").rstrip("/"),
+        limits=Path(limits) if limits else None,
     )
 
 
@@ -65,3 +148,10 @@ def read(environ: Mapping[str, str]) -> Settings:
 def settings() -> Settings:
     """The settings of this process, read from the environment at the first call."""
     return read(os.environ)
+
+
+def _address(environ: Mapping[str, str], name: str) -> str | None:
+    url = environ.get(name, "").rstrip("/") or None
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise InvalidSpec(name, f"must start with http:// or https://, got {url!r}")
+    return url

@@ -1,4 +1,4 @@
-"""All methods, server optimizers and schedules on one page of Markdown, made from what their modules say of themselves.
+"""All methods, optimizers and schedules on one page of Markdown, made from what their modules say of themselves.
 
 python -m trainers.catalogue > docs/methods.md
 """
@@ -13,9 +13,9 @@ from types import ModuleType
 
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
-from trainers.registry import Registry, methods, schedules, servers
+from trainers.registry import Registry, client_optimizers, methods, schedules, servers
 
-_HEAD = """# Methods, server optimizers and schedules
+_HEAD = """# Methods, client optimizers, server optimizers and schedules
 
 <!-- Made by `python -m trainers.catalogue > docs/methods.md`; do not edit. -->
 
@@ -25,7 +25,8 @@ momentum), `adam`, `yogi` and `adagrad`. `driftline methods NAME` prints the upd
 
 A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients;
 of `server_lr`, `delta_lr` and `tied` one is given, of `local_steps` and `local_epochs` too. What is marked * separates
-packs: its value is the same for all members of one.
+packs: its value is the same for all members of one. Methods with a `client_optimizer` take the settings of the one they
+name, and refuse those of the others.
 """
 
 _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit case")
@@ -34,6 +35,7 @@ _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit cas
 def page() -> str:
     """The whole page, ending with a newline."""
     parts = [_HEAD, *_section("Methods", methods(), exchanges=True)]
+    parts += _section("Client optimizers", client_optimizers(), exchanges=False, whose=" on the clients")
     parts += _section("Server optimizers", servers(), exchanges=False)
     parts += _section("Schedules", schedules(), exchanges=False)
     return "\n".join(parts)
@@ -81,13 +83,13 @@ def _after(word: str, module: ModuleType, end: str) -> str:
     return " ".join(found[1].split()) if found else ""
 
 
-def _section(title: str, registry: Registry, *, exchanges: bool) -> Iterable[str]:
+def _section(title: str, registry: Registry, *, exchanges: bool, whose: str = "") -> Iterable[str]:
     yield f"## {title}\n"
     heads = ("name", "what it does", "paper", *(("exchanges",) if exchanges else ()))
-    yield from _table(heads, (_overview(name, registry[name], exchanges) for name in registry))
+    yield from _table(heads, (_overview(name, registry[name], exchanges, whose) for name in registry))
     for name in registry:
         described = offered(registry[name])
-        yield f"### {name}\n"
+        yield f"### {name}{whose}\n"
         if not described:
             yield "Nothing to set.\n"
             continue
@@ -96,8 +98,8 @@ def _section(title: str, registry: Registry, *, exchanges: bool) -> Iterable[str
         )
 
 
-def _overview(name: str, module: ModuleType, with_exchanges: bool) -> tuple[str, ...]:
-    facts = (f"[{name}](#{name})", summary(module), source(module))
+def _overview(name: str, module: ModuleType, with_exchanges: bool, whose: str) -> tuple[str, ...]:
+    facts = (f"[{name}](#{(name + whose).replace(' ', '-')})", summary(module), source(module))
     return (*facts, exchanges(module)) if with_exchanges else facts
 
 

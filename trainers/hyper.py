@@ -13,6 +13,7 @@ a default of None, or "| None" in the annotation, lets None through.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
@@ -43,6 +44,7 @@ class Hyperparameter:
         unit: in words; "" is none.
         traced: may differ between the members of a pack; otherwise it is structural and separates packs.
         optional: None is a value.
+        none_is: number that stands for None where other members of a pack have one; None refuses such packs.
         limit: the limit case, as "0 is FedAvg".
         choices: the values allowed; empty is any.
         doc: one line.
@@ -58,6 +60,7 @@ class Hyperparameter:
     unit: str = ""
     traced: bool = True
     optional: bool = False
+    none_is: float | None = None
     limit: str = ""
     choices: tuple[Any, ...] = ()
     doc: str = ""
@@ -165,6 +168,7 @@ def hyper(
     high_open: bool = False,
     unit: str = "",
     traced: bool = True,
+    none_is: float | None = None,
     limit: str = "",
     choices: Sequence[Any] | None = None,
     kind: str | None = None,
@@ -180,6 +184,7 @@ def hyper(
         high_open: high itself is not allowed.
         unit: in words.
         traced: may differ between the members of a pack.
+        none_is: number that stands for None where other members of a pack have one.
         limit: the limit case, as "0 is FedAvg".
         choices: the values allowed.
         kind: one of KINDS; left out, it comes from the annotation.
@@ -195,6 +200,7 @@ def hyper(
         "high_open": high_open,
         "unit": unit,
         "traced": traced,
+        "none_is": none_is,
         "limit": limit,
         "choices": tuple(choices or ()),
         "doc": doc,
@@ -204,7 +210,7 @@ def hyper(
 
 @cache
 def describe(cls: type) -> tuple[Hyperparameter, ...]:
-    """The hyperparameters of a Hyper dataclass, in the order in which they are written.
+    """The hyperparameters of a Hyper dataclass, in the order in which they are written; inherited ones come last.
 
     Fields that are not declared by `hyper` are left out.
 
@@ -216,7 +222,8 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
     """
     hints = typing.get_type_hints(cls)
     found = []
-    for field in dataclasses.fields(cls):
+    own = inspect.get_annotations(cls)
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in own):
         if _KEY not in field.metadata:
             continue
         facts = dict(field.metadata[_KEY])

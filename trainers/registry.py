@@ -1,8 +1,8 @@
-"""What there is to choose from: every module in a folder is one method, server optimizer, schedule, task or model.
+"""What there is to choose from: each module in a folder is one method, server optimizer, schedule, task, model, report.
 
 Nothing has to be registered. Modules whose name begins with "_" are private and ignored. Installed packages may add
-their own through entry points of the groups driftline.methods, driftline.server, driftline.schedules, driftline.tasks
-and driftline.models; a name of the folder itself wins over an entry point of the same name.
+their own through entry points of the groups driftline.methods, driftline.server, driftline.schedules, driftline.tasks,
+driftline.models and driftline.reports; a name of the folder itself wins over an entry point of the same name.
 """
 
 from __future__ import annotations
@@ -83,6 +83,12 @@ def servers() -> Registry:
 
 
 @cache
+def client_optimizers() -> Registry:
+    """Every client optimizer in trainers/client, by name."""
+    return Registry("client", "client optimizer")
+
+
+@cache
 def schedules() -> Registry:
     """Every schedule in trainers/schedules, by name."""
     return Registry("schedules", "schedule")
@@ -98,3 +104,9 @@ def tasks() -> Registry:
 def models() -> Registry:
     """Every model in trainers/models, by name."""
     return Registry("models", "model")
+
+
+@cache
+def reports() -> Registry:
+    """Every module in trainers/reports, by name: what report lines may hold besides what they always do."""
+    return Registry("reports", "report")

@@ -4,7 +4,8 @@
      "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10},
      "server": {"name": "sgd", "momentum": 0.0, "nesterov": false}, "schedule": {"name": "constant"},
      "init": [0.0], "clients_per_round": null, "batch_size": null, "rounds": 200, "seed": 0, "dtype": "float64",
-     "eval_every": 1, "report": ["params"], "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
+     "eval_every": 1, "report": ["params"], "adaptation": {"steps": [1, 5], "client_lr": 0.1},
+     "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
 
 Only task, method and rounds must be given. Everything wrong is a SpecError of one line that begins with its place.
 """
@@ -18,17 +19,19 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+from trainers import adaptation
+from trainers.adaptation import Adaptation
 from trainers.errors import SpecError
 from trainers.hyper import Hyperparameter, check, hyper
 from trainers.members import canonical_parts, parse_parts
 from trainers.parts import Part
-from trainers.registry import tasks
+from trainers.registry import reports, tasks
 from trainers.remarks import warnings
 from trainers.scalars import number, shown
+from trainers.spelling import hint
 
-REPORTS = ("params", "full_loss", "client_accuracy")
-_ADDED = {
-    "full_loss": ("full_loss",),
+_MODELS_OWN = {  # reports that are no module in trainers/reports, with their metrics
+    "params": (),
     "client_accuracy": tuple(f"client_accuracy_{what}" for what in ("mean", "std", "p10", "p50", "p90")),
 }
 
@@ -48,6 +51,7 @@ class Keys:
     eval_every: Any = hyper("auto", kind="any", unit="rounds")
     loss_data: str | None = hyper(None, choices=("full", "batches"))
     report: Any = hyper((), kind="any")
+    adaptation: Any = hyper(None, kind="any")
 
 
 _OBJECTS = ("task", "method", "server", "schedule", "members")
@@ -77,6 +81,7 @@ class TrialSpec:
         eval_every: rounds between evaluations, or "auto".
         loss_data: "full" or "batches", the data on which train_loss is taken.
         report: further keys of the report lines.
+        adaptation: how held-out clients adapt before they are measured; None measures no such thing.
         canonical: the document with all defaults filled in, JSON-able; parsing it gives an equal trial.
         warnings: what is allowed, but probably not meant; one line each.
     """
@@ -99,6 +104,7 @@ class TrialSpec:
     eval_every: int | str
     loss_data: str
     report: tuple[str, ...]
+    adaptation: Adaptation | None
     canonical: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
 
@@ -110,8 +116,10 @@ class TrialSpec:
     @property
     def metrics(self) -> tuple[str, ...]:
         """What an evaluation of the task reports, with what `report` adds."""
-        added = [name for asked in self.report for name in _ADDED.get(asked, ())]
-        return (*_metrics(self.task, self.task_module), *added)
+        added = [name for asked in self.report for name in _reported(asked)]
+        evaluated = _metrics(self.task, self.task_module)
+        adapted = () if self.adaptation is None else self.adaptation.metrics(evaluated)
+        return (*evaluated, *added, *adapted)
 
 
 def parse(document: Any) -> TrialSpec:
@@ -140,6 +148,7 @@ def parse(document: Any) -> TrialSpec:
     values["init"] = _parse_init(values["init"], task.dimension)
     values["eval_every"] = _parse_eval_every(values["eval_every"])
     values["report"] = _parse_report(values["report"])
+    values["adaptation"] = adaptation.parse(values["adaptation"], task, method)
     values["batching"] = values["batching"] or module.BATCHING
     values["weighting"] = values["weighting"] or _weighting(method, task)
     values["dtype"] = values["dtype"] or module.DTYPE
@@ -148,7 +157,7 @@ def parse(document: Any) -> TrialSpec:
     canonical = {
         "task": dict(task.document),
         **canonical_parts(parts, listed),
-        **{key: list(value) if isinstance(value, tuple) else value for key, value in values.items()},
+        **{key: _plain(value) for key, value in values.items()},
     }
     return TrialSpec(
         task=task,
@@ -178,6 +187,13 @@ def structure_key(document: Any) -> str:
     for part in (spec.method, spec.server, spec.schedule):
         key[part.kind] = {"name": part.name, **part.structural}
     return json.dumps(key, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """A checked value as JSON has it."""
+    if isinstance(value, Adaptation):
+        return value.to_json()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _parse_task(document: Any) -> tuple[str, Any]:
@@ -240,11 +256,17 @@ def _parse_report(value: Any) -> tuple[str, ...]:
         return ()
     if not isinstance(value, (list, tuple)):
         raise SpecError(f"report must be a list of names, got report={shown(value)}", "report")
+    known = (*_MODELS_OWN, *reports())
     for index, name in enumerate(value):
-        if name not in REPORTS:
+        if name not in known:
             path = f"report.{index}"
-            raise SpecError(f"{path} must be one of {', '.join(REPORTS)}, got {shown(name)}", path)
+            raise SpecError(f"{path}: no report {shown(name)}: {hint(str(name), known)}", path)
     return tuple(dict.fromkeys(value))
+
+
+def _reported(name: str) -> tuple[str, ...]:
+    """The metrics that a report adds."""
+    return _MODELS_OWN[name] if name in _MODELS_OWN else tuple(reports()[name].METRICS)
 
 
 def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, task: Any, module: ModuleType) -> None:
@@ -280,6 +302,12 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
             "report must be without client_accuracy for a task with fewer than two test clients to be right about",
             "report",
         )
+    for index, name in enumerate(values["report"]):
+        refuse = None if name in _MODELS_OWN else getattr(reports()[name], "refuse", None)
+        reason = None if refuse is None else refuse(method)
+        if reason is not None:
+            path = f"report.{index}"
+            raise SpecError(f"{path} must not be {name} with {reason}", path)
     if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
 

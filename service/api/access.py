@@ -7,14 +7,16 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from service.errors import Forbidden, InvalidSpec, Unauthorized
+from service.schemas.access import SCOPES, Scope, TokenRecord
+from service.store.core import Actor
+from service.store.store import Store
 
-Scope = Literal["read", "write", "driver"]
-SCOPES: frozenset[Scope] = frozenset({"read", "write", "driver"})
+__all__ = ["SCOPES", "Access", "Scope", "Tokens"]
 _DRIVER = "driver"
 
 
@@ -24,13 +26,25 @@ class Access:
 
     Attributes:
         project: Whose studies it sees and makes.
-        scopes: "read", "write" (submit, pause, resume, cancel), "driver" (what only a study's driver may).
+        scopes: "read", "write" (submit, pause, resume, cancel, extend), "driver" (what only a study's driver may),
+            "admin" (tokens, quotas and the audit trail of all projects; studies of its own project alone).
         study: The only study it may touch; None for all of the project.
+        id: Of the token; for a token that is not stored the beginning of its hash.
+        name: Of the token.
+        expires_at: When it ends; None never.
     """
 
     project: str = "default"
     scopes: frozenset[Scope] = SCOPES
     study: str | None = None
+    id: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
+    expires_at: datetime | None = field(default=None, compare=False)
+
+    @property
+    def actor(self) -> Actor:
+        """Who it is, for the audit trail."""
+        return Actor(self.id, self.name)
 
     def require(self, scope: Scope, study: str | None = None) -> None:
         """Allow what needs this scope.
@@ -57,11 +71,19 @@ class Tokens:
         tokens: Token -> what it allows.
         secret: From which drivers' tokens are made; the same in all processes that serve one database. A fresh one by
             default.
+        store: Where further tokens are: looked at with every request, so that a revoked one is refused at once.
     """
 
-    def __init__(self, tokens: Mapping[str, Access] | None = None, secret: bytes | None = None) -> None:
-        self._known = {_digest(token): access for token, access in (tokens or {}).items()}
+    def __init__(
+        self,
+        tokens: Mapping[str, Access] | None = None,
+        secret: bytes | None = None,
+        *,
+        store: Store | None = None,
+    ) -> None:
+        self._known = {_digest(token): _named(token, access) for token, access in (tokens or {}).items()}
         self._secret = secret or secrets.token_bytes(32)
+        self._store = store
 
     @classmethod
     def random(cls) -> tuple[Tokens, str]:
@@ -91,7 +113,8 @@ class Tokens:
         """What a token allows.
 
         Raises:
-            Unauthorized: The token is not known.
+            Unauthorized: The token is not known, has expired or was revoked.
+            Unavailable: The store that could know it does not answer.
         """
         known = self._known.get(_digest(token))
         if known is not None:
@@ -100,15 +123,29 @@ class Tokens:
         study, _, rest = rest.partition(".")
         project, _, signature = rest.rpartition(".")
         if kind == _DRIVER and hmac.compare_digest(signature.encode(), self._sign(study, project).encode()):
-            return Access(project, frozenset({"driver"}), study)
-        raise Unauthorized("the bearer token is not known; ask for one, and set DRIFTLINE_TOKEN")
+            return Access(project, frozenset({"driver"}), study, f"driver.{study}", "the study's driver")
+        stored = None if self._store is None else self._store.known_token(token)
+        if stored is None:
+            raise Unauthorized("the bearer token is not known, or no longer; ask for one, and set DRIFTLINE_TOKEN")
+        return _stored(stored)
 
     def _sign(self, study_id: str, project: str) -> str:
         return hmac.new(self._secret, f"{study_id}/{project}".encode(), hashlib.sha256).hexdigest()
 
 
 def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _named(token: str, access: Access) -> Access:
+    """A token of the configuration, with something to call it by."""
+    return replace(access, id=access.id or f"key-{_digest(token).hex()[:12]}", name=access.name or "configured")
+
+
+def _stored(record: TokenRecord) -> Access:
+    return Access(
+        record.project, frozenset(record.scopes), None, record.id, record.name, expires_at=record.expires_at
+    )
 
 
 def _access(entry: Mapping[str, object]) -> Access:

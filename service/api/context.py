@@ -1,5 +1,6 @@
 """What routes ask for: the store, the results, and what the request's token allows."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
@@ -9,11 +10,15 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from service.api.access import Access, Scope, Tokens
+from service.api.limits import Limits, Rates
+from service.api.metrics import Metrics
 from service.api.submission import CheckedStudy
-from service.errors import InvalidRequest, NotFound, Unauthorized
+from service.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
+from service.schemas.access import Quota
 from service.store.store import Store
 from trainers.spelling import hint
 
+_LOG = logging.getLogger(__name__)
 _BEARER = HTTPBearer(auto_error=False, description="A token with the scope that the request needs, bound to a project.")
 
 
@@ -40,6 +45,10 @@ class Context:
         heartbeat_s: Streams send a comment after this much silence.
         poll_s: How often streams look for something new.
         wake: Called after an owner's wish was stored.
+        limits: What is allowed.
+        rates: How many requests each token has left.
+        failures: The same for failed authentications that are noted.
+        metrics: What this process counts.
     """
 
     store: Store
@@ -50,6 +59,15 @@ class Context:
     heartbeat_s: float
     poll_s: float
     wake: Callable[[], None]
+    limits: Limits
+    rates: Rates
+    failures: Rates
+    metrics: Metrics
+
+    @property
+    def quota(self) -> Quota:
+        """What a project may have for which nothing else was set."""
+        return self.limits.quota()
 
 
 def context(request: Request) -> Context:
@@ -62,8 +80,12 @@ def known_parameters(request: Request) -> None:
     """Refuse parameters in the address that the route does not have: a misspelt filter would be ignored in silence.
 
     Raises:
-        InvalidRequest: There is one; the message names the nearest known one.
+        InvalidRequest: There is one, and the message names the nearest known one; or there is a NUL somewhere, which
+            not every database can look for.
     """
+    for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
+        if "\x00" in name or "\x00" in str(value):
+            raise InvalidRequest(name.replace("\x00", ""), "must hold no NUL character")
     if not request.query_params:
         return
     path = request.app.openapi()["paths"][request.scope["route"].path_format]
@@ -79,10 +101,31 @@ def access(request: Request, credentials: Annotated[HTTPAuthorizationCredentials
 
     Raises:
         Unauthorized: It has none, or none that is known.
+        RateLimited: The token was used too often.
     """
     if credentials is None:
         raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
-    return context(request).tokens.access(credentials.credentials)
+    asked = context(request)
+    try:
+        found = asked.tokens.access(credentials.credentials)
+    except Unauthorized:
+        _note_failure(asked, request)
+        raise
+    asked.rates.take(found.id)
+    return found
+
+
+def _note_failure(asked: Context, request: Request) -> None:
+    """Put a failed authentication into the audit trail, not more than a few a minute."""
+    asked.metrics.refused.inc()
+    try:
+        asked.failures.take("")
+        client = request.client.host if request.client else ""
+        asked.store.audit("auth.failed", request.scope["route"].path_format, details={"client": client})
+    except RateLimited:
+        pass
+    except DriftlineError:
+        _LOG.warning("a failed authentication could not be noted", exc_info=True)
 
 
 Asked = Annotated[Context, Depends(context)]
@@ -99,6 +142,17 @@ def _permitted(scope: Scope) -> Callable[[str, Context, Access], str]:
     return permit
 
 
+def admin(allowed: Allowed) -> Access:
+    """What the request's token allows, which must be everything that an admin does.
+
+    Raises:
+        Forbidden: It has not the scope.
+    """
+    allowed.require("admin")
+    return allowed
+
+
+Admin = Annotated[Access, Depends(admin)]
 ReadableStudy = Annotated[str, Depends(_permitted("read"))]
 WritableStudy = Annotated[str, Depends(_permitted("write"))]
 DrivenStudy = Annotated[str, Depends(_permitted("driver"))]

@@ -1,50 +1,78 @@
-"""Bodies that are too large are refused before they fill the memory."""
+"""What a service allows: sizes, rates, and how much a project may have unless an admin says otherwise."""
 
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from __future__ import annotations
 
-from service.api.problems import answer
-from service.errors import InvalidRequest
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 
-_TOO_LARGE = 413
+from pydantic import Field
+
+from service.errors import RateLimited
+from service.schemas.access import Quota
+from service.schemas.section import Section
+
+_BUCKETS = 10_000  # the tokens that were used last; one that is forgotten starts with a full bucket
 
 
-class BodyLimit:
-    """ASGI middleware that answers 413 to a body above a limit, announced or not.
+class Limits(Section):
+    """Limits of a service; None is no limit.
 
-    Args:
-        app: What is asked otherwise.
-        bytes_allowed: The limit.
+    Attributes:
+        body_bytes: Largest body of a request; the reports of a wide pack are the largest that a driver sends.
+        requests_per_second: Requests a token may send in the long run, to each replica of the API.
+        burst: Requests it may send at once after a pause.
+        studies: Default quota of a project: studies that are not finished.
+        trials: Default quota: trials that these may have in all.
+        gpu_hours: Default quota: GPU-hours used since the beginning.
     """
 
-    def __init__(self, app: ASGIApp, bytes_allowed: int) -> None:
-        self._app = app
-        self._allowed = bytes_allowed
+    body_bytes: int = Field(default=64 * 2**20, ge=1024)
+    requests_per_second: float | None = Field(default=100.0, gt=0)
+    burst: int = Field(default=500, ge=1)
+    studies: int | None = Field(default=None, ge=0)
+    trials: int | None = Field(default=None, ge=0)
+    gpu_hours: float | None = Field(default=None, ge=0)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, counting its body."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+    def quota(self) -> Quota:
+        """What a project may have for which nothing else was set."""
+        return Quota(studies=self.studies, trials=self.trials, gpu_hours=self.gpu_hours)
+
+
+class Rates:
+    """A token bucket for every bearer token: it fills at the long-run rate, and every request takes one out.
+
+    Args:
+        per_second: The long-run rate; None allows everything.
+        burst: What a bucket holds.
+        clock: Gives seconds that never go back.
+    """
+
+    def __init__(self, per_second: float | None, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._burst = float(burst)
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when that was so
+        self._lock = threading.Lock()
+
+    def take(self, key: str) -> None:
+        """Allow one request.
+
+        Raises:
+            RateLimited: The bucket is empty.
+        """
+        if self._per_second is None:
             return
-        announced = dict(scope["headers"]).get(b"content-length", b"")
-        if announced.isdigit() and int(announced) > self._allowed:
-            await self._refuse(scope, receive, send)
-            return
-        read = 0
-
-        async def counted() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._allowed:
-                raise HTTPException(_TOO_LARGE, self._text())
-            return message
-
-        await self._app(scope, counted, send)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = InvalidRequest("", self._text())
-        await answer(error, _TOO_LARGE, {"Connection": "close"})(scope, receive, send)
-
-    def _text(self) -> str:
-        return f"a request's body must have at most {self._allowed} bytes; send it in parts"
+        now = self._clock()
+        with self._lock:
+            left, then = self._buckets.pop(key, (self._burst, now))
+            left = min(self._burst, left + (now - then) * self._per_second)
+            allowed = left >= 1
+            self._buckets[key] = (left - 1 if allowed else left, now)
+            if len(self._buckets) > _BUCKETS:
+                self._buckets.popitem(last=False)
+        if not allowed:
+            wait = (1 - left) / self._per_second
+            rate = f"a token may send {self._per_second:g} requests a second, and {self._burst:g} at once"
+            raise RateLimited(f"{rate}: wait {wait:.2g} s", retry_after=wait)

@@ -1,6 +1,7 @@
 """Errors as answers: every one is problem+json (RFC 9457), made in this one place."""
 
 import logging
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from service.errors import PROBLEM_MEDIA_TYPE, DriftlineError, InvalidRequest, InvalidSpec, problem
+from service.errors import PROBLEM_MEDIA_TYPE, DriftlineError, InvalidRequest, InvalidSpec, RateLimited, problem
 from service.schemas.section import dotted
 
 _LOG = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ def answer(error: DriftlineError, status: int | None = None, headers: dict[str, 
         headers = {"WWW-Authenticate": "Bearer", **(headers or {})}
     if body["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
         headers = {"Retry-After": "1", **(headers or {})}
+    if isinstance(error, RateLimited):
+        headers = {"Retry-After": str(max(1, math.ceil(error.details.get("retry_after", 1)))), **(headers or {})}
     return JSONResponse(body, body["status"], headers, PROBLEM_MEDIA_TYPE)
 
 

@@ -32,6 +32,7 @@ class Server:
         app: What `create_app` made.
         loopback: Use a loopback port even where there are unix sockets.
         port: Which one; 0 takes a free one.
+        host: Address to listen on instead of a unix socket: "127.0.0.1", "0.0.0.0", "::".
 
     Attributes:
         url: Address to give to `ApiClient`.
@@ -41,12 +42,12 @@ class Server:
         Unavailable: It did not come up.
     """
 
-    def __init__(self, app: FastAPI, *, loopback: bool = False, port: int = 0) -> None:
+    def __init__(self, app: FastAPI, *, loopback: bool = False, port: int = 0, host: str | None = None) -> None:
         self._app = app
         self._folder: Path | None = None
         self._held: IO[str] | None = None  # the lock of the folder, for as long as it is ours
         self.socket: Path | None = None
-        self._listener = self._listen(loopback, port)
+        self._listener = self._listen(host or ("127.0.0.1" if loopback else None), port)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -84,22 +85,24 @@ class Server:
         if self._held is not None:
             self._held.close()
 
-    def _listen(self, loopback: bool, port: int) -> socket.socket:
-        if hasattr(socket, "AF_UNIX") and not loopback:
+    def _listen(self, host: str | None, port: int) -> socket.socket:
+        if hasattr(socket, "AF_UNIX") and host is None:
             self._folder, self._held = _own_folder()
             self.socket = self._folder / "api.sock"
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self.socket))
             self.url = "http://driftline"
         else:
-            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            where = host or "127.0.0.1"
+            listener = socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET, socket.SOCK_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                listener.bind(("127.0.0.1", port))
+                listener.bind((where, port))
             except OSError as error:
                 listener.close()
-                raise Unavailable(f"port {port} of this machine must be free, got: {error}") from error
-            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                raise Unavailable(f"port {port} of {where} must be free on this machine, got: {error}") from error
+            shown = f"[{where}]" if ":" in where else where
+            self.url = f"http://{shown}:{listener.getsockname()[1]}"
         listener.listen(128)
         return listener
 

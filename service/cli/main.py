@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from service.cli import theory
+from service.cli import remote, theory
+from service.cli.remote import Json, TokenFile, Url
 from service.errors import DriftlineError
 
 app = typer.Typer(
@@ -25,6 +26,9 @@ app = typer.Typer(
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; see examples/digits.yaml.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `driftline run`.")]
+Where = Annotated[
+    str, typer.Argument(metavar="DIR|STUDY", help="An output folder, or the id or name of a study of a service.")
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -73,40 +77,56 @@ def run(
 
 @app.command()
 def resume(
-    folder: Folder,
+    study: Where,
     ray_address: Annotated[
-        str | None, typer.Option(help="A Ray cluster to use; without it a local one is started.")
+        str | None, typer.Option(help="For a folder: a Ray cluster to use; without it a local one is started.")
     ] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
 ) -> None:
-    """Go on with a stopped study; repeats no finished trial."""
+    """Go on with a stopped study, here or of a service; repeats no finished trial."""
+    from service.cli.show import is_remote
+
+    if is_remote(study, url):
+        from service.cli import jobs
+
+        with jobs.connected(url, token_file) as client:
+            jobs.say(client.job(study).resume(), as_json=as_json)
+        return
     from service.cli.run import resume_study
 
-    resume_study(folder, ray_address)
+    resume_study(Path(study), ray_address)
 
 
 @app.command()
 def frontier(
-    folder: Folder,
+    study: Where,
     json_: Annotated[bool, typer.Option("--json", help="Print frontier.json instead of the table.")] = False,
     quality: Annotated[str | None, typer.Option(help="Read against another metric that trials reported.")] = None,
     cost: Annotated[str | None, typer.Option(help="Or another cost: rounds, bytes, client_gradients, seconds.")] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Show the frontiers of a study, as far as it has come."""
     from service.cli.show import show_frontier
 
-    show_frontier(folder, as_json=json_, quality=quality, cost=cost)
+    show_frontier(study, as_json=json_, quality=quality, cost=cost, url=url, token_file=token_file)
 
 
 @app.command()
 def compare(
-    folder: Folder,
+    study: Where,
     first: Annotated[str, typer.Argument(metavar="LABEL", help="A label of the study.")],
     second: Annotated[str, typer.Argument(metavar="LABEL", help="Another one.")],
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
 ) -> None:
     """Compare two labels at equal budgets, paired over seeds; says when no verdict is possible."""
     from service.cli.show import show_comparison
 
-    show_comparison(folder, first, second)
+    show_comparison(study, first, second, as_json=as_json, url=url, token_file=token_file)
 
 
 @app.command()
@@ -139,6 +159,34 @@ def ui(
     open_ui(folder, port, browser=browser)
 
 
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 8080, or 8081 for a scheduler.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="api|scheduler", help="Run this part alone.")] = None,
+    mlflow_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Also start MLflow's server on this port of this computer.")
+    ] = None,
+) -> None:
+    """Run a service that others submit studies to; set up by DRIFTLINE_* variables (see docs/service.md)."""
+    from service.cli.serve import serve as run_service
+
+    run_service(host, port, only, mlflow_port)
+
+
+@app.command()
+def migrate(
+    database: Annotated[
+        str | None, typer.Option(help="URL of the database; DRIFTLINE_DATABASE_URL by default.")
+    ] = None,
+) -> None:
+    """Bring a service's database to the newest revision; harmless when it is there."""
+    from service.cli.serve import migrate as run_migration
+
+    run_migration(database)
+
+
+app.add_typer(remote.app)
 app.add_typer(theory.app)
 
 

@@ -12,25 +12,45 @@ from typing import TYPE_CHECKING
 import typer
 
 from service.errors import NotFound
+from service.settings import settings
 from trainers.catalogue import range_of
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
-from trainers.registry import Registry, methods, schedules, servers, tasks
+from trainers.registry import Registry, client_optimizers, methods, schedules, servers, tasks
 from trainers.spelling import hint
 
 if TYPE_CHECKING:
     from service.sdk.frontier import Frontier
 
 
-def show_frontier(folder: Path, *, as_json: bool, quality: str | None = None, cost: str | None = None) -> None:
-    """Prints the frontiers of an output folder, as far as its study has come."""
-    frontier = _frontier(folder, quality, cost)
+def show_frontier(
+    study: str,
+    *,
+    as_json: bool,
+    quality: str | None = None,
+    cost: str | None = None,
+    url: str | None = None,
+    token_file: Path | None = None,
+) -> None:
+    """Prints the frontiers of an output folder or of a service's study, as far as it has come."""
+    frontier = _frontier(study, quality, cost, url, token_file)
     typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
 
 
-def show_comparison(folder: Path, first: str, second: str) -> None:
+def show_comparison(
+    study: str,
+    first: str,
+    second: str,
+    *,
+    as_json: bool = False,
+    url: str | None = None,
+    token_file: Path | None = None,
+) -> None:
     """Prints who is better, or why nobody can say."""
-    verdict = _frontier(folder).compare(first, second)
+    verdict = _frontier(study, None, None, url, token_file).compare(first, second)
+    if as_json:
+        typer.echo(json.dumps(verdict, indent=2))
+        return
     typer.echo(verdict["why"])
     for span in verdict["ranges"]:
         better = span["better"] or "neither (the bands overlap)"
@@ -38,15 +58,21 @@ def show_comparison(folder: Path, first: str, second: str) -> None:
 
 
 def show_methods(name: str | None) -> None:
-    """Prints every method, server optimizer and schedule with its hyperparameters, or one of them in full."""
-    groups = (("Methods", methods()), ("Server optimizers", servers()), ("Schedules", schedules()))
+    """Prints every method, optimizer and schedule with its hyperparameters, or one of them in full."""
+    groups = (
+        ("Methods", methods()),
+        ("Client optimizers", client_optimizers()),
+        ("Server optimizers", servers()),
+        ("Schedules", schedules()),
+    )
     if name is not None:
-        for _, registry in groups:
-            if name in registry:
-                _print_whole(name, registry[name], _settings(registry[name]))
-                return
+        found = [registry for _, registry in groups if name in registry]
+        for registry in found:
+            _print_whole(name, registry[name], _settings(registry[name]))
+        if found:
+            return
         known = [known for _, registry in groups for known in registry]
-        raise NotFound(f"no method, server optimizer or schedule {name!r}: {hint(name, known)}")
+        raise NotFound(f"no method, optimizer or schedule {name!r}: {hint(name, known)}")
     for title, registry in groups:
         typer.echo(f"{title}:")
         _print_list(registry)
@@ -64,10 +90,21 @@ def show_tasks(name: str | None) -> None:
     _print_list(registry)
 
 
-def _frontier(folder: Path, quality: str | None = None, cost: str | None = None) -> Frontier:
+def is_remote(study: str, url: str | None) -> bool:
+    """Whether a study is one of a service: a service is named, and there is no such folder."""
+    return (url or settings().url) is not None and not Path(study).is_dir()
+
+
+def _frontier(study: str, quality: str | None, cost: str | None, url: str | None, token_file: Path | None) -> Frontier:
+    if is_remote(study, url):
+        from service.cli.jobs import connected
+        from service.sdk.frontier import Frontier
+
+        with connected(url, token_file) as client:
+            return Frontier(client.job(study).frontier(quality=quality, cost=cost).data)
     from service.embedded.stored import stored_frontier
 
-    return stored_frontier(folder, quality, cost)
+    return stored_frontier(Path(study), quality, cost)
 
 
 def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:

@@ -38,15 +38,9 @@ def open_ui(folder: Path, port: int, *, browser: bool) -> None:
         InvalidSpec: The port is taken.
     """
     link = stored_link(folder, port)
-    _require_free(port)
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", link.tracking_uri, "--default-artifact-root", link.artifact_root]
+    require_free(port, "--port")
     typer.echo(f"MLflow is starting (10-20 s); the study's page:\n\n    {link.url}\n\nCtrl-C ends it.")
-    server = subprocess.Popen(
-        command,
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # a dozen processes that nobody needs here
-        start_new_session=True,  # Ctrl-C comes to us; the whole group is ended below
-    )
+    server = start_server(link.tracking_uri, link.artifact_root, port)
     if browser:
         threading.Thread(target=_open_when_up, args=(link.url, port), daemon=True).start()
     try:
@@ -55,11 +49,22 @@ def open_ui(folder: Path, port: int, *, browser: bool) -> None:
     except KeyboardInterrupt:
         code = 0
     finally:
-        _end(server)
+        end_server(server)
     raise typer.Exit(code)
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
+def start_server(tracking_uri: str, artifact_root: str, port: int) -> subprocess.Popen[bytes]:
+    """Starts MLflow's own server over a database, on this computer only; it is up some seconds later."""
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", tracking_uri, "--default-artifact-root", artifact_root]
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # a dozen processes that nobody needs here
+        start_new_session=True,  # Ctrl-C comes to us; the whole group is ended by `end_server`
+    )
+
+
+def end_server(server: subprocess.Popen[bytes]) -> None:
     """Ends the server with all its workers."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
@@ -68,13 +73,22 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait(STOP_S)
 
 
-def _require_free(port: int) -> None:
+def require_free(port: int, option: str) -> None:
+    """Checks that a port of this computer can be taken.
+
+    Args:
+        port: The port.
+        option: What named it, for the error.
+
+    Raises:
+        InvalidSpec: It cannot.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise InvalidSpec("--port", f"must be free on this computer, got {port}: name another one") from error
+            raise InvalidSpec(option, f"must be free on this computer, got {port}: name another one") from error
 
 
 def _open_when_up(url: str, port: int) -> None:

@@ -17,6 +17,7 @@ from types import FrameType
 
 from service.client import ApiClient
 from service.driver.run import Ended, run_driver
+from service.driver.shipping import Shipper
 from service.errors import DriftlineError
 from service.settings import settings
 
@@ -34,12 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    client = ApiClient(
-        asked.url or settings().url or "http://driftline",
-        settings().token,
-        socket=asked.socket,
-        patience_s=PATIENCE_S,
-    )
+    where, token = asked.url or settings().url or "http://driftline", settings().token
+    client = ApiClient(where, token, socket=asked.socket, patience_s=PATIENCE_S)
+    impatient = ApiClient(where, token, socket=asked.socket, patience_s=0.0)
+    shipper = Shipper(impatient, asked.study)
+
+    def taken(attempt: int) -> None:
+        shipper.attempt = attempt
+
     ended: list[Ended | DriftlineError] = []
 
     def drive() -> None:
@@ -53,22 +56,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     address=asked.address or settings().ray_address,
                     progress=lambda line: logging.info("%s", line),
                     num_cpus=asked.num_cpus,
+                    taken=taken,
                 )
             )
         except DriftlineError as error:
             ended.append(error)
 
-    thread = threading.Thread(target=drive, name="driftline-driver")
-    thread.start()
-    while thread.is_alive():
-        # Again and again: Ray, when it starts, puts a handler in place that aborts the process 3 s after a SIGTERM.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, on_signal)
-        thread.join(0.2)
-    client.close()
-    result = ended[0] if ended else "FAILED"
+    with client, impatient, shipper:
+        thread = threading.Thread(target=drive, name="driftline-driver")
+        thread.start()
+        while thread.is_alive():
+            # Again and again: Ray, when it starts, puts a handler in place that aborts the process 3 s after a SIGTERM.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, on_signal)
+            thread.join(0.2)
+        result = ended[0] if ended else "FAILED"
+        if isinstance(result, DriftlineError):
+            logging.error("%s", result.message)
     if isinstance(result, DriftlineError):
-        print(result.message, file=sys.stderr)
         return 1
     return {"FAILED": 1, "LOST": 1, "STALE": 5}.get(result, 0)
 

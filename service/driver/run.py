@@ -37,6 +37,7 @@ def run_driver(
     num_cpus: int | None = None,
     nodes_s: float = NODES_S,
     options: dict[str, Any] | None = None,
+    taken: Callable[[int], None] = lambda attempt: None,
 ) -> Ended:
     """Drives a study until it has succeeded, failed, or is to stop. May run in any thread.
 
@@ -50,6 +51,7 @@ def run_driver(
         num_cpus: CPU cores of a Ray started here; what the machine has by default.
         nodes_s: How long a joined cluster may take until it has a node with room for a pack.
         options: Further fields of `job.Job`: chunk_seconds, checkpoint_seconds.
+        taken: Told the attempt under which the driver has taken the study.
 
     Returns:
         The state in which the study was let go. STALE when another driver has taken over; LOST when Ray broke: the
@@ -59,6 +61,7 @@ def run_driver(
         Conflict: Another driver holds the study, or it is in no state to be driven.
     """
     lease = client.acquire(study_id, holder())
+    taken(lease.attempt)
     every_s = min(HEARTBEAT_S, lease.lease_seconds / 3)
     with Watch(client, study_id, lease.attempt, every_s=every_s, stop=stop) as watch:
         state: Ended

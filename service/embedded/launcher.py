@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from service.client import ApiClient
 from service.errors import DriftlineError
+from service.launchers.protocol import Launch, Seen
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 120.0
 
 
 class ThreadLauncher:
-    """Runs each driver in a thread; a `service.scheduler.loop.Launcher`.
+    """Runs each driver in a thread; a `service.launchers.protocol.Launcher` whose drivers end with this process.
 
     Args:
         connect: Makes a connection to the API for a token.
@@ -32,22 +33,26 @@ class ThreadLauncher:
         self.stop_s = STOP_S
         self._running: dict[str, tuple[threading.Thread, threading.Event]] = {}
 
-    def start(self, study_id: str, token: str, attempt: int) -> None:
+    def start(self, launch: Launch) -> None:
         """Starts the study's driver; nothing happens when it runs."""
-        if self.alive(study_id):
+        study_id = launch.study_id
+        if self.seen(study_id).alive:
             return
         stop = threading.Event()
         thread = threading.Thread(
-            target=self._run, args=(study_id, token, stop), name=f"driftline-driver-{attempt}", daemon=True
+            target=self._run,
+            args=(study_id, launch.token, stop),
+            name=f"driftline-driver-{launch.attempt}",
+            daemon=True,
         )
         self._running[study_id] = (thread, stop)
         thread.start()
 
-    def alive(self, study_id: str) -> bool:
+    def seen(self, study_id: str) -> Seen:
         """Whether the study's driver runs."""
-        return study_id in self._running and self._running[study_id][0].is_alive()
+        return Seen(study_id in self._running and self._running[study_id][0].is_alive())
 
-    def stop(self, study_id: str) -> None:
+    def stop(self, study_id: str, *, suspend: bool = False) -> None:
         """Has the study's driver come to its checkpoints, and waits for it."""
         if study_id not in self._running:
             return
@@ -57,8 +62,13 @@ class ThreadLauncher:
         if thread.is_alive():
             _LOG.error("the driver of study %s did not end within %.0f s", study_id, self.stop_s)
 
+    def collect(self, known: Collection[str]) -> None:
+        """Stops drivers of studies that no longer exist."""
+        for study_id in set(self._running) - set(known):
+            self.stop(study_id)
+
     def close(self) -> None:
-        """Stops all drivers."""
+        """Stops all drivers: threads do not outlive their process."""
         for study_id in list(self._running):
             self.stop(study_id)
 

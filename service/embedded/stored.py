@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.embedded.folder import DATABASE
-from service.errors import InvalidSpec, NotFound
+from service.errors import NotFound
 from service.results.study import StudyResult, study_result
 from service.schemas.records import StudyRecord
 from service.sdk.frontier import Frontier
 from service.store.store import Store
-from trainers.spelling import hint
 
 
 def stored_frontier(folder: Path, quality: str | None = None, cost: str | None = None) -> Frontier:
@@ -33,8 +32,7 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | None =
     """
     with _opened(folder) as store:
         result = stored_result(store, _study(store, folder).id, quality, cost)
-        if quality is not None:
-            _require_reported(result, quality)
+        result.require_reported(quality)
         return Frontier(result.document, lambda: result.curves)
 
 
@@ -42,13 +40,6 @@ def stored_result(store: Store, study_id: str, quality: str | None = None, cost:
     """The result of a study, computed from what is stored of it now; see `stored_frontier`."""
     study, trials = store.study(study_id), store.trials(study_id)
     return study_result(study, trials, store.curves(study_id), quality=quality, cost=cost)
-
-
-def _require_reported(result: StudyResult, quality: str) -> None:
-    reported = {name for curve in result.curves for name in curve.columns}
-    if reported and quality not in reported:
-        near = hint(quality, sorted(reported))
-        raise InvalidSpec("quality", f"must be a metric that the trials reported, got {quality!r}: {near}")
 
 
 def stored_study(folder: Path) -> StudyRecord:

@@ -2,28 +2,70 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import os
+import signal
 import subprocess
 import sys
-import threading
+import time
+from collections.abc import Collection
 from pathlib import Path
+from typing import IO
+
+from pydantic import Field
+
+from service.launchers.protocol import Launch, Seen
+from service.schemas.section import Section
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 150.0
 """Seconds that a driver gets to have checkpoints written and Ray ended, before it is killed."""
+_SECRETS = frozenset(
+    {"DRIFTLINE_SECRET", "DRIFTLINE_ADMIN_TOKEN", "DRIFTLINE_DATABASE_URL", "MLFLOW_TRACKING_PASSWORD"}
+)
+
+
+class Config(Section):
+    """Settings of the launcher `local`.
+
+    Attributes:
+        address: Ray cluster that all drivers use; without it each starts its own.
+        num_cpus: CPU cores of a Ray that a driver starts; what the machine has by default.
+        stop_seconds: Seconds that a driver gets to end, before it is killed.
+    """
+
+    address: str | None = None
+    num_cpus: int | None = Field(None, ge=1)
+    stop_seconds: float = Field(STOP_S, gt=0)
+
+
+def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> LocalLauncher:
+    """The launcher of a service.
+
+    Args:
+        config: Its settings.
+        url: Address of the service, as drivers reach it.
+        checkpoints: Path or URL of the folder for checkpoints.
+        logs: Folder for the drivers' logs and locks.
+    """
+    return LocalLauncher(
+        url, checkpoints, logs, address=config.address, num_cpus=config.num_cpus, stop_s=config.stop_seconds
+    )
 
 
 class LocalLauncher:
-    """Runs each driver as a process of its own; a `service.scheduler.loop.Launcher`.
+    """Runs each driver as a process of its own; a `service.launchers.protocol.Launcher`.
 
-    A driver outlives this process and goes on; a service that is started again leaves it alone while its lease lasts.
+    A driver outlives this process and goes on. It holds the lock of a file STUDY.lock that it inherits, for as long as
+    it lives, so that a service that is started again, or a second one over the same folder, finds it there.
 
     Args:
         url: Address of the service, as the driver reaches it.
         folder: Path or URL of the folder for checkpoints.
+        logs: Folder for the drivers' logs and locks, a file of each a study.
         socket: Unix socket of the service, instead of its address.
-        logs: Folder for the drivers' logs, one file a study; None lets them write to this process's stderr.
         address: Ray cluster that all drivers use; None has each start its own.
         num_cpus: CPU cores of a Ray that a driver starts; what the machine has by default.
         stop_s: Seconds that a driver gets to end.
@@ -33,9 +75,9 @@ class LocalLauncher:
         self,
         url: str,
         folder: str,
+        logs: Path,
         *,
         socket: str | None = None,
-        logs: Path | None = None,
         address: str | None = None,
         num_cpus: int | None = None,
         stop_s: float = STOP_S,
@@ -44,56 +86,148 @@ class LocalLauncher:
         self._options = [f"--{name}={value}" for name, value in options.items() if value is not None]
         self._logs = logs
         self._stop_s = stop_s
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._ending: dict[str, float] = {}  # study to when its driver is killed
 
-    def start(self, study_id: str, token: str, attempt: int) -> None:
+    def start(self, launch: Launch) -> None:
         """Starts the study's driver; nothing happens when it runs."""
-        if self.alive(study_id):
-            return
-        command = [sys.executable, "-m", "service.driver", f"--study={study_id}", *self._options]
-        environment = {**os.environ, "DRIFTLINE_TOKEN": token}
-        log = None
-        if self._logs is not None:
-            self._logs.mkdir(parents=True, exist_ok=True)
-            log = (self._logs / f"{study_id}.log").open("ab")
-        try:
-            self._running[study_id] = subprocess.Popen(
-                command,
-                env=environment,
+        study_id = launch.study_id
+        self._logs.mkdir(parents=True, exist_ok=True)
+        with self._lock_file(study_id).open("a+") as lock, self._log_file(study_id).open("ab") as log:
+            if not _locked(lock):
+                return
+            lock.truncate(0)
+            child = subprocess.Popen(
+                [sys.executable, "-m", "service.driver", f"--study={study_id}", *self._options],
+                env=_environment(launch.token),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=(lock.fileno(),),
                 start_new_session=True,  # Ctrl-C is for the service, which then stops its drivers in order
             )
-        finally:
-            if log is not None:
-                log.close()
-        _LOG.info("driver of study %s, attempt %d: process %d", study_id, attempt, self._running[study_id].pid)
+            lock.write(str(child.pid))
+        self._children[study_id] = child
+        self._ending.pop(study_id, None)
+        _LOG.info("driver of study %s, attempt %d: process %d", study_id, launch.attempt, child.pid)
 
-    def alive(self, study_id: str) -> bool:
-        """Whether the study's driver runs."""
-        return study_id in self._running and self._running[study_id].poll() is None
+    def seen(self, study_id: str) -> Seen:
+        """The study's driver, whoever has started it; a dead one with the last line of its log."""
+        self._reap(study_id)
+        if self._pid(study_id) is not None:
+            return Seen(True)
+        child = self._children.get(study_id)
+        if child is None or child.returncode == 0:
+            return Seen(False)
+        code = child.returncode
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        said = _last_line(self._log_file(study_id))
+        return Seen(False, f"its process has ended with {how}" + (f": {said}" if said else ""))
 
-    def stop(self, study_id: str) -> None:
-        """Has the study's driver come to its checkpoints and end; comes back at once."""
-        process = self._running.pop(study_id, None)
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        threading.Thread(target=self._bury, args=(study_id, process), daemon=True).start()
+    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+        """Has the study's driver come to its checkpoints and end; comes back at once.
+
+        One that does not end in time is killed by a later call of any method.
+        """
+        self._reap(study_id)
+        pid = self._pid(study_id)
+        if pid is None:
+            self._children.pop(study_id, None)
+            self._ending.pop(study_id, None)
+        elif study_id not in self._ending:
+            self._ending[study_id] = time.monotonic() + self._stop_s
+            _signal(pid, signal.SIGTERM)
+
+    def collect(self, known: Collection[str]) -> None:
+        """Stops drivers of studies that no longer exist."""
+        for lock in self._logs.glob("*.lock"):
+            if lock.stem not in known:
+                self.stop(lock.stem)
+                if self._pid(lock.stem) is None:
+                    lock.unlink(missing_ok=True)
+        for study_id in list(self._ending):
+            self._reap(study_id)
 
     def close(self) -> None:
-        """Stops all drivers and waits for them."""
-        stopping = dict(self._running)
-        for study_id in stopping:
-            self.stop(study_id)
-        for study_id, process in stopping.items():
-            self._bury(study_id, process)
+        """Lets go; drivers run on."""
 
-    def _bury(self, study_id: str, process: subprocess.Popen[bytes]) -> None:
-        try:
-            process.wait(self._stop_s)
-        except subprocess.TimeoutExpired:
+    def end(self, seconds: float) -> None:
+        """Stops all drivers that this process has started and waits for them.
+
+        Args:
+            seconds: After so long those that are left are killed.
+        """
+        deadline = time.monotonic() + seconds
+        for study_id in list(self._children):
+            self.stop(study_id)
+        for study_id, child in self._children.items():
+            try:
+                child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _LOG.error("the driver of study %s did not end within %.0f s: killed", study_id, seconds)
+                child.kill()
+                child.wait()
+        self._ending.clear()
+
+    def _reap(self, study_id: str) -> None:
+        """Takes note of a child that has ended; kills a driver whose time to end is up."""
+        child = self._children.get(study_id)
+        if child is not None:
+            child.poll()
+        if time.monotonic() < self._ending.get(study_id, float("inf")):
+            return
+        del self._ending[study_id]
+        pid = self._pid(study_id)
+        if pid is not None:
             _LOG.error("the driver of study %s did not end within %.0f s: killed", study_id, self._stop_s)
-            process.kill()
-            process.wait()
+            _signal(pid, signal.SIGKILL)
+
+    def _pid(self, study_id: str) -> int | None:
+        """The process that holds the study's lock; None when nobody does, 0 when it is not known which."""
+        try:
+            with self._lock_file(study_id).open("r+") as lock:
+                if _locked(lock):
+                    return None
+                text = lock.read()
+        except FileNotFoundError:
+            return None
+        return int(text) if text.isdecimal() else 0
+
+    def _lock_file(self, study_id: str) -> Path:
+        return self._logs / f"{study_id}.lock"
+
+    def _log_file(self, study_id: str) -> Path:
+        return self._logs / f"{study_id}.log"
+
+
+def _environment(token: str) -> dict[str, str]:
+    """This process's variables without the service's secrets: a driver's token is good for its study alone."""
+    kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    return {**kept, "DRIFTLINE_TOKEN": token}
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    if pid > 0:  # 0 would be everybody
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether this call has got the lock of an open file; until it is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _last_line(file: Path) -> str:
+    """The last line of a log, cut to what fits into a reason."""
+    try:
+        with file.open("rb") as log:
+            log.seek(max(0, file.stat().st_size - 4096))
+            lines = log.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:300] if said else ""

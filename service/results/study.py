@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from service.errors import InvalidSpec
 from service.results.curves import TrialCurve
 from service.results.document import frontier
 from service.results.table import table
 from service.results.trials import trials_csv
 from service.schemas.records import StudyRecord, TrialRecord
+from trainers.spelling import hint
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
 """Names of the files of a result."""
@@ -49,6 +51,20 @@ class StudyResult:
     def table(self, width: int = 80) -> str:
         """All labels' frontiers as text; see `service.results.table`."""
         return table(self.document, width)
+
+    def require_reported(self, quality: str | None) -> None:
+        """Checks that there is something to read.
+
+        Args:
+            quality: The metric that was asked for; None is the study's own.
+
+        Raises:
+            InvalidSpec: Trials reported, but none of them this metric.
+        """
+        reported = {name for curve in self.curves for name in curve.columns}
+        if quality is not None and reported and quality not in reported:
+            near = hint(quality, sorted(reported))
+            raise InvalidSpec("quality", f"must be a metric that the trials reported, got {quality!r}: {near}")
 
     def file(self, name: str) -> bytes:
         """The contents of one of `FILES`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
-from service.errors import DriftlineError
+from service.errors import DriftlineError, NotFound
+from service.launchers.protocol import Launch, Launcher, Seen
 from service.names import holder
 from service.scheduler.reconcile import MAX_DEATHS, Action, Launched, Lost, Queue, Settle, Start, Stop, reconcile
 from service.store.drivers import Driven
@@ -17,37 +18,23 @@ from service.store.store import Store
 _LOG = logging.getLogger(__name__)
 _LOCK = "scheduler"
 _LOCK_S = 30.0
-
-
-class Launcher(Protocol):
-    """Starts and stops drivers: in this process, in another one, or on a cluster."""
-
-    def start(self, study_id: str, token: str, attempt: int) -> None:
-        """Start a driver; asked again for a driver that runs, do nothing.
-
-        Args:
-            study_id: The study it is to drive.
-            token: Its bearer token.
-            attempt: The attempt it is expected to acquire; with the study's id a name for this start.
-        """
-
-    def alive(self, study_id: str) -> bool:
-        """Whether a driver that was started for the study still runs (or is about to)."""
-
-    def stop(self, study_id: str) -> None:
-        """End the study's driver and forget it; nothing happens when there is none."""
+_COLLECT_S = 60.0
+_ENDED_S = 24 * 3600.0
+_ENDED_MOST = 200
 
 
 class Scheduler:
     """Gives every study its driver, one study at a time on a Ray cluster.
 
-    Several processes may run one over the same store: only the one that has the store's lock acts.
+    Several processes may run one over the same store: only the one that has the store's lock acts. One that gets the
+    lock asks the launcher what runs, so that no driver of another scheduler is doubled.
 
     Args:
         store: The database.
         launcher: Starts drivers.
         token: Gives a driver's token for (study id, project).
         cluster: The Ray cluster a study would run on; None for one of its own. By default all share one.
+        per_project: How many studies of one project may run at once; None is as many as there are.
         every_s: Seconds between two looks.
         max_deaths: A study fails when so many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study after so long is lost.
@@ -60,6 +47,7 @@ class Scheduler:
         token: Callable[[str, str], str],
         *,
         cluster: Callable[[Driven], str | None] = lambda study: "ray",
+        per_project: int | None = None,
         every_s: float = 1.0,
         max_deaths: int = MAX_DEATHS,
         start_seconds: float = 600.0,
@@ -68,10 +56,13 @@ class Scheduler:
         self._launcher = launcher
         self._token = token
         self._cluster = cluster
+        self._per_project = per_project
         self._every_s = every_s
         self._max_deaths = max_deaths
         self._start_seconds = start_seconds
         self._started: dict[str, Launched] = {}  # by study id
+        self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
+        self._collected = float("-inf")
         self._name = f"{holder()}/{id(self):x}"
         self._stop = threading.Event()
         self._look = threading.Event()
@@ -97,43 +88,86 @@ class Scheduler:
         except DriftlineError:
             _LOG.warning("the scheduler's lock could not be given back; it expires", exc_info=True)
 
+    @property
+    def acting(self) -> bool:
+        """Whether this scheduler had the lock at its last look."""
+        return self._unsure is not None
+
     def step(self) -> list[Action]:
         """Look once and act; returns what was done. Nothing when another scheduler has the lock."""
         if not self._store.lock(_LOCK, self._name, _LOCK_S):
+            self._started.clear()  # another one acts, and may change everything
+            self._unsure = None
             return []
         studies = {study.id: study for study in self._store.driven()}
         clusters = {study.id: self._cluster(study) or study.id for study in studies.values()}
         now = self._store.clock()
         for study_id, ours in self._started.items():
             self._started[study_id] = self._seen(study_id, ours, studies.get(study_id), now)
+        unsure = self._adopt(studies, clusters, now)
         actions = reconcile(
             list(studies.values()),
-            self._started,
+            {**unsure, **self._started},
             clusters,
             now,
             max_deaths=self._max_deaths,
             start_seconds=self._start_seconds,
+            served=self._store.served() if len(studies) > 1 else None,
+            per_project=self._per_project,
         )
         for action in actions:
             try:
                 self._do(action, studies.get(action.study_id), clusters.get(action.study_id, ""))
             except DriftlineError as error:  # things have changed since the look: the next one sees how they are
                 _LOG.info("%s was overtaken: %s", action, error)
+        self._collect()
         return actions
 
+    def _ask(self, study_id: str) -> Seen | None:
+        """The driver as its launcher sees it; None when that cannot be said for now."""
+        try:
+            return self._launcher.seen(study_id)
+        except DriftlineError as error:
+            _LOG.warning("how the driver of study %s is cannot be seen for now: %s", study_id, error)
+            return None
+
     def _seen(self, study_id: str, ours: Launched, study: Driven | None, now: float) -> Launched:
-        """The driver as its launcher sees it now."""
+        """The driver as its launcher sees it now; as it was when that cannot be said."""
         waiting = study is not None and (study.held or study.lost or study.attempt < ours.attempt)
         idle_since = None if waiting else ours.idle_since or now
-        return replace(ours, alive=self._launcher.alive(study_id), idle_since=idle_since)
+        seen = self._ask(study_id) or Seen(ours.alive, ours.reason, ours.hopeless)
+        return replace(ours, alive=seen.alive, reason=seen.reason, hopeless=seen.hopeless, idle_since=idle_since)
+
+    def _adopt(self, studies: dict[str, Driven], clusters: dict[str, str], now: float) -> dict[str, Launched]:
+        """Takes over the drivers that run already, once after this scheduler got the lock.
+
+        Returns:
+            Drivers that may run for all that is known: their launcher does not answer. They are left alone.
+        """
+        if self._unsure is None:
+            self._unsure = set(studies) | set(self._store.ended_since(now - _ENDED_S, _ENDED_MOST))
+        found: dict[str, Launched] = {}
+        for study_id in sorted(self._unsure):
+            study = studies.get(study_id)
+            attempt = 0 if study is None else study.attempt + (not (study.held or study.lost))
+            name, cluster = (study.name, clusters[study_id]) if study else (study_id, study_id)
+            seen = self._ask(study_id)
+            known = Launched(attempt, seen is None or seen.alive, now, cluster, name, adopted=True)
+            if seen is None:
+                found[study_id] = known
+                continue
+            self._unsure.discard(study_id)
+            if seen.alive:
+                _LOG.info("the driver of study %s runs already", study_id)
+                self._started[study_id] = replace(known, reason=seen.reason, hopeless=seen.hopeless)
+        return found
 
     def _do(self, action: Action, study: Driven | None, cluster: str) -> None:
         study_id = action.study_id
         match action:
             case Start() if study is not None:
-                token = self._token(study_id, study.project)
                 try:
-                    self._launcher.start(study_id, token, action.attempt)
+                    self._launcher.start(self._launch(study, action.attempt))
                 except Exception as error:
                     _LOG.exception("the driver of study %s could not be started", study_id)
                     self._store.lost(study_id, 0, f"it could not be started: {error}")
@@ -144,10 +178,39 @@ class Scheduler:
             case Lost():
                 self._store.lost(study_id, action.attempt, action.reason, counted=action.counted)
             case Stop():
-                self._launcher.stop(study_id)
+                self._launcher.stop(study_id, suspend=self._paused(study_id))
                 self._started.pop(study_id, None)
             case Settle():
                 self._store.settle(study_id, action.state, action.reason)
+
+    def _launch(self, study: Driven, attempt: int) -> Launch:
+        resources = self._store.study(study.id).spec.get("resources") or {}
+        wanted = resources.get("gpu", "auto")
+        return Launch(
+            study_id=study.id,
+            name=study.name,
+            project=study.project,
+            token=self._token(study.id, study.project),
+            attempt=attempt,
+            cpus=float(resources.get("cpus", 1.0)),
+            gpus=None if wanted == "auto" else float(wanted),
+        )
+
+    def _paused(self, study_id: str) -> bool:
+        try:
+            return self._store.glance(study_id).state in ("PAUSED", "PAUSING")
+        except NotFound:
+            return False
+
+    def _collect(self) -> None:
+        """Now and then, has the launcher end what runs for studies that no longer exist."""
+        if time.monotonic() - self._collected < _COLLECT_S:
+            return
+        self._collected = time.monotonic()
+        try:
+            self._launcher.collect(self._store.study_ids())
+        except DriftlineError as error:
+            _LOG.warning("what runs for studies that no longer exist could not be ended: %s", error)
 
     def _run(self) -> None:
         while not self._stop.is_set():

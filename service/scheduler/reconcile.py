@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from service.scheduler.turns import in_turn
 from service.store.drivers import Driven
 
 MAX_DEATHS = 3
@@ -18,15 +19,18 @@ MAX_DEATHS = 3
 
 @dataclass(frozen=True)
 class Launched:
-    """A driver that this scheduler has started.
+    """A driver that was started, by this scheduler or by another one before it.
 
     Attributes:
         attempt: The attempt it was to acquire.
         alive: Whether its launcher sees it running.
-        since: When it was started, in seconds since 1970.
+        since: When it was started, or first seen, in seconds since 1970.
         cluster: The Ray cluster that it uses.
         study: Its study's name.
         idle_since: When it was first seen to hold nothing after it had let go of its study; None before that.
+        reason: What its launcher says of it: why it has ended, or does not come up yet.
+        hopeless: Whether another start would end in the same way.
+        adopted: Whether another scheduler had started it.
     """
 
     attempt: int
@@ -35,6 +39,9 @@ class Launched:
     cluster: str
     study: str
     idle_since: float | None = None
+    reason: str = ""
+    hopeless: bool = False
+    adopted: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,9 @@ def reconcile(
     max_deaths: int = MAX_DEATHS,
     start_seconds: float = 600.0,
     end_seconds: float = 60.0,
+    back_seconds: float = 30.0,
+    served: Mapping[str, float] | None = None,
+    per_project: int | None = None,
 ) -> list[Action]:
     """The actions that bring what is closer to what should be.
 
@@ -102,13 +112,17 @@ def reconcile(
 
     Args:
         studies: The unfinished studies that are not paused.
-        launched: Drivers that this scheduler has started, by study id.
+        launched: Drivers that were started, by study id.
         clusters: The Ray cluster that each study would run on; a cluster runs one study at a time, and a study that is
             not named has a cluster of its own.
         now: Seconds since 1970.
         max_deaths: A study fails when so many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study after so long is lost.
         end_seconds: A driver that has let go of its study may take so long to clean up; then it is stopped.
+        back_seconds: A driver of another scheduler that was silent while the service was away may take so long to come
+            back.
+        served: When a study of a project was last begun, by project; whoever waited longer comes first.
+        per_project: How many studies of one project may run at once; None is as many as there are.
 
     Returns:
         Actions, in the order in which to do them; none when everything is as it should be.
@@ -116,11 +130,13 @@ def reconcile(
     actions: list[Action] = []
     busy = {ours.cluster: ours.study for ours in launched.values() if ours.alive}
     free: list[Driven] = []
-    for study in sorted(studies, key=_order):
+    running: dict[str, int] = {}
+    for study in sorted(studies, key=lambda study: study.id):
         ours = launched.get(study.id)
         if study.held or (ours is not None and ours.alive):
             busy[clusters.get(study.id, study.id)] = study.name
-        trouble = _trouble(study, ours, now, start_seconds, end_seconds)
+            running[study.project] = running.get(study.project, 0) + 1
+        trouble = _trouble(study, ours, now, start_seconds, end_seconds, back_seconds)
         if trouble:
             actions += trouble
         elif not study.held and ours is None:
@@ -129,24 +145,30 @@ def reconcile(
     for study_id, ours in launched.items():
         if study_id not in unfinished:
             actions += _ended(study_id, ours, now, end_seconds)
+    waiting: list[Driven] = []
     for study in free:
         settled = _settled(study, max_deaths)
-        cluster = clusters.get(study.id, study.id)
-        if settled is not None:
-            actions.append(settled)
-        elif cluster not in busy:
-            busy[cluster] = study.name
-            actions.append(Start(study.id, study.attempt + 1))
+        if settled is None:
+            waiting.append(study)
         else:
-            reason = f"waits until study {busy[cluster]} has finished: one study at a time on a Ray cluster"
-            if (study.state, study.reason) != ("QUEUED", reason):
-                actions.append(Queue(study.id, reason))
+            actions.append(settled)
+    for study in in_turn(waiting, running, served or {}):
+        cluster = clusters.get(study.id, study.id)
+        if cluster in busy:
+            actions += _queue(
+                study, f"waits until study {busy[cluster]} has finished: one study at a time on a Ray cluster"
+            )
+        elif per_project is not None and running.get(study.project, 0) >= per_project:
+            actions += _queue(study, f"waits for another study of its project: {per_project} at a time")
+        else:
+            busy[cluster] = study.name
+            running[study.project] = running.get(study.project, 0) + 1
+            actions.append(Start(study.id, study.attempt + 1))
     return actions
 
 
-def _order(study: Driven) -> tuple[bool, str]:
-    """Studies that ran already go first, then the oldest."""
-    return (study.state not in ("RUNNING", "PAUSING", "CANCELLING"), study.id)
+def _queue(study: Driven, reason: str) -> list[Action]:
+    return [] if (study.state, study.reason) == ("QUEUED", reason) else [Queue(study.id, reason)]
 
 
 def _ended(study_id: str, ours: Launched, now: float, end_seconds: float) -> list[Action]:
@@ -159,31 +181,52 @@ def _ended(study_id: str, ours: Launched, now: float, end_seconds: float) -> lis
 
 
 def _trouble(
-    study: Driven, ours: Launched | None, now: float, start_seconds: float, end_seconds: float
+    study: Driven, ours: Launched | None, now: float, start_seconds: float, end_seconds: float, back_seconds: float
 ) -> Collection[Action]:
-    """What to do about a driver that is lost; nothing when there is none, or it is well."""
+    """What to do about a driver that is lost, or does not come up; nothing when there is none, or it is well."""
     acquired = ours is not None and study.attempt >= ours.attempt
     if study.lost:
         if ours is None:
             return [Lost(study.id, study.attempt, "it went away with the service that had started it", counted=False)]
-        lost = Lost(study.id, study.attempt, "it was silent for longer than its lease, or its process has ended")
-        return [Stop(study.id, "it is lost"), lost]
+        if ours.adopted and ours.alive and now - ours.since <= back_seconds:
+            return []  # it was silent because the service was away: let it come back
+        reason = ours.reason or "it was silent for longer than its lease, or its process has ended"
+        return [Stop(study.id, "it is lost"), Lost(study.id, study.attempt, reason), *_hopeless(study, ours)]
     if ours is None:
         return []
     if not ours.alive:
         if study.held:
-            return [Lost(study.id, study.attempt, "its process has ended"), Stop(study.id, "it has ended")]
+            lost = Lost(study.id, study.attempt, ours.reason or "its process has ended")
+            return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
         if acquired:
             return _ended(study.id, ours, now, end_seconds)
-        return [Lost(study.id, 0, "its process ended before it took the study"), Stop(study.id, "it has ended")]
-    if acquired and not study.held:
+        reason = ours.reason or "its process ended before it took the study"
+        lost = Lost(study.id, 0, reason, counted=not ours.adopted)
+        return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
+    if study.held:
+        return []
+    if acquired:
         return _ended(study.id, ours, now, end_seconds)
-    if not acquired and not study.held and now - ours.since > start_seconds:
+    if ours.hopeless:
+        return [Stop(study.id, ours.reason), *_hopeless(study, ours)]
+    if now - ours.since > start_seconds:
+        why = f": {ours.reason}" if ours.reason else ""
         return [
             Stop(study.id, "it did not take the study in time"),
-            Lost(study.id, 0, f"it did not take the study within {start_seconds:.0f} s"),
+            Lost(study.id, 0, f"it did not take the study within {start_seconds:.0f} s{why}"),
         ]
+    if ours.reason and study.state in ("PENDING", "QUEUED", "RUNNING"):
+        return _queue(study, ours.reason)
     return []
+
+
+def _hopeless(study: Driven, ours: Launched) -> list[Action]:
+    """The end of a study whose driver would not come up another time either."""
+    if not ours.hopeless:
+        return []
+    if study.state == "CANCELLING":
+        return [Settle(study.id, "CANCELLED", "")]
+    return [Settle(study.id, "FAILED", ours.reason or "its driver cannot be started")]
 
 
 def _settled(study: Driven, max_deaths: int) -> Settle | None:

@@ -77,11 +77,13 @@ class StartPack(Record):
         attempt: The driver's.
         pack: Id of the pack.
         trials: Ids of its trials, in the order of its members.
+        gpus: GPUs that it has, or its share of one; counted against the project's quota.
     """
 
     attempt: int
     pack: str
     trials: list[str] = Field(min_length=1)
+    gpus: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
 
 
 class Report(Record):

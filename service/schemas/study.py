@@ -38,6 +38,7 @@ from search_spaces.values import is_json
 from service.errors import InvalidSpec
 from service.schemas import loading
 from service.schemas.entries import Entry
+from service.schemas.notebook import study_html
 from service.schemas.samplers import SamplerField
 from service.schemas.section import Real, Section, Whole, auto_or_number
 from trainers.scalars import shown
@@ -123,7 +124,7 @@ class Study(Section):
         resources: What a pack gets.
         sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Of the search: cohorts, batches and initial models of all its trials, and the sampler.
-        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report: As in a trial;
+        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As in a trial;
             None leaves them to the task.
     """
 
@@ -144,6 +145,7 @@ class Study(Section):
     loss_data: str | None = None
     init: JsonValue = None
     report: list[str] | None = None
+    adaptation: dict[str, JsonValue] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -231,6 +233,10 @@ class Study(Section):
         document = {key: value for key, value in self.to_json().items() if key != "resources"}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: task, budget, and what is tuned of each entry."""
+        return study_html(self.to_json())
 
     def check(self) -> list[str]:
         """Everything that can be found wrong before anything runs, by `service.schemas.check.check`.

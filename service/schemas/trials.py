@@ -13,6 +13,7 @@ from trainers.scalars import shown
 
 SHARED = (
     "clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init", "report",
+    "adaptation",
 )  # fmt: skip
 """Keys that a study hands on to its trials as they are."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from types import TracebackType
 from typing import Self
 
@@ -9,8 +11,12 @@ import httpx
 
 from service.client import ApiClient
 from service.errors import NotFound
+from service.schemas.records import StudyRecord
 from service.schemas.study import Study
 from service.sdk.job import Job
+
+_ID = re.compile("[0-9a-z]{26}")
+_SHOWN = 20
 
 
 class Client:
@@ -19,7 +25,11 @@ class Client:
     Args:
         url: Its address: ``https://driftline.example``.
         token: Bearer token; None sends none.
-        transport: Instead of the network, for tests of your own: `httpx.MockTransport`.
+        transport: Instead of the network, for tests of your own: `service.sdk.offline.OfflineService`, or an
+            `httpx.MockTransport`.
+
+    A request that finds no service, or an overloaded one, is sent again with growing pauses (for 15 seconds in all),
+    not before the service wants to be asked again; submitting carries an idempotency key, so that it makes one study.
 
     Examples:
         >>> from service.sdk.client import Client
@@ -54,16 +64,24 @@ class Client:
         Raises:
             NotFound: There is none; the message names those there are.
         """
+        if _ID.fullmatch(study):
+            with contextlib.suppress(NotFound):
+                return Job(self._api, self._api.study(study).id)
         records = self._api.studies()
         for record in records:
             if study in (record.id, record.name):
                 return Job(self._api, record.id)
-        names = ", ".join(dict.fromkeys(record.name for record in records)) or "none yet"
+        known = list(dict.fromkeys(record.name for record in records))
+        names = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "") or "none yet"
         raise NotFound(f"no study {study!r} (have: {names})")
 
     def jobs(self) -> list[Job]:
         """All studies, newest first."""
         return [Job(self._api, record.id) for record in self._api.studies()]
+
+    def records(self) -> list[StudyRecord]:
+        """All studies as they are stored now, newest first."""
+        return self._api.studies()
 
     def close(self) -> None:
         """Closes the connection; studies go on."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from service.client import ApiClient
 from service.errors import DriftlineError
 from service.results.curves import TrialCurve
 from service.results.directions import sign
-from service.schemas.records import StudyRecord, TrialRecord
+from service.results.study import study_result
+from service.schemas.logs import LogLine
+from service.schemas.notebook import job_html
+from service.schemas.records import Event, StudyRecord, TrialRecord
 from service.sdk.frontier import Frontier
 from service.sdk.progress import Progress
 
@@ -19,6 +23,9 @@ POLL_S = 0.5
 
 BEST_EVERY_S = 2.0
 """Seconds between two looks at all finished trials, for the best quality in the progress view."""
+
+LOGS_S = 1.0
+"""Seconds between two looks at a log that is followed."""
 
 RESTING = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "PAUSED"})
 """States in which nothing happens without somebody's doing."""
@@ -125,9 +132,21 @@ class Job:
         """Curves by trial id, one list a metric; of all trials unless some are named."""
         return self._api.curves(self.id, trials)
 
-    def frontier(self) -> Frontier:
-        """The frontiers of all labels, as far as the study has come."""
-        return Frontier(self._api.frontier(self.id), self._load_curves)
+    def frontier(self, *, quality: str | None = None, cost: str | None = None) -> Frontier:
+        """The frontiers of all labels, as far as the study has come.
+
+        Args:
+            quality: Read against another metric that the trials reported; the study's objective by default.
+            cost: Read against "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
+
+        Raises:
+            InvalidSpec: There is no such cost, or no trial reported the metric.
+        """
+        if quality is None and cost is None:
+            return Frontier(self._api.frontier(self.id), self._load_curves)
+        result = study_result(self.record(), self.trials(), self.curves(), quality=quality, cost=cost)
+        result.require_reported(quality)
+        return Frontier(result.document, lambda: result.curves)
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
         """Two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` says it in words."""
@@ -147,6 +166,47 @@ class Job:
         """Ends the study for good; what was measured stays."""
         self._api.cancel(self.id)
         return self
+
+    def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Job:
+        """Gives the study a larger budget; a finished one runs again, and repeats no finished trial.
+
+        Args:
+            trials_per_method: Settings searched for each label, at least as many as now; None leaves them.
+            seeds: Fresh seeds for the front, at least as many as now; None leaves them.
+
+        Raises:
+            InvalidSpec: A number is smaller than now.
+        """
+        self._api.extend(self.id, trials_per_method=trials_per_method, seeds=seeds)
+        return self
+
+    def logs(self, follow: bool = False, after: int = 0) -> Iterator[LogLine]:
+        """The lines of the drivers' logs that are kept, the oldest first.
+
+        Args:
+            follow: Go on until the study has finished or is paused.
+            after: Only lines after the one of this id.
+        """
+        while True:
+            resting = not follow or self.state in RESTING  # looked at before the lines: none is missed
+            for line in self._api.logs(self.id, after):
+                after = line.id
+                yield line
+            if resting:
+                return
+            time.sleep(LOGS_S)
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """What happens to the study (states, progress, remarks), as it happens, until it has finished.
+
+        Args:
+            after: Only events after the one of this id.
+        """
+        return self._api.events(self.id, after)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: state, progress of each label, where the curves are."""
+        return job_html(self.record())
 
     def _load_curves(self) -> list[TrialCurve]:
         curves = self.curves()

@@ -1,10 +1,10 @@
 """What every part of the store stands on: the database, the clock, fencing, state changes and events."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -13,7 +13,14 @@ from service.schemas.records import STUDY_FINISHED, StudyState
 from service.store import progress
 from service.store.database import Database
 from service.store.states import check_study
-from service.store.tables import DRIVERS, EVENTS, STUDIES
+from service.store.tables import AUDIT, DRIVERS, EVENTS, STUDIES
+
+
+class Actor(NamedTuple):
+    """Who asks for something: the id and the name of a token."""
+
+    id: str
+    name: str
 
 
 class Core:
@@ -89,6 +96,28 @@ class Core:
 
     def _event(self, connection: sa.Connection, study_id: str, kind: str, data: dict[str, Any]) -> None:
         connection.execute(sa.insert(EVENTS).values(study_id=study_id, kind=kind, data=data, created_at=self.clock()))
+
+    def _audit(
+        self,
+        connection: sa.Connection,
+        actor: Actor | None,
+        action: str,
+        target: str,
+        project: str,
+        details: Mapping[str, Any],
+    ) -> None:
+        """Note who did what, in the transaction that does it."""
+        connection.execute(
+            sa.insert(AUDIT).values(
+                at=self.clock(),
+                project=project,
+                actor="" if actor is None else actor.id,
+                actor_name="" if actor is None else actor.name,
+                action=action,
+                target=target,
+                details=dict(details),
+            )
+        )
 
 
 def moment(seconds: float | None) -> datetime | None:

@@ -70,6 +70,7 @@ class Drivers(Curves):
                 raise Conflict(f"a study that is {study.state} needs no driver: {study_id}", state=study.state)
             old = self._holds(connection, study_id)
             attempt, deaths = 1, 0
+            ended_at = now if old is None else min(now, old.expires_at)
             if old is not None:
                 attempt, deaths = old.attempt + 1, old.deaths
                 if old.holder != holder and _holding(old, now):
@@ -87,9 +88,10 @@ class Drivers(Curves):
                     expires_at=now + self.lease_seconds,
                     released=False,
                     deaths=deaths,
+                    fingerprint=study.fingerprint,
                 )
             )
-            self._stop_trials(connection, study_id, "WAITING")
+            self._stop_trials(connection, study_id, "WAITING", ended_at=ended_at)
             if study.started_at is None:
                 connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(started_at=now))
             self._move(connection, study, "RUNNING" if study.state in ("PENDING", "QUEUED") else study.state)
@@ -108,7 +110,7 @@ class Drivers(Curves):
         """Let go of the study. The same again changes nothing.
 
         A driver that pauses although nobody wants that (its machine goes away) leaves the study PENDING: it is started
-        again.
+        again. So does one that has done all that the study asked for when it took it, if more is asked for now.
 
         Returns:
             The study's state afterwards.
@@ -121,7 +123,8 @@ class Drivers(Curves):
             study = self._locked(connection, study_id)
             driver = self._holds(connection, study_id)
             if driver is not None and driver.released and driver.attempt == attempt:
-                if study.state == state or (state == "PAUSED" and study.state in ("PENDING", "QUEUED", "CANCELLED")):
+                waits = study.state in ("PENDING", "QUEUED") and state in ("PAUSED", "SUCCEEDED")
+                if study.state == state or waits or (state == "PAUSED" and study.state == "CANCELLED"):
                     return self._state(connection, study_id)
                 raise StaleDriver(f"attempt {attempt} has let go of study {study_id} already; it is {study.state}")
             study = self._fenced(connection, study_id, attempt)
@@ -132,6 +135,8 @@ class Drivers(Curves):
                 )
             if state == "PAUSED" and study.state != "PAUSING":
                 target = "CANCELLED" if study.state == "CANCELLING" else "PENDING"
+            if state == "SUCCEEDED" and driver is not None and driver.fingerprint not in ("", study.fingerprint):
+                target, reason = _extended(study.state), "it was extended, and goes on"
             if state == "CANCELLED" and study.state != "CANCELLING":
                 raise Conflict(f"only its owner cancels a study; nobody asked for it, it is {study.state}: {study_id}")
             self._update_driver(connection, study_id, released=True, expires_at=self.clock())
@@ -173,7 +178,8 @@ class Drivers(Curves):
             else:
                 deaths = int(driver.deaths) + counted
                 self._update_driver(connection, study_id, deaths=deaths, released=True, expires_at=now)
-            self._stop_trials(connection, study_id, "WAITING")
+            ended_at = now if driver is None else min(now, driver.expires_at)
+            self._stop_trials(connection, study_id, "WAITING", ended_at=ended_at)
             self._event(connection, study_id, "log", {"level": "warning", "message": f"the driver was lost: {reason}"})
             if study.state == "RUNNING":
                 self._move(connection, study, "RUNNING", f"the driver was lost ({reason}); it is started again")
@@ -211,6 +217,28 @@ class Drivers(Curves):
             rows = connection.execute(query).all()
         return [_driven(row, self.clock()) for row in rows]
 
+    def served(self) -> dict[str, float]:
+        """When a study of a project was last begun, in seconds since 1970, by project; for those that had one."""
+        query = sa.select(STUDIES.c.project, sa.func.max(STUDIES.c.started_at)).group_by(STUDIES.c.project)
+        with self._database.read() as connection:
+            return {project: begun for project, begun in connection.execute(query) if begun is not None}
+
+    def ended_since(self, moment: float, limit: int) -> list[str]:
+        """Ids of studies that need no driver and have changed since then, the last first; at most so many."""
+        query = (
+            sa.select(STUDIES.c.id)
+            .where(STUDIES.c.state.not_in(tuple(DRIVEN)), STUDIES.c.updated_at >= moment)
+            .order_by(STUDIES.c.updated_at.desc())
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return list(connection.execute(query).scalars())
+
+    def study_ids(self) -> set[str]:
+        """Ids of all studies there are."""
+        with self._database.read() as connection:
+            return set(connection.execute(sa.select(STUDIES.c.id)).scalars())
+
     def _settle(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str) -> None:
         if state == "CANCELLED":
             self._stop_trials(connection, study.id, "CANCELLED", ("WAITING", "RUNNING"))
@@ -221,6 +249,12 @@ class Drivers(Curves):
     def _state(self, connection: sa.Connection, study_id: str) -> StudyState:
         state: StudyState = connection.execute(sa.select(STUDIES.c.state).where(STUDIES.c.id == study_id)).scalar_one()
         return state
+
+
+def _extended(state: StudyState) -> StudyState:
+    """Where a study goes that was extended while it was driven to the end of its old budget."""
+    ends: dict[StudyState, StudyState] = {"PAUSING": "PAUSED", "CANCELLING": "CANCELLED"}
+    return ends.get(state, "PENDING")
 
 
 def gone(holder: str) -> bool:

@@ -7,7 +7,8 @@
 
     trial   WAITING <──> RUNNING ──> COMPLETE | DIVERGED | FAILED | CANCELLED
 
-A finished trial is final. A finished study is final too, except that a FAILED one may be resumed.
+A finished trial is final. A finished study is final too, except that a FAILED one may be resumed, and a FAILED or
+SUCCEEDED one extended: both become PENDING again.
 """
 
 from typing import Final
@@ -23,7 +24,7 @@ STUDY_MOVES: Final[dict[StudyState, frozenset[StudyState]]] = {
     "PAUSED": frozenset({"PENDING", "CANCELLED"}),
     "CANCELLING": frozenset({"CANCELLED", "SUCCEEDED", "FAILED"}),
     "CANCELLED": frozenset(),
-    "SUCCEEDED": frozenset(),
+    "SUCCEEDED": frozenset({"PENDING"}),
     "FAILED": frozenset({"PENDING"}),
 }
 
@@ -58,6 +59,15 @@ _INTENTS: Final[dict[str, dict[StudyState, StudyState]]] = {
         "CANCELLING": "CANCELLING",
         "CANCELLED": "CANCELLED",
     },
+    "extend": {
+        "PENDING": "PENDING",
+        "QUEUED": "QUEUED",
+        "RUNNING": "RUNNING",
+        "PAUSING": "PAUSING",
+        "PAUSED": "PAUSED",
+        "SUCCEEDED": "PENDING",
+        "FAILED": "PENDING",
+    },
 }
 
 
@@ -88,7 +98,7 @@ def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
     Args:
         study_id: For the error.
         state: The study's state now.
-        intent: "pause", "resume" or "cancel".
+        intent: "pause", "resume", "cancel" or "extend".
 
     Raises:
         Conflict: The wish makes no sense in this state.

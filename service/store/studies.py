@@ -5,13 +5,15 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from service.errors import InvalidSpec
+from service.errors import Conflict, InvalidSpec
 from service.names import new_study_id
-from service.schemas.records import LabelProgress, StudyRecord, StudyState
+from service.schemas.access import Quota
+from service.schemas.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
 from service.store import progress
-from service.store.core import Core, moment
+from service.store.core import Actor, moment
+from service.store.quotas import Quotas, planned
 from service.store.states import intended
-from service.store.tables import DRIVERS, IDEMPOTENCY_KEYS, STUDIES, TRIALS
+from service.store.tables import DRIVERS, IDEMPOTENCY_KEYS, PACKS, STUDIES, TRIALS
 
 _KEYS_KEPT_S = 7 * 24 * 3600.0
 
@@ -24,7 +26,7 @@ class Glance(NamedTuple):
     version: int
 
 
-class Studies(Core):
+class Studies(Quotas):
     """The part of `Store` that keeps studies."""
 
     def create_study(
@@ -35,6 +37,8 @@ class Studies(Core):
         project: str = "default",
         key: str | None = None,
         request_hash: str = "",
+        actor: Actor | None = None,
+        limits: Quota | None = None,
     ) -> StudyRecord:
         """Store a new study in state PENDING.
 
@@ -44,17 +48,22 @@ class Studies(Core):
             project: Whom it belongs to.
             key: Idempotency key: the same key again gives the study that the first request made.
             request_hash: What was asked under the key.
+            actor: Who asks, for the audit trail.
+            limits: What the project may have unless something else was set for it; None allows everything.
 
         Raises:
             InvalidSpec: The key was used for another request.
+            QuotaExceeded: The project would have too much; nothing is stored.
         """
         now = self.clock()
+        asked = planned(spec)
         study_id = new_study_id(int(now * 1000))
         with self._database.write() as connection:
             if key is not None:
                 used = self._used(connection, project, key, request_hash)
                 if used is not None:
                     return self._record(connection, self._locked(connection, used))
+            self._within_quota(connection, project, 1, asked, limits)
             connection.execute(
                 sa.insert(STUDIES).values(
                     id=study_id,
@@ -65,6 +74,7 @@ class Studies(Core):
                     spec=dict(spec),
                     fingerprint=fingerprint,
                     version=0,
+                    planned=asked,
                     created_at=now,
                     updated_at=now,
                 )
@@ -76,6 +86,7 @@ class Studies(Core):
                     )
                 )
             self._event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
+            self._audit(connection, actor, "study.submit", study_id, project, {"name": str(spec["name"])})
             return self._record(connection, self._locked(connection, study_id))
 
     def study(self, study_id: str, project: str | None = None) -> StudyRecord:
@@ -110,26 +121,86 @@ class Studies(Core):
             counted = progress.of(connection, {row.id: row.spec for row in rows})
             return [_study(row, counted[row.id]) for row in rows]
 
-    def intend(self, study_id: str, intent: str) -> StudyRecord:
+    def intend(
+        self, study_id: str, intent: str, *, actor: Actor | None = None, limits: Quota | None = None
+    ) -> StudyRecord:
         """Write down what the owner wants; the scheduler and the driver fulfil it.
 
         Args:
             study_id: Id of the study.
             intent: "pause", "resume" or "cancel".
+            actor: Who asks, for the audit trail.
+            limits: As in `create_study`; looked at when a finished study becomes unfinished.
 
         Raises:
             NotFound: No such study.
             Conflict: The study's state does not allow it.
+            QuotaExceeded: The project would have too much.
         """
         with self._database.write() as connection:
             study = self._locked(connection, study_id)
             state = intended(study_id, study.state, intent)
             if state != study.state:
+                if study.state in STUDY_FINISHED:
+                    self._within_quota(connection, study.project, 1, study.planned, limits)
                 self._move(connection, study, state)
                 if state == "PENDING":
                     self._update_driver(connection, study_id, deaths=0)
                 if state == "CANCELLED":
                     self._stop_trials(connection, study_id, "CANCELLED", ("WAITING", "RUNNING"))
+                self._audit(connection, actor, f"study.{intent}", study_id, study.project, {"was": study.state})
+            return self._record(connection, self._locked(connection, study_id))
+
+    def extend(
+        self,
+        study_id: str,
+        budget: Mapping[str, Any],
+        fingerprint: str,
+        *,
+        was: str,
+        actor: Actor | None = None,
+        limits: Quota | None = None,
+    ) -> StudyRecord:
+        """Give the study a larger budget; a finished one becomes PENDING again. The same again changes nothing.
+
+        A driver that holds the study goes on with the budget it knows; when it lets go of the study, the next one does
+        what is left.
+
+        Args:
+            study_id: Id of the study.
+            budget: The whole budget of the extended study.
+            fingerprint: Of the extended study.
+            was: Fingerprint of the study that was extended.
+            actor: Who asks, for the audit trail.
+            limits: As in `create_study`.
+
+        Raises:
+            NotFound: No such study.
+            Conflict: The study's state does not allow it, or it was extended by somebody else in the meantime.
+            QuotaExceeded: The project would have too much.
+        """
+        with self._database.write() as connection:
+            study = self._locked(connection, study_id)
+            state = intended(study_id, study.state, "extend")
+            if study.fingerprint == fingerprint:
+                return self._record(connection, study)
+            if study.fingerprint != was:
+                raise Conflict(f"study {study_id} was extended by another request at the same time; look and ask again")
+            spec = {**study.spec, "budget": dict(budget)}
+            asked = planned(spec)
+            ended = study.state in STUDY_FINISHED
+            more = asked if ended else asked - study.planned
+            self._within_quota(connection, study.project, int(ended), more, limits)
+            values = {"spec": spec, "fingerprint": fingerprint, "planned": asked}
+            connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(**values))
+            if state != study.state:
+                self._move(connection, study, state)
+                self._update_driver(connection, study_id, deaths=0)
+            changes = {name: [study.spec["budget"].get(name), budget[name]] for name in ("trials_per_method", "seeds")}
+            text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items() if old != new)
+            self._event(connection, study_id, "log", {"level": "info", "message": f"extended: {text}"})
+            self._audit(connection, actor, "study.extend", study_id, study.project, changes)
+            self._changed(connection, self._locked(connection, study_id))
             return self._record(connection, self._locked(connection, study_id))
 
     def glance(self, study_id: str) -> Glance:
@@ -178,13 +249,40 @@ class Studies(Core):
         return _study(row, progress.of(connection, {row.id: row.spec})[row.id])
 
     def _stop_trials(
-        self, connection: sa.Connection, study_id: str, state: str, from_states: Iterable[str] = ("RUNNING",)
+        self,
+        connection: sa.Connection,
+        study_id: str,
+        state: str,
+        from_states: Iterable[str] = ("RUNNING",),
+        ended_at: float | None = None,
     ) -> None:
-        """Move the trials that are in one of `from_states`; what they have done stays."""
+        """Move the trials that are in one of `from_states`; what they have done stays.
+
+        Args:
+            connection: Of a running transaction.
+            study_id: Id of the study.
+            state: The trials' new state.
+            from_states: Which of them.
+            ended_at: When their packs ended; now by default.
+        """
         connection.execute(
             sa.update(TRIALS)
             .where(TRIALS.c.study_id == study_id, TRIALS.c.state.in_(tuple(from_states)))
             .values(state=state, updated_at=self.clock())
+        )
+        self._close_packs(connection, study_id, ended_at)
+
+    def _close_packs(self, connection: sa.Connection, study_id: str, ended_at: float | None = None) -> None:
+        """Note the end of packs of which no trial runs any more, and what they have done."""
+        here = (TRIALS.c.study_id == PACKS.c.study_id, TRIALS.c.pack == PACKS.c.pack)
+        running = sa.select(TRIALS.c.id).where(*here, TRIALS.c.state == "RUNNING").exists()
+        rounds = sa.select(sa.func.coalesce(sa.func.sum(TRIALS.c.rounds_done), 0)).where(*here).scalar_subquery()
+        ended = self.clock() if ended_at is None else ended_at
+        latest = sa.case((PACKS.c.started_at > ended, PACKS.c.started_at), else_=ended)  # a clock that was set back
+        connection.execute(
+            sa.update(PACKS)
+            .where(PACKS.c.study_id == study_id, PACKS.c.ended_at.is_(None), ~running)
+            .values(ended_at=latest, rounds=rounds - PACKS.c.rounds_before)
         )
 
     def _holds(self, connection: sa.Connection, study_id: str) -> sa.Row[Any] | None:

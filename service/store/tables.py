@@ -45,12 +45,14 @@ STUDIES = Table(
     Column("spec", _Json, nullable=False),
     Column("fingerprint", String(64), nullable=False),
     Column("version", Integer, nullable=False),  # bumped by every stored result
+    Column("planned", BigInteger, nullable=False, server_default="0"),  # trials that its budget asks for
     Column("mlflow_url", Text),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Column("started_at", Double),  # first driver
     Column("finished_at", Double),
     Index("ix_studies_project_id", "project", "id"),
+    Index("ix_studies_project_state", "project", "state"),
     Index("ix_studies_state", "state"),
 )
 
@@ -110,6 +112,23 @@ DRIVERS = Table(
     Column("expires_at", Double, nullable=False),
     Column("released", Boolean, nullable=False),
     Column("deaths", Integer, nullable=False),  # drivers lost in a row without a finished trial in between
+    Column("fingerprint", String(64), nullable=False, server_default=""),  # the study's, when it was acquired
+)
+
+PACKS = Table(  # what was used, and for how long
+    "packs",
+    METADATA,
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    Column("pack", String(255), primary_key=True),
+    Column("label", _Name, nullable=False),
+    Column("trials", Integer, nullable=False),
+    Column("cpus", Double, nullable=False),
+    Column("gpus", Double, nullable=False),
+    Column("rounds_before", BigInteger, nullable=False),  # rounds that its trials had done before, in all
+    Column("rounds", BigInteger),  # rounds that they have done in it, in all; when it has ended
+    Column("started_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Index("ix_packs_study_id_ended_at", "study_id", "ended_at"),
 )
 
 LOCKS = Table(
@@ -147,4 +166,68 @@ META = Table(
     METADATA,
     Column("key", String(64), primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("digest", String(64), nullable=False),  # SHA-256 of the token, which is stored nowhere
+    Column("name", String(255), nullable=False),
+    Column("project", String(64), nullable=False),
+    Column("scopes", _Json, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("created_by", String(255), nullable=False),
+    Column("expires_at", Double),
+    Column("last_used_at", Double),
+    Column("revoked_at", Double),
+    UniqueConstraint("digest"),
+)
+
+QUOTAS = Table(
+    "quotas",
+    METADATA,
+    Column("project", String(64), primary_key=True),
+    Column("studies", Integer),
+    Column("trials", BigInteger),
+    Column("gpu_hours", Double),
+    Column("updated_at", Double, nullable=False),
+)
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("id", _Counter, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("project", String(64), nullable=False),
+    Column("actor", String(255), nullable=False),
+    Column("actor_name", String(255), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("target", String(255), nullable=False),
+    Column("details", _Json, nullable=False),
+    Index("ix_audit_project_id", "project", "id"),
+    Index("ix_audit_action_at", "action", "at"),
+    sqlite_autoincrement=True,
+)
+
+LOG_LINES = Table(
+    "log_lines",
+    METADATA,
+    Column("id", _Counter, primary_key=True, autoincrement=True),
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("level", String(16), nullable=False),
+    Column("text", Text, nullable=False),
+    Index("ix_log_lines_study_id_id", "study_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+LOG_TOTALS = Table(
+    "log_totals",
+    METADATA,
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    Column("lines", Integer, nullable=False),  # that are kept
+    Column("dropped", BigInteger, nullable=False),  # that were older
+    Column("newest", String(64), nullable=False),  # SHA-256 of the newest batch, to know it again
 )

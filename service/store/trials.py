@@ -12,7 +12,7 @@ from service.schemas.records import TRIAL_FINISHED, Phase, TrialRecord, TrialSta
 from service.store.core import moment
 from service.store.states import check_trial
 from service.store.studies import Studies
-from service.store.tables import STUDIES, TRIALS
+from service.store.tables import PACKS, STUDIES, TRIALS
 
 _MANY = 500  # values in one IN (...)
 _GIVEN = ("label", "phase", "number", "seed", "setting", "hyperparameters")
@@ -100,8 +100,17 @@ class Trials(Studies):
                 self._changed(connection, study)
             return [_trial(row) for row in self._rows(connection, study_id, ids)]
 
-    def start_pack(self, study_id: str, attempt: int, pack: str, trials: Sequence[str]) -> list[TrialRecord]:
+    def start_pack(
+        self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
+    ) -> list[TrialRecord]:
         """Mark trials as running in a pack; each one's attempt grows by 1. The same again changes nothing.
+
+        Args:
+            study_id: Id of the study.
+            attempt: The driver's attempt.
+            pack: Id of the pack.
+            trials: Ids of its trials, in the order of its members.
+            gpus: GPUs that it has, or its share of one; counted against the project's quota.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
@@ -122,6 +131,7 @@ class Trials(Studies):
                 values = {"state": "RUNNING", "pack": pack, "attempt": TRIALS.c.attempt + 1, "updated_at": self.clock()}
                 for ids in _chunks([row.id for row in starting]):
                     connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values))
+                self._open_pack(connection, study, pack, rows, gpus)
                 self._changed(connection, study)
             return [_trial(row) for row in self._rows(connection, study_id, trials)]
 
@@ -141,9 +151,29 @@ class Trials(Studies):
             changed = False
             for result in results:
                 changed |= self._result(connection, study_id, result)
+            if changed:
+                self._close_packs(connection, study_id)
             if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
                 self._update_driver(connection, study_id, deaths=0)
             return self._changed(connection, study) if changed else int(study.version)
+
+    def _open_pack(
+        self, connection: sa.Connection, study: sa.Row[Any], pack: str, rows: Sequence[sa.Row[Any]], gpus: float
+    ) -> None:
+        """Note what a pack uses from now on; one that is started again goes on from now."""
+        connection.execute(sa.delete(PACKS).where(PACKS.c.study_id == study.id, PACKS.c.pack == pack))
+        connection.execute(
+            sa.insert(PACKS).values(
+                study_id=study.id,
+                pack=pack,
+                label=rows[0].label,
+                trials=len(rows),
+                cpus=float(study.spec.get("resources", {}).get("cpus", 1.0)),
+                gpus=gpus,
+                rounds_before=sum(row.rounds_done for row in rows),
+                started_at=self.clock(),
+            )
+        )
 
     def _result(self, connection: sa.Connection, study_id: str, result: TrialResult) -> bool:
         row = self._rows(connection, study_id, [result.trial])[0]

@@ -13,6 +13,7 @@ from service.api.access import Tokens
 from service.api.app import create_app
 from service.api.serve import Server
 from service.launchers.local import LocalLauncher
+from service.launchers.protocol import Launch
 from service.store.store import Store
 from tests.driver.stand_ins import quadratic
 
@@ -35,8 +36,8 @@ class Service:
         self.launcher = LocalLauncher(
             self.server.url,
             str(folder / "checkpoints"),
+            folder / "logs",
             socket=str(self.server.socket) if self.server.socket else None,
-            logs=folder / "logs",
             num_cpus=2,
         )
 
@@ -45,8 +46,8 @@ class Service:
         return self.store.create_study(study.to_json(), study.fingerprint()).id
 
     def start(self, study_id: str) -> int:
-        self.launcher.start(study_id, self.tokens.driver(study_id), attempt=1)
-        return self.launcher._running[study_id].pid
+        self.launcher.start(Launch(study_id, "small", "default", self.tokens.driver(study_id), attempt=1))
+        return int((self.folder / "logs" / f"{study_id}.lock").read_text())
 
     def log(self, study_id: str) -> str:
         return (self.folder / "logs" / f"{study_id}.log").read_text()
@@ -65,7 +66,7 @@ class Service:
 def service(tmp_path: Path) -> Iterator[Service]:
     made = Service(tmp_path)
     yield made
-    made.launcher.close()
+    made.launcher.end(150)
     made.server.close()
     made.store.close()
 
@@ -82,7 +83,7 @@ def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
     first = service.start(study_id)
     service.until(lambda: service.begun(study_id), study_id)
     os.kill(first, signal.SIGKILL)
-    service.until(lambda: not service.launcher.alive(study_id), study_id)
+    service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
     assert service.store.study(study_id).state == "RUNNING"
 
     second = service.start(study_id)
@@ -99,7 +100,7 @@ def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
 
     service.start(study_id)
     service.until(lambda: service.store.study(study_id).state == "SUCCEEDED", study_id)
-    service.until(lambda: not service.launcher.alive(study_id), study_id)
+    service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
     trials = service.store.trials(study_id)
     assert len(trials) == 16
     assert all(trial.finished for trial in trials)
@@ -112,28 +113,72 @@ def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
 
 def test_a_driver_of_an_unknown_study_says_so(service: Service) -> None:
     service.start("01k6nosuchstudy0000000000")
-    service.until(lambda: not service.launcher.alive("01k6nosuchstudy0000000000"), "01k6nosuchstudy0000000000")
+    service.until(lambda: not service.launcher.seen("01k6nosuchstudy0000000000").alive, "01k6nosuchstudy0000000000")
     assert "no study" in service.log("01k6nosuchstudy0000000000").lower()
     assert "Traceback" not in service.log("01k6nosuchstudy0000000000")
 
 
-def test_a_launcher_ends_a_process_that_does_not_end_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stubborn = tmp_path / "stubborn.sh"
-    stubborn.write_text("#!/bin/sh\ntrap '' TERM\ntouch \"$DRIFTLINE_READY\"\nwhile :; do sleep 0.1; done\n")
-    stubborn.chmod(0o755)
-    ready = tmp_path / "ready"
-    monkeypatch.setenv("DRIFTLINE_READY", str(ready))
-    monkeypatch.setattr(sys, "executable", str(stubborn))
-    launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), stop_s=0.3)
-    launcher.start("study", "token", 1)
-    process = launcher._running["study"]
-    launcher.start("study", "token", 1)
-    assert launcher._running["study"] is process
-    deadline = time.monotonic() + 10
-    while not ready.exists() and time.monotonic() < deadline:
+def stubborn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Has launchers start a process that ignores SIGTERM; returns the file that it makes when it is up."""
+    script = folder / "stubborn.sh"
+    script.write_text("#!/bin/sh\ntrap '' TERM\ntouch \"$DRIFTLINE_READY\"\nwhile :; do sleep 0.1; done\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("DRIFTLINE_READY", str(folder / "ready"))
+    monkeypatch.setattr(sys, "executable", str(script))
+    return folder / "ready"
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert launcher.alive("study")
+
+
+def test_a_process_that_does_not_end_itself_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = stubborn(tmp_path, monkeypatch)
+    launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", stop_s=0.3)
+    assert not launcher.seen("study").alive
     launcher.stop("study")
-    assert not launcher.alive("study")
-    assert process.wait(10) == -signal.SIGKILL
+    launch = Launch("study", "small", "default", "token", 1)
+    launcher.start(launch)
+    first = launcher._children["study"]
+    launcher.start(launch)
+    assert launcher._children["study"] is first
+    wait_for(ready.exists)
     launcher.stop("study")
+    assert launcher.seen("study").alive
+    wait_for(lambda: not launcher.seen("study").alive)
+    assert first.returncode == -signal.SIGKILL
+    assert launcher.seen("study").reason == "its process has ended with signal SIGKILL"
+    launcher.stop("study")
+    assert launcher.seen("study").reason == ""
+
+
+def test_a_second_launcher_over_the_same_folder_finds_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = stubborn(tmp_path, monkeypatch)
+    first = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", stop_s=0.3)
+    first.start(Launch("study", "small", "default", "token", 1))
+    wait_for(ready.exists)
+    first.close()
+    second = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", stop_s=0.3)
+    assert second.seen("study").alive
+    second.start(Launch("study", "small", "default", "token", 2))
+    assert not second._children  # it runs
+    second.collect({"study"})
+    assert second.seen("study").alive
+    second.collect(set())  # nobody knows the study: its driver is stopped
+    wait_for(lambda: not second.seen("study").alive)
+    second.collect(set())
+    assert not list((tmp_path / "logs").glob("*.lock"))
+    assert first.seen("study").reason.endswith("signal SIGKILL")
+
+
+def test_a_driver_that_fails_says_why_in_its_last_line(tmp_path: Path) -> None:
+    launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", num_cpus=0)
+    launcher._options = ["--nonsense"]
+    launcher.start(Launch("study", "small", "default", "token", 1))
+    wait_for(lambda: not launcher.seen("study").alive)
+    assert launcher.seen("study").reason.startswith(
+        "its process has ended with exit code 2: python -m service.driver: err"
+    )

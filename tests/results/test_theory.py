@@ -116,6 +116,23 @@ def test_deterministic_studies_agree_with_the_theory() -> None:
     assert "disagreement" in result.document["definitions"]
 
 
+def test_mixed_studies_have_a_prediction() -> None:
+    task = RANDOM | {"central": {"hessian": [[3.0, 0, 0], [0, 2.0, 0], [0, 0, 1.0]], "center": [1.0, -1.0, 2.0]}}
+    weight = {"federated_weight": {"choice": [0.5, 1.0]}}
+    result = ran(
+        {"label": "parallel", "name": "parallel_training", "space": STEPS | weight},
+        {"label": "one-way", "name": "one_way_transfer", "space": STEPS},
+        {"label": "two-way", "name": "two_way_transfer", "space": STEPS | {"merge": "mean", "warm_start": True}},
+        {"label": "clients", "name": "fedavg", "space": STEPS},
+        task=task,
+    )
+    for label, method in result.document["methods"].items():
+        assert method["theory_note"] == "", label
+        assert method["disagreement"]["settings"] == len(method["settings"]) == (8 if label == "parallel" else 4)
+        assert method["disagreement"]["largest"]["quality"] < 1e-9
+        assert method["disagreement"]["largest"]["cost"] == 0
+
+
 def test_the_limit_on_the_worst_case_is_the_papers_suboptimality() -> None:
     result = ran({"label": "plain", "name": "fedavg", "space": STEPS | {"local_steps": 10}})
     (row,) = result.document["methods"]["plain"]["settings"]

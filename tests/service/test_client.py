@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.client import LONGEST_PAUSE_S, ApiClient
+from service.client import ApiClient
+from service.connection import LONGEST_PAUSE_S
 from service.errors import (
     Conflict,
     DriftlineError,
@@ -18,6 +19,7 @@ from service.errors import (
     Unavailable,
     problem,
 )
+from service.schemas.access import NewToken
 
 STUDY = {
     "id": "s1",
@@ -216,3 +218,34 @@ def test_ready() -> None:
     with client(handle) as api:
         assert not api.ready()
         assert api.ready()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_says_when_is_not_asked_before(status: int) -> None:
+    handle, seen = failing(2, lambda: httpx.Response(status, headers={"Retry-After": "3"}))
+    waits: list[float] = []
+    with client(handle, waits) as api:
+        assert api.study("s1").name == "small"
+    assert len(seen) == 3
+    assert all(3.0 <= wait <= 3.6 for wait in waits)
+    dated = httpx.Response(503, headers={"Retry-After": "Fri, 31 Dec 2027 23:59:59 GMT"})
+    handle, _ = failing(1, lambda: dated)
+    with client(handle, waits) as api:
+        api.study("s1")
+    assert waits[-1] < 1  # a date is not waited for
+
+
+def test_a_service_that_wants_more_patience_than_there_is() -> None:
+    handle, seen = failing(9, lambda: httpx.Response(429, json={"detail": "slow down"}, headers={"Retry-After": "60"}))
+    with client(handle) as api, pytest.raises(Unavailable, match="slow down"):
+        api.study("s1")
+    assert len(seen) == 1
+
+
+def test_a_token_is_asked_for_once() -> None:
+    handle, seen = failing(1, lambda: httpx.Response(503))
+    with client(handle) as api, pytest.raises(Unavailable):
+        api.make_token(NewToken(name="laptop"))
+    assert len(seen) == 1
+    with client(lambda request: refused()) as api, pytest.raises(Unavailable, match="no answer"):
+        api.make_token(NewToken(name="laptop"))

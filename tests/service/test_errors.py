@@ -12,6 +12,8 @@ from service.errors import (
     InvalidRequest,
     InvalidSpec,
     NotFound,
+    QuotaExceeded,
+    RateLimited,
     StaleDriver,
     Unauthorized,
     Unavailable,
@@ -25,10 +27,12 @@ TABLE = [
     (InvalidRequest("page_token", "x"), "invalid-request", 400, 2),
     (Unauthorized("x"), "unauthorized", 401, 3),
     (Forbidden("x"), "forbidden", 403, 3),
+    (QuotaExceeded("x"), "quota-exceeded", 403, 3),
     (NotFound("x"), "not-found", 404, 4),
     (Conflict("x"), "conflict", 409, 5),
     (StaleDriver("x"), "stale-driver", 409, 5),
     (Unavailable("x"), "unavailable", 503, 6),
+    (RateLimited("x", retry_after=2), "rate-limited", 429, 6),
 ]
 
 

@@ -1,23 +1,13 @@
-"""The scheduler: what it decides, and that its loop brings every study to its end."""
+"""What the scheduler decides."""
 
-import threading
+from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.client import ApiClient
-from service.names import holder
-from service.scheduler.loop import Scheduler
 from service.scheduler.reconcile import Launched, Lost, Queue, Settle, Start, Stop, reconcile
-from service.schemas.protocol import TrialResult
-from service.schemas.records import Values
 from service.store.drivers import Driven
-from service.store.store import Store
-
-from .api_setup import eventually, running
-from .conftest import SPEC, Clock, new_trials
 
 ONE = {"a": "ray", "b": "ray", "c": "ray"}
 
@@ -162,233 +152,49 @@ def test_decisions_are_safe(world: tuple[list[Driven], dict[str, Launched]], now
             assert action.study_id not in launched
 
 
-# ---- the loop
+def test_a_study_that_cannot_run_fails_at_once_with_the_reason() -> None:
+    hopeless = ours(reason="no node has 4 GPUs", hopeless=True)
+    failed = Settle("a", "FAILED", "no node has 4 GPUs")
+    assert reconcile([study("a")], {"a": hopeless}, ONE, 0) == [Stop("a", "no node has 4 GPUs"), failed]
+    (*before, last) = reconcile([study("a")], {"a": replace(hopeless, alive=False)}, ONE, 0)
+    assert before == [Lost("a", 0, "no node has 4 GPUs"), Stop("a", "it has ended")]
+    assert last == failed
+    cancelled = reconcile([study("a", "CANCELLING")], {"a": replace(hopeless, alive=False)}, ONE, 0)
+    assert cancelled[-1] == Settle("a", "CANCELLED", "")
 
 
-class FakeLauncher:
-    """Counts; drivers live until they are ended by hand."""
-
-    def __init__(self, failing: int = 0) -> None:
-        self.running: dict[str, tuple[str, int]] = {}
-        self.stopped: list[str] = []
-        self.started: list[str] = []
-        self._failing = failing
-
-    def start(self, study_id: str, token: str, attempt: int) -> None:
-        if self._failing:
-            self._failing -= 1
-            raise OSError("no such program")
-        self.started.append(study_id)
-        self.running[study_id] = (token, attempt)
-
-    def alive(self, study_id: str) -> bool:
-        return study_id in self.running
-
-    def stop(self, study_id: str) -> None:
-        self.stopped.append(study_id)
-        self.running.pop(study_id, None)
+def test_why_a_driver_does_not_come_up_is_shown_on_the_study() -> None:
+    pulling = {"a": ours(reason="the image is being pulled")}
+    assert reconcile([study("a")], pulling, ONE, 5) == [Queue("a", "the image is being pulled")]
+    assert reconcile([study("a", "QUEUED", reason="the image is being pulled")], pulling, ONE, 5) == []
+    assert reconcile([study("a", "RUNNING", attempt=1, held=True)], pulling, ONE, 5) == []
+    _, lost = reconcile([study("a")], pulling, ONE, 601)
+    assert lost == Lost("a", 0, "it did not take the study within 600 s: the image is being pulled")
 
 
-def scheduler(store: Store, launcher: FakeLauncher, **options: Any) -> Scheduler:
-    return Scheduler(store, launcher, lambda study_id, project: f"token {study_id} {project}", **options)
+def test_a_driver_of_another_scheduler_may_come_back_after_an_outage_of_the_service() -> None:
+    silent = study("a", "RUNNING", attempt=2, lost=True)
+    adopted = ours(2, since=100.0, adopted=True)
+    assert reconcile([silent], {"a": adopted}, ONE, 120) == []
+    assert [type(action) for action in reconcile([silent], {"a": adopted}, ONE, 131)] == [Stop, Lost]
+    dead = replace(adopted, attempt=3, alive=False)  # it never came to take the study: not the study's fault
+    assert reconcile([study("a", attempt=2)], {"a": dead}, ONE, 120)[0] == Lost(
+        "a", 0, "its process ended before it took the study", counted=False
+    )
 
 
-def make(store: Store, clock: Clock) -> str:
-    clock.now += 1
-    return store.create_study(SPEC, "f" * 64).id
+def test_projects_take_turns() -> None:
+    waiting = [replace(study(name), project="one") for name in "abc"] + [replace(study("d"), project="two")]
+    everywhere = dict.fromkeys("abcd", "ray")
+    assert reconcile(waiting, {}, everywhere, 0)[0] == Start("a", 1)
+    assert reconcile(waiting, {}, everywhere, 0, served={"one": 50.0})[0] == Start("d", 1)
+    assert reconcile(waiting, {}, everywhere, 0, served={"one": 50.0, "two": 60.0})[0] == Start("a", 1)
+    starts = [action.study_id for action in reconcile(waiting, {}, {}, 0) if isinstance(action, Start)]
+    assert starts == ["a", "d", "b", "c"]  # all at once, but project two does not wait behind all of one's
 
 
-def test_studies_run_one_after_the_other(store: Store, clock: Clock) -> None:
-    first, second = make(store, clock), make(store, clock)
-    launcher = FakeLauncher()
-    loop = scheduler(store, launcher)
-    loop.step()
-    assert launcher.running == {first: (f"token {first} default", 1)}
-    assert store.study(second).state == "QUEUED"
-    assert loop.step() == []
-    store.acquire(first, "elsewhere/1")
-    assert loop.step() == []
-    store.release(first, 1, "SUCCEEDED")
-    assert loop.step() == []  # its driver is still cleaning up
-    launcher.running.clear()
-    loop.step()
-    assert launcher.started == [first, second]
-
-
-def test_a_lost_driver_is_started_again_and_again_until_the_study_fails(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    launcher = FakeLauncher()
-    loop = scheduler(store, launcher)
-    for attempt in (1, 2, 3):
-        loop.step()
-        assert launcher.running[name][1] == attempt
-        store.acquire(name, f"elsewhere/{attempt}")
-        launcher.running.clear()
-        loop.step()
-    assert store.driven()[0].deaths == 3
-    assert "it is started again" in store.study(name).reason
-    loop.step()
-    record = store.study(name)
-    assert (record.state, record.finished_at is not None) == ("FAILED", True)
-    assert loop.step() == []
-    assert launcher.started == [name] * 3
-
-
-def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    loop = scheduler(store, FakeLauncher(failing=9))
-    for _ in range(4):
-        loop.step()
-    assert store.study(name).state == "FAILED"
-    messages = [event.data.get("message") for event in store.events(name)]
-    assert "the driver was lost: it could not be started: no such program" in messages
-
-
-def test_a_study_that_gets_on_survives_many_losses(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    launcher = FakeLauncher()
-    loop = scheduler(store, launcher)
-    for number in range(5):
-        loop.step()
-        attempt = store.acquire(name, f"elsewhere/{number}").attempt
-        (trial,) = store.create_trials(name, attempt, new_trials("fedavg", 1, number))
-        done = TrialResult(trial=trial.id, state="COMPLETE", values=Values(quality=1, speed=1))
-        store.finish(name, attempt, [done])
-        launcher.running.clear()
-        loop.step()
-    assert store.study(name).state == "RUNNING"
-
-
-def test_a_new_scheduler_finds_everything_in_the_store(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    before = scheduler(store, FakeLauncher())
-    before.step()
-    store.acquire(name, "elsewhere/1")
-    before.close()
-    launcher = FakeLauncher()
-    after = scheduler(store, launcher)
-    assert after.step() == []  # the driver lives
-    clock.now += 31
-    after.step()
-    after.step()
-    assert launcher.running[name][1] == 2
-    assert store.driven()[0].deaths == 0  # it is not the study's fault that the service went away
-
-
-def test_a_study_of_a_killed_process_goes_on_at_once(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    for number in range(5):
-        store.acquire(name, f"{holder().rpartition('/')[0]}/{2**22 + 1 + number}")  # processes of this host, gone
-        launcher = FakeLauncher()
-        loop = scheduler(store, launcher)
-        loop.step()
-        loop.step()
-        assert launcher.started == [name]
-        loop.close()
-    assert store.study(name).state == "RUNNING"
-
-
-def test_two_schedulers_do_not_start_a_study_twice(store: Store, clock: Clock) -> None:
-    make(store, clock)
-    launchers = FakeLauncher(), FakeLauncher()
-    loops = [scheduler(store, launcher) for launcher in launchers]
-    for _ in range(3):
-        for loop in loops:
-            loop.step()
-    assert [len(launcher.started) for launcher in launchers] == [1, 0]
-    loops[0].close()
-    loops[1].step()
-    assert len(launchers[1].started) == 1  # it has no way to know of the other's driver before it acquires
-
-
-def test_pausing_and_cancelling(store: Store, clock: Clock) -> None:
-    first, second = make(store, clock), make(store, clock)
-    launcher = FakeLauncher()
-    loop = scheduler(store, launcher, cluster=lambda one: None)
-    loop.step()
-    assert set(launcher.running) == {first, second}
-    for name in (first, second):
-        store.acquire(name, "elsewhere/1")
-    store.intend(first, "pause")
-    store.intend(second, "cancel")
-    assert loop.step() == []  # it is for their drivers to stop
-    store.release(first, 1, "PAUSED")
-    launcher.running.clear()  # the second one's driver dies before it has heard of it
-    for _ in range(3):
-        loop.step()
-    assert (store.study(first).state, store.study(second).state) == ("PAUSED", "CANCELLED")
-    store.intend(first, "resume")
-    loop.step()
-    assert launcher.running[first][1] == 2
-
-
-def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from service.errors import Unavailable
-
-    launcher = FakeLauncher()
-    failures = []
-    driven = sqlite_store.driven
-
-    def flaky() -> list[Driven]:
-        if len(failures) < 2:
-            failures.append(1)
-            raise Unavailable("the database is away")
-        return driven()
-
-    monkeypatch.setattr(sqlite_store, "driven", flaky)
-    sqlite_store.create_study(SPEC, "f" * 64)
-    loop = scheduler(sqlite_store, launcher, every_s=0.01)
-    loop.start()
-    eventually(lambda: launcher.started)
-    loop.close()
-
-
-class ThreadLauncher:
-    """Drives studies in threads of this process, over the API; the first one dies."""
-
-    def __init__(self, deaths: int) -> None:
-        self.deaths = deaths
-        self.service: Any = None
-        self._threads: dict[str, threading.Thread] = {}
-
-    def start(self, study_id: str, token: str, attempt: int) -> None:
-        thread = threading.Thread(target=self._drive, args=(study_id, self.service.client(token)))
-        self._threads[study_id] = thread
-        thread.start()
-
-    def alive(self, study_id: str) -> bool:
-        return study_id in self._threads and self._threads[study_id].is_alive()
-
-    def stop(self, study_id: str) -> None:
-        thread = self._threads.pop(study_id, None)
-        if thread is not None:
-            thread.join()
-
-    def _drive(self, study_id: str, client: ApiClient) -> None:
-        with client:
-            attempt = client.acquire(study_id, holder()).attempt
-            trials = [trial.id for trial in client.create_trials(study_id, attempt, new_trials("fedavg", 2))]
-            client.start_pack(study_id, attempt, f"p{attempt}", trials)
-            if self.deaths:
-                self.deaths -= 1
-                return
-            values = Values(quality=1.0, speed=1.0)
-            done = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials]
-            client.finish(study_id, attempt, done)
-            client.release(study_id, attempt, "SUCCEEDED")
-
-
-def test_studies_from_submission_to_success_over_the_api(sqlite_store: Store) -> None:
-    launcher = ThreadLauncher(deaths=1)
-    woken: list[Scheduler] = []
-    with running(sqlite_store, wake=lambda: [loop.wake() for loop in woken]) as service:
-        launcher.service = service
-        loop = Scheduler(sqlite_store, launcher, service.tokens.driver, every_s=0.05)
-        woken.append(loop)
-        loop.start()
-        with service.client() as client:
-            ids = [client.create(SPEC | {"name": f"s{number}"}).id for number in range(3)]
-            eventually(lambda: all(client.study(one).finished for one in ids), 20)
-            assert {client.study(one).state for one in ids} == {"SUCCEEDED"}
-            assert sorted(trial.attempt for one in ids for trial in client.trials(one)) == [1, 1, 1, 1, 2, 2]
-        loop.close()
+def test_a_project_has_no_more_studies_running_than_it_may() -> None:
+    running = replace(study("a", "RUNNING", attempt=1, held=True), project="one")
+    waiting = [replace(study("b"), project="one"), replace(study("c"), project="two")]
+    found = reconcile([running, *waiting], {}, {}, 0, per_project=1)
+    assert found == [Start("c", 1), Queue("b", "waits for another study of its project: 1 at a time")]

@@ -69,6 +69,44 @@ def test_the_whole_curve_is_predicted(task, method, server):
         assert predicted == pytest.approx(values, rel=1e-11, abs=1e-11 * abs(values[0]))
 
 
+MIXED = {
+    **TASKS["random"],
+    "central": {"hessian": [[3.0, 0.5, 0.0], [0.5, 2.0, 0.2], [0.0, 0.2, 1.0]], "center": [1.0, -1.0, 2.0]},
+}
+BRANCH = {"client_lr": 0.05, "server_lr": 0.03, "local_steps": 4}
+MIXED_METHODS = [
+    {"name": "parallel_training", **BRANCH},
+    {"name": "parallel_training", **BRANCH, "central_lr": 0.07, "central_steps": 2, "merge": "mean"},
+    {"name": "parallel_training", **BRANCH, "federated_weight": 1.0, "central_batch_size": 7},
+    {"name": "parallel_training", "client_lr": 0.04, "tied": True, "local_steps": 3, "merge_lr": 0.7},
+    {"name": "one_way_transfer", **BRANCH, "central_weight": 0.3},
+    {"name": "one_way_transfer", **BRANCH, "federated_weight": 1.0},
+    {"name": "two_way_transfer", **BRANCH, "central_lr": None, "central_steps": None},
+    {"name": "two_way_transfer", **BRANCH, "warm_start": True, "federated_weight": 0.8},
+    {"name": "two_way_transfer", **BRANCH, "merge": "mean", "warm_start": True, "central_steps": 7},
+    {"name": "fedavg", **BRANCH},
+]
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=["sgd", "heavy ball", "nesterov"])
+@pytest.mark.parametrize("method", MIXED_METHODS, ids=lambda method: f"{method['name']} {sorted(method)}")
+def test_curves_and_limits_of_mixed_methods_are_predicted(method, server):
+    about = known(MIXED)
+    setting = about.setting(method, server)
+    curves = measured(MIXED, method, server, [3.0, -2.0, 1.0], 500)
+    for metric, values in curves.items():
+        predicted = about.curves([setting], [3.0, -2.0, 1.0], 60, metric)[0]
+        assert predicted == pytest.approx(values[:61], rel=1e-11, abs=1e-11 * abs(values[0]))
+        assert about.values(setting.limit, metric) == pytest.approx(values[-1], rel=1e-9)
+    weighted = {"federated_weight": 0.5, **{key: value for key, value in method.items() if value is not None}}
+    weighted = method if method["name"] == "fedavg" else weighted
+    if "central_weight" in weighted:
+        weighted.pop("federated_weight")
+    point = setting_point(about.clients, weighted, server, about.central)
+    assert point.rate == pytest.approx(setting.rate, abs=1e-12)
+    assert point.surrogate_optimum == pytest.approx(setting.limit, rel=1e-12)
+
+
 def test_lookahead_is_predicted_on_one_client():
     task = {"name": "quadratic", "problem": "random", "clients": 1, "dimension": 3}
     method = {"name": "lookahead", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 5}
@@ -129,6 +167,7 @@ def test_a_diverging_setting_is_followed_beyond_all_numbers():
         (METHODS[0], {"name": "sgd"}, "plateau", "rates must stay constant"),
         ({**METHODS[0], "local_epochs": 2}, {"name": "sgd"}, "constant", "local_epochs must be null"),
         ({"name": "mine"}, {"name": "sgd"}, "constant", "closed form"),
+        ({**METHODS[0], "name": "one_way_transfer"}, {"name": "sgd"}, "constant", "needs a central loss"),
     ],
 )
 def test_what_has_no_closed_form_says_so(method, server, schedule, words):

@@ -11,6 +11,7 @@ import torch
 
 from trainers.engine.cohort import Cohort, Counters
 from trainers.engine.state import State
+from trainers.hyper import describe
 from trainers.methods import aligned_linear_scaling, fedavg, fedga, gradalign, linear_scaling, scaffold
 from trainers.models import quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
@@ -64,10 +65,12 @@ class Losses:
     def round(self, method, rates, server_lr=None, start=None, **settings):
         """(T, 1, P) models after a round with client_lr = server_lr = rates, unless told otherwise."""
         count = len(rates)
-        fixed = {"local_epochs": None, "displacement_form": "once", "displacement_source": "full", **settings}
-        given = {"client_lr": rates, "weight_decay": 0.0, "correction": 1.0, **fixed}
-        names = [name for name in method.Hyper.__dataclass_fields__ if name != "server_lr"]
-        rows = {name: column(given[name], count) if name not in KEPT else given[name] for name in names}
+        given = {"client_lr": rates, "displacement_source": "full", **settings}
+        rows = {}
+        for item in describe(method.Hyper):
+            if item.name != "server_lr":
+                value = given.get(item.name, item.default)
+                rows[item.name] = column(value, count) if item.traced and value is not None else value
         hyper = method.Hyper(server_lr=column(rates if server_lr is None else server_lr, count), **rows)
         optimizer = sgd.Hyper(momentum=column(0.0, count), nesterov=False)
         start = self.start.repeat(count, 1, 1) if start is None else start
@@ -96,7 +99,6 @@ class Losses:
         return torch.stack(ends).mean(0)
 
 
-KEPT = ("local_epochs", "displacement_form", "displacement_source")
 ORDERS = list(itertools.permutations(range(CLIENTS)))
 
 

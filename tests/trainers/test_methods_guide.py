@@ -14,7 +14,7 @@ import pytest
 
 from trainers import catalogue
 from trainers.parts import offered
-from trainers.registry import methods, schedules, servers
+from trainers.registry import client_optimizers, methods, schedules, servers
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"
@@ -119,6 +119,10 @@ def test_the_page_names_everything_that_can_be_set() -> None:
             part = page.partition(f"\n### {name}\n")[2].partition("\n##")[0]
             for item in offered(registry[name]):
                 assert f"| `{item.name}`" in part
+    for name in client_optimizers():
+        assert f"| [{name}](#{name}-on-the-clients) | " in page
+        part = page.partition(f"\n### {name} on the clients\n")[2].partition("\n##")[0]
+        assert all(f"| `{item.name}`" in part for item in offered(client_optimizers()[name]))
     for name in methods():
         assert catalogue.source(methods()[name]).startswith(('"', 'after "'))
         assert catalogue.exchanges(methods()[name])[:4] in ("one ", "two ")

@@ -207,7 +207,7 @@ class TestMembers:
             ({}, "members must be a list of at least one object, got members={}"),
             ([3], "members.0 must be an object, got 3"),
             ([{"client_rl": 1}], 'unknown key "client_rl" in members.0: did you mean client_lr?'),
-            ([{"momentum": 0.9}], 'unknown key "momentum" in members.0: did you mean server.momentum?'),
+            ([{"server_momentum": 0.9}], 'unknown key "server_momentum" in members.0: did you mean server.momentum?'),
             ([{}, {"client_lr": -1}], "members.1.client_lr must be at least 0, got client_lr=-1"),
             ([{"server.momentum": 1}], "members.0.server.momentum must be in [0, 1), got momentum=1"),
             (
@@ -254,7 +254,7 @@ WRONG = [
     ("eval_every", 0, "eval_every must be at least 1, got eval_every=0"),
     ("eval_every", "often", 'eval_every must be "auto" or at least 1, got eval_every="often"'),
     ("report", "params", 'report must be a list of names, got report="params"'),
-    ("report", ["param"], 'report.0 must be one of params, full_loss, client_accuracy, got "param"'),
+    ("report", ["param"], 'report.0: no report "param": did you mean params?'),
     ("round", 3, 'unknown key "round": did you mean rounds?'),
     ("task", "quadratic", 'task must be an object like {"name": "digits"}, got task="quadratic"'),
     ("task.name", "quadratics", 'task.name: no task "quadratics": did you mean quadratic?'),

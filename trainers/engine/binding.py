@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.engine import adapted
 from trainers.engine.central import CentralData
 from trainers.engine.oracle import Model
 from trainers.errors import SpecError
@@ -20,7 +21,7 @@ from trainers.parts import Part
 from trainers.registry import models
 from trainers.spec import TrialSpec
 
-_KEPT = 2
+_KEPT = 4  # with central data, or held-out clients that adapt, a trial has more than one
 _models: OrderedDict[tuple[str, ...], tuple[str, Model]] = OrderedDict()
 
 
@@ -43,7 +44,9 @@ def hyper_of(part: Part, order: NDArray[np.int64], shape: tuple[int, ...], like:
         if not item.traced or missing == len(column):
             values[item.name] = column[0]
             continue
-        if missing:
+        if missing and item.none_is is not None:
+            column = [item.none_is if value is None else value for value in column]
+        elif missing:
             path = f"{part.kind}.{item.name}"
             raise SpecError(f"{path} must be given for all members or for none, got {missing} without it", path)
         values[item.name] = _column(item.kind, column, shape, like)
@@ -57,7 +60,7 @@ def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
         spec: of the trial.
         device: for data and parameters.
     """
-    return _built(spec, device, central=False)
+    return _built(spec, device, "clients")
 
 
 def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per_round: int) -> CentralData | None:
@@ -71,24 +74,43 @@ def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per
     """
     if not getattr(spec.method.module, "CENTRAL", False):
         return None
-    _, model = _built(spec, device, central=True)
+    _, model = _built(spec, device, "central")
     size = None if spec.batch_size is None else clients_per_round * spec.batch_size
     return CentralData(model, oracle, spec.seed, spec.batching, size)
 
 
-def _built(spec: TrialSpec, device: torch.device, *, central: bool) -> tuple[str, Model]:
+def adapted_clients(spec: TrialSpec, device: torch.device, oracle: str) -> adapted.Adapted | None:
+    """The held-out clients of a trial that is to be evaluated after adaptation.
+
+    Args:
+        spec: of the trial.
+        device: for data and parameters.
+        oracle: name of the oracle that the clients have.
+    """
+    if spec.adaptation is None:
+        return None
+    support, query = (_built(spec, device, part)[1] for part in ("support", "query"))
+    return adapted.Adapted(support, query, oracle, spec.adaptation)
+
+
+def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Model]:
+    """The model with the data of "clients", of the server ("central"), or of held-out clients ("support", "query")."""
+    share = None if spec.adaptation is None or whose in ("clients", "central") else spec.adaptation.support
     key = (
         json.dumps(spec.canonical["task"], sort_keys=True),
         spec.dtype,
         str(device),
-        "central" if central else "clients",
+        whose,
+        str(share),
     )
     if key not in _models:
         problem = spec.task_module.build(spec.task, spec.dtype)
-        if central:
+        if whose == "central":
             assert problem.central is not None
             alone = {"central": None, "test": None, "client_weights": None, "optimum": None}
             problem = replace(problem, train=problem.central, **alone)
+        elif share is not None:
+            problem = adapted.split(problem, share)[whose == "query"]
         model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)
         _models[key] = (problem.model, model)
         while len(_models) > _KEPT:

@@ -16,6 +16,7 @@ from torch import Tensor
 from trainers.engine import draws, local
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.oracle import Model, Oracle, RoundBatches, Source
+from trainers.engine.scaled import Scaled
 from trainers.engine.state import State
 
 _SERVER = np.zeros(1, np.int64)
@@ -61,6 +62,11 @@ class CentralData:
             self._sources[size] = self._model.source(self._seed, size, self._batching)
         return self._sources[size].round(round_index, _SERVER)
 
+    @property
+    def countable(self) -> bool:
+        """Whether the server's loss is of examples, not a formula that needs no data."""
+        return self._model.examples is not None
+
     def oracle(self, batches: RoundBatches) -> Oracle:
         """The clients' oracle, unless it must have full batches and these are not."""
         chosen = self._model.oracles[self._oracle]
@@ -85,7 +91,7 @@ class Central:
     def __init__(self, data: CentralData, round_index: int, alive: NDArray[np.bool_]) -> None:
         self._data = data
         self._round_index = round_index
-        self._alive = alive
+        self.alive = alive
 
     def local(
         self, params: Tensor, work: LocalWork, loss_weight: Tensor | None = None, batch_size: int | None = None
@@ -99,7 +105,44 @@ class Central:
             batch_size: examples a step; None is as many as all clients of a cohort have, or all data where they have.
         """
         batches = self._data.batches(self._round_index, batch_size)
-        return weighted(self._data.oracle(batches), batches, params, work, self._alive, loss_weight)
+        return weighted(self._data.oracle(batches), batches, params, work, self.alive, loss_weight)
+
+    def batches(self, batch_size: int | None = None) -> RoundBatches:
+        """The server's batches of the round.
+
+        Args:
+            batch_size: examples of each, as in `local`.
+        """
+        return self._data.batches(self._round_index, batch_size)
+
+    def oracle(self, batches: RoundBatches) -> Oracle:
+        """The oracle of the server's loss on these batches."""
+        return self._data.oracle(batches)
+
+    def bytes_of(self, batches: RoundBatches, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(T,) bytes of the examples in the batches of so many steps, as they are held; full batches count once.
+
+        Args:
+            batches: of the round.
+            steps: (T,).
+        """
+        if not self._data.countable:
+            return np.zeros(len(steps), np.int64)
+        held = sum(held.nbytes for group in batches.batch(0, 1) for held in group.data.values())
+        return held * (np.minimum(steps, 1) if batches.always_full else steps)
+
+    def step_gradient(self, params: Tensor, step: int, loss_weight: Tensor, batch_size: int | None = None) -> Tensor:
+        """The gradient of the server's weighted loss on the batch of one step, (T, 1, P).
+
+        Args:
+            params: (T, 1, P).
+            step: of the round, from 0.
+            loss_weight: (T, 1, 1) multiplies the loss.
+            batch_size: examples of a batch, as in `local`.
+        """
+        batches = self._data.batches(self._round_index, batch_size)
+        batches.prepare(step + 1)
+        return loss_weight * self._data.oracle(batches).value_and_grad(params, batches.batch(step, 1))[1]
 
     def gradient(
         self,
@@ -134,6 +177,7 @@ def weighted(
 
     Steps along w grad f + correction with client_lr are steps along grad f + correction / w with w client_lr, and the
     sum of the former is w times that of the latter: the loop itself, and the faster frames of some oracles, stay.
+    Client optimizers and clipping are not linear; with them the gradients themselves are weighted.
 
     Args:
         oracle: of the losses f.
@@ -147,6 +191,8 @@ def weighted(
         return local.run(oracle, batches, params, work, alive)
     if work.prox is not None or work.weight_decay is not None:
         raise ValueError("weighted losses must come without prox and weight_decay, got one: put it into the losses")
+    if work.optimizer is not None or work.clip_norm is not None:
+        return local.run(Scaled(oracle, loss_weight), batches, params, work, alive)
     kept = torch.where(loss_weight > 0, loss_weight, 1)
     correction = None if work.correction is None else work.correction / kept
     work = replace(work, client_lr=loss_weight * work.client_lr, correction=correction)

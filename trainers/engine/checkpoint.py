@@ -22,7 +22,12 @@ from trainers.errors import CheckpointError
 VERSION = 1
 _MAGIC = b"DRIFTLINE-PACK\n\0"
 _HEADER = struct.Struct(f"<{len(_MAGIC)}sI32s")
-_FREE = ("rounds", "report", "eval_every")  # may differ between a checkpoint and the trial that continues it
+_FREE = (
+    "rounds",
+    "report",
+    "eval_every",
+    "adaptation",
+)  # may differ between a checkpoint and the trial that continues it
 
 
 def to_bytes(payload: Mapping[str, Any]) -> bytes:

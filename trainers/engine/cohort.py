@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine import meta
+from trainers.engine import local, meta
+from trainers.engine.anchored import ANCHORED_COST, Anchored
 from trainers.engine.central import Central, weighted
+from trainers.engine.joined import JOINED_COST, Joined, JoinedRound
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.oracle import Batch, Oracle, RoundBatches
 from trainers.engine.shifted import Shifted
@@ -49,6 +51,8 @@ class Cohort:
         counters: added to.
         alive: (T,), trials that have not diverged.
         central: the server's own data; None where it has none.
+        stored: what these clients have kept from the rounds they took part in, (T, M, P) each; 0 at first.
+        share: of the cohort in the weights of all clients, 1 for all of them.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class Cohort:
         counters: Counters,
         alive: NDArray[np.bool_],
         central: Central | None = None,
+        stored: Mapping[str, Tensor] | None = None,
+        share: float = 1.0,
     ) -> None:
         self._oracle = oracle
         self._batches = batches
@@ -68,6 +74,8 @@ class Cohort:
         self._counters = counters
         self._alive = alive
         self._central = central
+        self.stored = {} if stored is None else stored
+        self.share = share
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
 
@@ -75,6 +83,11 @@ class Cohort:
     def clients(self) -> int:
         """M."""
         return len(self._batches.clients)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """(M,) numbers of the clients within the population, in the order of all that is (T, M, P)."""
+        return self._batches.clients
 
     @property
     def central(self) -> Central:
@@ -91,6 +104,7 @@ class Cohort:
         up: int = 1,
         gradients_at: Tensor | None = None,
         loss_weight: Tensor | None = None,
+        anchor: Tensor | None = None,
     ) -> Local:
         """Broadcasts, lets every client work, and collects: one exchange.
 
@@ -101,12 +115,16 @@ class Cohort:
             up: model-sized tensors that every client returns.
             gradients_at: (T, M, P) added to a client's model wherever its loss is differentiated; None is 0.
             loss_weight: (T, 1, 1) multiplies the losses; None is 1.
+            anchor: (T, 1, P) a model whose gradients on the same batches are subtracted from the local ones, which
+                then count twice; None is none.
         """
         oracle = self._oracle if gradients_at is None else Shifted(self._oracle, gradients_at)
+        oracle = oracle if anchor is None else Anchored(oracle, anchor)
         done = weighted(oracle, self._batches, params, work, self._alive, loss_weight)
         if work.displacement is None and gradients_at is None:
             self._loss = (params, done.first_loss)
-        self._count(self._sent(params) + len(down), up, done.steps.sum(1))
+        cost = 1 if anchor is None else ANCHORED_COST
+        self._count(self._sent(params) + len(down), up, cost * done.steps.sum(1))
         return done
 
     def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
@@ -133,9 +151,64 @@ class Cohort:
         loss, gradients = self._oracle.value_and_grad(params, self.data("full" if full else "batches"))
         if not full:
             self._loss = (params, loss)
-        each = int(self._batches.epoch_steps(1).sum()) if full else self.clients
-        self._count(self._sent(params), 1, np.full(len(self._alive), each, np.int64))
+        self._count(self._sent(params), 1, self._passes(full))
         return gradients
+
+    def step_gradients(self, params: Tensor, step: int, taking: NDArray[np.bool_]) -> Tensor:
+        """Every client's gradient on its batch of one step, (T, M, P): one exchange.
+
+        Args:
+            params: (T, 1, P), broadcast.
+            step: of the round, from 0.
+            taking: (T,) trials that take part in it; the others send and count nothing.
+        """
+        self._batches.prepare(step + 1)
+        loss, gradients = self._oracle.value_and_grad(params, self._batches.batch(step, self.clients))
+        if step == 0:
+            self._loss = (params, loss)
+        self._count(self._sent(params), 1, np.full(len(taking), self.clients, np.int64), taking)
+        return gradients
+
+    def joined(self, params: Tensor, work: LocalWork, weights: tuple[Tensor, Tensor], batch_size: int | None) -> Local:
+        """Local work on the clients' and the server's losses at once: one exchange, the server's examples included.
+
+        Args:
+            params: (T, 1, P), broadcast.
+            work: what the clients do.
+            weights: (T, 1, 1) of the clients' losses, and of the server's.
+            batch_size: examples of the server in a step, as in Central.local.
+        """
+        shared = self.central.batches(batch_size)
+        oracle = Joined(self._oracle, self.central.oracle(shared), *weights)
+        done = local.run(oracle, JoinedRound(self._batches, shared), params, work, self._alive)
+        self._loss = (params, done.first_loss)
+        self._count(self._sent(params), 1, JOINED_COST * done.steps.sum(1))
+        sent = self.clients * self.central.bytes_of(shared, done.steps.max(1, initial=0))
+        self._counters.add("bytes_down", sent, self._alive)
+        return done
+
+    def own_gradients(self, params: Tensor, full: bool = False) -> Tensor:
+        """Every client's gradient at the broadcast model, (T, M, P), which stays with the client: no exchange.
+
+        Args:
+            params: (T, 1, P), broadcast in the exchange to which it belongs.
+            full: as in `gradients`.
+        """
+        self._spend(self._passes(full))
+        return self.peek(params, "full" if full else "batches")
+
+    def products(self, params: Tensor, vectors: Tensor, full: bool = False, down: Sequence[Tensor] = ()) -> Tensor:
+        """Every client's Hessian at the broadcast model times a vector of its own, (T, M, P): one exchange.
+
+        Args:
+            params: (T, 1, P), broadcast, unless the clients hold it from the round's last exchange.
+            vectors: (T, M, P), which each client makes of what it holds and receives.
+            full: as in `gradients`; a product counts as two gradients.
+            down: further model-sized tensors that are broadcast with it.
+        """
+        found = self._oracle.hvp(params, self.data("full" if full else "batches"), vectors)
+        self._count(self._sent(params) + len(down), 1, meta.PRODUCT_COST * self._passes(full))
+        return found
 
     def mean(self, values: Tensor) -> Tensor:
         """The weighted mean over the cohort.
@@ -163,6 +236,15 @@ class Cohort:
             return self.mean(self._loss[1])
         return self.mean(self._oracle.value(params, self.data(data)))
 
+    def peek(self, params: Tensor, data: str) -> Tensor:
+        """Every client's gradient, (T, M, P), for a report: nothing is sent and nothing counted.
+
+        Args:
+            params: (T, 1, P).
+            data: as in `loss`.
+        """
+        return self._oracle.value_and_grad(params, self.data(data))[1]
+
     def data(self, data: str) -> Batch:
         """Each client's first batch ("batches"), or all data of each client ("full")."""
         return self._batches.full() if data == "full" else self._batches.batch(0, self.clients)
@@ -172,9 +254,18 @@ class Cohort:
         held, self._broadcast = self._broadcast, params
         return int(held is not params)
 
-    def _count(self, down: int, up: int, gradients: NDArray[np.int64]) -> None:
-        model_bytes = self._parameters * self._weights.element_size() * self.clients
-        self._counters.add("exchanges", 1, self._alive)
-        self._counters.add("bytes_down", down * model_bytes, self._alive)
-        self._counters.add("bytes_up", up * model_bytes, self._alive)
+    def _passes(self, full: bool) -> NDArray[np.int64]:
+        """(T,) mini-batch gradients in one gradient of every client: on its first batch, or on all its data."""
+        each = int(self._batches.epoch_steps(1).sum()) if full else self.clients
+        return np.full(len(self._alive), each, np.int64)
+
+    def _spend(self, gradients: NDArray[np.int64]) -> None:
         self._counters.add("client_gradients", gradients, self._alive)
+
+    def _count(self, down: int, up: int, gradients: NDArray[np.int64], taking: NDArray[np.bool_] | None = None) -> None:
+        among = self._alive if taking is None else self._alive & taking
+        model_bytes = self._parameters * self._weights.element_size() * self.clients
+        self._counters.add("exchanges", 1, among)
+        self._counters.add("bytes_down", down * model_bytes, among)
+        self._counters.add("bytes_up", up * model_bytes, among)
+        self._counters.add("client_gradients", gradients, among)

@@ -11,11 +11,16 @@ weight_decay y_k + correction,
 
 and weighted sums follow by Abel summation, sum_k theta_k g_k = sum_k (theta_k - theta_{k+1}) U_{k+1} with theta 0 after
 the last step: a pass is needed only where neighbouring weights differ.
+
+With a client optimizer U_k is the sum of its directions d_1, ..., d_{k-1}, and with clipping that of clipped gradients
+(engine/stepped.py): the models are start - client_lr U again, and the pseudo-gradient, (start - end) / client_lr with
+all weights 1, is exact for every client_lr.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +29,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.batches import Remembered
+from trainers.engine.client import ClientOptimizer
 from trainers.engine.oracle import Oracle, RoundBatches, replicas
+from trainers.engine.stepped import Stepped
 from trainers.engine.sums import WeightedSums
 
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that rows of the same trial meet the same kernels
@@ -43,6 +50,9 @@ class LocalWork:
         displacement: (T, M, P) added to where a client starts; None is 0.
         correction: (T, 1 or M, P) added to every local gradient; None is 0.
         local_epochs: passes over each client's own data, instead of local_steps, with all weights 1.
+        optimizer: turns local gradients into steps; None is gradient descent. With it the weighted sums are of its
+            directions.
+        clip_norm: (T, 1, 1) largest L2 norm of a local gradient after all pulls and corrections; None is no clipping.
     """
 
     client_lr: Tensor
@@ -53,6 +63,8 @@ class LocalWork:
     displacement: Tensor | None = None
     correction: Tensor | None = None
     local_epochs: int | None = None
+    optimizer: ClientOptimizer | None = None
+    clip_norm: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class Motion:
         scale: (T, 1, 1); None is 1.
         shift: (T, 1 or M, P); None is 0.
         moving: whether any model moves before its last gradient.
+        pull: (T, 1, 1), scale is 1 - client_lr pull; None is 0.
     """
 
     start: Tensor
@@ -72,6 +85,7 @@ class Motion:
     scale: Tensor | None
     shift: Tensor | None
     moving: bool
+    pull: Tensor | None = None
 
 
 class Frame(Protocol):
@@ -142,11 +156,13 @@ class Local:
         pseudo_gradient: (T, M, P) weighted sum of each client's local gradients, not multiplied by client_lr.
         steps: (T, M) gradients that each client took.
         first_loss: (T, M) losses of the starting models on the first batches.
+        kept: (T, M, P) each, what the client optimizer returns of what it remembers, at each client's last step.
     """
 
     pseudo_gradient: Tensor
     steps: NDArray[np.int64]
     first_loss: Tensor
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def last_step_only(local_steps: Tensor) -> Tensor:
@@ -198,7 +214,9 @@ def run(
     steps = np.broadcast_to(member_steps[:, None], (trials, clients))
     if client_steps is not None:
         steps = np.minimum(steps, client_steps)
-    return Local(frame.lift(weigh.result()), steps, first_loss)
+    sums = weigh.result()
+    kept = frame.kept(sums) if isinstance(frame, Stepped) else {}
+    return Local(frame.lift(sums), steps, first_loss, kept)
 
 
 def _frame(
@@ -206,9 +224,14 @@ def _frame(
 ) -> Frame:
     """The oracle's own frame where it has one for this work, else replicas of the model."""
     start = params if work.displacement is None else params + work.displacement
-    scale, shift = _pulls(work, params, start)
+    decoupled = work.optimizer is not None and work.optimizer.decoupled
+    pull, shift = _pulls(replace(work, weight_decay=None) if decoupled else work, params, start)
     moving = longest > 1 and bool((work.client_lr != 0).any())
-    motion = Motion(start, work.client_lr, scale, shift, moving)
+    scale = None if pull is None else 1 - work.client_lr * pull
+    motion = Motion(start, work.client_lr, scale, shift, moving, pull)
+    if work.optimizer is not None or work.clip_norm is not None:
+        decay = work.weight_decay if decoupled else None
+        return Stepped(oracle, batches, motion, work.optimizer, work.clip_norm, decay, total)
     own = getattr(oracle, "frame", None)
     frame: Frame | None = own(batches, motion) if own is not None else None
     return Replicas(oracle, batches, motion, total) if frame is None else frame
@@ -230,7 +253,7 @@ def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray
 
 
 def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """(factor on the running sum, constant added to it) of each step; None where they change nothing."""
+    """(pull to where it all starts, constant) of each gradient; None where they change nothing."""
     pull: Tensor | None = None
     shift = work.correction
     for strength, origin in ((work.prox, params), (work.weight_decay, None)):
@@ -240,7 +263,7 @@ def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | Non
         if origin is None or work.displacement is not None:
             constant = strength * (start if origin is None else start - origin)
             shift = constant if shift is None else shift + constant
-    return (None if pull is None else 1 - work.client_lr * pull), shift
+    return pull, shift
 
 
 def _one_by_one(
@@ -254,18 +277,23 @@ def _one_by_one(
     answer = replicas(params, trials, clients, params.shape[-1])
     steps = np.zeros((trials, clients), np.int64)
     loss = params.new_full((trials, clients), float("nan"))
+    kept: dict[str, Tensor] = {}
     shared = Remembered(batches)
-    values = {field.name: getattr(work, field.name) for field in fields(work)}
+    values = {item.name: getattr(work, item.name) for item in fields(work)}
     for row in np.flatnonzero(alive).tolist():
         one = slice(row, row + 1)
         own: dict[str, Any] = {
             name: held[one] for name, held in values.items() if isinstance(held, Tensor) and held.shape[0] == trials
         }
+        if work.optimizer is not None:
+            own["optimizer"] = work.optimizer.rows(one)
         done = run(oracle, shared, params[one], replace(work, **own), alive[one], answer[one])
         steps[one], loss[one] = done.steps, done.first_loss
         if done.pseudo_gradient.data_ptr() != answer[one].data_ptr():
             answer[one] = done.pseudo_gradient
-    return Local(answer, steps, loss)
+        for name, held in done.kept.items():
+            kept.setdefault(name, torch.zeros_like(answer))[one] = held
+    return Local(answer, steps, loss, kept)
 
 
 def _widths(member_steps: NDArray[np.int64]) -> list[int]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trainers.engine import checkpoint, draws
 from trainers.engine.binding import (
+    adapted_clients,
     build_model,
     central_data,
     client_weights,
@@ -32,7 +33,10 @@ from trainers.engine.plan import Plan, evaluation_interval, fastest_oracle
 from trainers.engine.progress import Progress
 from trainers.engine.reports import Metrics, lines, opening
 from trainers.engine.state import State
+from trainers.engine.stores import ClientStore
+from trainers.engine.views import ModelView, RoundView
 from trainers.errors import CheckpointError, SpecError
+from trainers.registry import reports
 from trainers.spec import TrialSpec
 
 
@@ -71,9 +75,12 @@ class Pack:
             server_lr=server_lr.to(like).view(-1, 1, 1),
             memory=method.init(self._method, params) if hasattr(method, "init") else {},
         )
-        self._now = Progress.start(state, spec.schedule.module.init(self._schedule, client_lr, server_lr))
+        names = method.stored(self._method) if hasattr(method, "stored") else ()
+        store = ClientStore(names, self._model.clients, params, spec.method.name)
+        self._now = Progress.start(state, spec.schedule.module.init(self._schedule, client_lr, server_lr), store)
         self.plan = self._decide(name) if plan is None else self._adopt(plan)
         self._oracle = self._model.oracles[self.plan.oracle]
+        self._adapted = adapted_clients(spec, self.device, self.plan.oracle)
         self._central = central_data(spec, self.device, self.plan.oracle, self._clients_per_round)
 
     @staticmethod
@@ -170,28 +177,40 @@ class Pack:
         client_lr, server_lr = rates_of(spec, now.schedule)
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
         cohort = self._cohort()
-        new: State = spec.method.module.round(self._method_at(client_lr, server_lr), old, cohort)
+        hyper = self._method_at(client_lr, server_lr)
+        new: State = spec.method.module.round(hyper, old, cohort)
         if new.update_norm is None:
             raise RuntimeError(f"method {spec.method.name} must call state.step in every round, it did not")
         train_loss = cohort.loss(old.params, spec.loss_data)
         loss, norm, total = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
         if (now.round + 1) % self.plan.eval_every == 0 or now.round + 1 == self.rounds:
-            metrics.update(self._evaluated(new.params))
+            metrics.update(self._evaluated(new.params, client_lr))
+        view = RoundView(old, new, hyper, cohort, spec.loss_data)
+        for of_round in self._reports("of_round"):
+            metrics.update(of_round(view))
         if "params" in spec.report:
             metrics["params"] = self._model.layout.vector(new.params[:, 0])
 
         schedule = spec.schedule.module.update(self._schedule, now.schedule, self._monitored(loss, old.params, cohort))
         exploded = now.exploded(loss.numpy(), (norm + total).numpy(), self._model.explosion)
-        now.move(new, schedule, now.alive & ~exploded)
+        now.move(new, schedule, now.alive & ~exploded, cohort.numbers)
         return metrics
 
-    def _evaluated(self, params: Tensor) -> Metrics:
-        """The metrics of an evaluation, with those that the trial asks for."""
+    def _evaluated(self, params: Tensor, client_lr: Tensor) -> Metrics:
+        """The metrics of an evaluation, with those that the trial asks for; client_lr (T,) is for adaptation."""
         metrics = self._model.evaluate(params, self.spec.report)
-        if "full_loss" in self.spec.report:
-            metrics["full_loss"] = self._model.full_loss(params, self._weights)
+        view = ModelView(params, self._model, self._oracle, self._weights)
+        for of_model in self._reports("of_model"):
+            metrics.update(of_model(view))
+        if self._adapted is not None:
+            metrics.update(self._adapted.evaluate(params, client_lr.to(params).view(-1, 1, 1)))
         return metrics
+
+    def _reports(self, kind: str) -> list[Any]:
+        """The functions of one kind, "of_model" or "of_round", of the reports that the trial asks for."""
+        asked = [reports()[name] for name in self.spec.report if name in reports()]
+        return [getattr(module, kind) for module in asked if hasattr(module, kind)]
 
     def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
         """(T,) what the schedule watches: the training loss, or the accuracy on the same data."""
@@ -211,7 +230,9 @@ class Pack:
         held = owned(weights, self._now.state.params)
         now = self._now
         central = None if self._central is None else self._central.at(self.round, now.alive)
-        return Cohort(self._oracle, batches, held, self._model.layout.count, now.counters, now.alive, central)
+        stored, count = now.clients.gather(batches.clients), self._model.layout.count
+        share = float(total / self._weights.sum())
+        return Cohort(self._oracle, batches, held, count, now.counters, now.alive, central, stored, share)
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""
@@ -223,7 +244,8 @@ class Pack:
     def _first_lines(self) -> list[dict[str, Any]]:
         """The lines of round 0."""
         params = self._now.state.params
-        metrics = opening(self._evaluated(params), *rates_of(self.spec, self._now.schedule))
+        client_lr, server_lr = rates_of(self.spec, self._now.schedule)
+        metrics = opening(self._evaluated(params, client_lr), client_lr, server_lr)
         if "params" in self.spec.report:
             metrics["params"] = self._model.layout.vector(params[:, 0])
         return self._lines(metrics, self._now.alive)
@@ -235,13 +257,16 @@ class Pack:
 
     def _decide(self, model_name: str) -> Plan:
         spec, every = self.spec, self.spec.eval_every
+        oracle = fastest_oracle(model_name, self._model, self._typical, self._now.state.params, self._typical_steps())
         if not isinstance(every, int):
             model = self._model
             examples = model.test_examples
-            if "full_loss" in spec.report and model.examples is not None:
-                examples += int(model.examples.sum())
+            if model.examples is not None:
+                passes = sum(getattr(reports()[name], "PASSES", 0.0) for name in spec.report if name in reports())
+                examples += int(passes * model.examples.sum())
+            adapting = adapted_clients(spec, self.device, oracle)
+            examples += 0 if adapting is None else adapting.examples
             every = evaluation_interval(examples, self._source.step_examples(self._clients_per_round), spec.rounds)
-        oracle = fastest_oracle(model_name, self._model, self._typical, self._now.state.params, self._typical_steps())
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, every)
 
     def _typical(self) -> RoundBatches:

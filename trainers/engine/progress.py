@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trainers.engine.cohort import Counters
 from trainers.engine.state import State
+from trainers.engine.stores import ClientStore
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Progress:
         counters: what has been used.
         alive: (T,), False from the round in which a trial has diverged.
         first_loss: (T,) training loss of the first round; NaN before.
+        clients: what clients keep.
         round: server updates done.
         opened: whether the lines of round 0 have been given.
         wall_seconds: time spent in training.
@@ -35,20 +37,23 @@ class Progress:
     counters: Counters
     alive: NDArray[np.bool_]
     first_loss: NDArray[np.float64]
+    clients: ClientStore
     round: int = 0
     opened: bool = False
     wall_seconds: float = 0.0
 
     @staticmethod
-    def start(state: State, schedule: dict[str, Tensor]) -> Progress:
+    def start(state: State, schedule: dict[str, Tensor], clients: ClientStore) -> Progress:
         """Nothing done yet.
 
         Args:
             state: with the first models.
             schedule: before the first round.
+            clients: with nothing in it.
         """
         trials = state.params.shape[0]
-        return Progress(state, schedule, Counters.zero(trials), np.ones(trials, dtype=bool), np.full(trials, np.nan))
+        counters, alive = Counters.zero(trials), np.ones(trials, dtype=bool)
+        return Progress(state, schedule, counters, alive, np.full(trials, np.nan), clients)
 
     def payload(self) -> dict[str, Any]:
         """Tensors and plain types, for a checkpoint."""
@@ -59,6 +64,7 @@ class Progress:
             "params": self.state.params,
             "server": self.state.server,
             "memory": self.state.memory,
+            "clients": self.clients.payload(),
             "schedule": self.schedule,
             "alive": torch.from_numpy(self.alive.copy()),
             "first_loss": torch.from_numpy(self.first_loss.copy()),
@@ -79,6 +85,8 @@ class Progress:
             server={name: held.to(device) for name, held in payload["server"].items()},
             memory={name: held.to(device) for name, held in payload["memory"].items()},
         )
+        if "clients" in payload:  # not in checkpoints from before clients kept anything
+            self.clients.load(payload["clients"])
         self.schedule = payload["schedule"]
         self.alive = payload["alive"].numpy()
         self.first_loss = payload["first_loss"].numpy()
@@ -98,14 +106,19 @@ class Progress:
             calm = np.isfinite(rest) & np.isfinite(loss) & (loss <= allowed)
         return self.alive & ~calm
 
-    def move(self, state: State, schedule: dict[str, Tensor], alive: NDArray[np.bool_]) -> None:
+    def move(
+        self, state: State, schedule: dict[str, Tensor], alive: NDArray[np.bool_], cohort: NDArray[np.int64]
+    ) -> None:
         """Goes one round on; trials that are not alive keep what they had.
 
         Args:
             state: after the round.
             schedule: after the round.
             alive: (T,) after the round.
+            cohort: (M,) numbers of the round's clients.
         """
+        self.clients.put(cohort, state.stored, alive)
+        state = replace(state, stored={})
         if not alive.all():
             old = self.state
             params = _where(alive, {"params": state.params}, {"params": old.params})["params"]

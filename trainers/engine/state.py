@@ -39,6 +39,7 @@ class State:
         hyper: its hyperparameters, traced ones (T, 1, 1).
         server_lr: (T, 1, 1), of the round.
         update_norm: (T,) norm of the last pseudo-gradient that was stepped along; None before.
+        stored: what the clients of the round keep from now on, (T, M, P) each; the pack writes it into its store.
     """
 
     params: Tensor
@@ -48,6 +49,7 @@ class State:
     server_lr: Tensor
     memory: dict[str, Tensor] = field(default_factory=dict)
     update_norm: Tensor | None = None
+    stored: Memory = field(default_factory=dict)
 
     def step(self, pseudo_gradient: Tensor) -> State:
         """The state after the server optimizer's step.
@@ -66,3 +68,11 @@ class State:
             memory: name -> (T, ...).
         """
         return replace(self, memory={**self.memory, **memory})
+
+    def store(self, **stored: Tensor) -> State:
+        """The state with what the clients of the round keep; what a client does not get here stays as it was.
+
+        Args:
+            stored: name -> (T, M, P), names from the method's `stored`.
+        """
+        return replace(self, stored={**self.stored, **stored})

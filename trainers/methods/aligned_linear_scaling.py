@@ -8,9 +8,9 @@ In SGD over the clients in random order a client finds, on average, half of the 
 the number of clients times the mean (weighted, where clients have weights). client_lr at least 0: the step size of the
 sequential SGD that is imitated; 0 is linear scaling. server_lr above 0: equal to client_lr it is the paper's rule.
 weight_decay at least 0: 0 is none; it is a part of f_i. With many clients or large steps the error is amplified, and
-GradAlign or FedGA are better.
-Exchanges: two a round, the model down and g_i up, then s down and a gradient up; each of the two gradients of a client
-counts. Nothing is stored.
+GradAlign or FedGA are better. clip_norm above 0: largest norm of a gradient of the second pass. Exchanges: two a round,
+the model down and g_i up, then s down and a gradient up; each of the two gradients of a client counts. Nothing is
+stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), appendix A.2.
 """
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -29,7 +30,7 @@ from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(Clipped):
     """Hyperparameters of alignment-aware linear scaling."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is linear scaling", doc="step size of the SGD that is imitated")
@@ -52,5 +53,6 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         torch.ones_like(hyper.client_lr, dtype=torch.int64),
         displacement=hyper.client_lr / 2 * (gradients - total),
         weight_decay=hyper.weight_decay,
+        clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.clients * cohort.mean(cohort.local(state.params, work, down=[total]).pseudo_gradient))

@@ -1,38 +1,48 @@
 """FedGA: clients start a little beside the model, where the others would have moved it, so that their gradients align.
 
     g_i = grad f_i(x),   g = mean over the cohort of g_i,   u_i = displacement (g_i - g),   y_1 = x + u_i
-    g_ik = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_ik,   k = 1 .. local_steps
+    g_ik = grad f_i(y_k; batch k) + prox (y_k - y_1),   y_{k+1} = y_k - client_lr g_ik,   k = 1 .. local_steps
     q = mean over the cohort of g_i1 + ... + g_iK;   the server optimizer steps along q with server_lr
 
 displacement_form "once" is the above. In "each_step" the client starts at x and moves every point of differentiation,
-g_ik = grad f_i(y_k + u_i; batch k). The u_i add up to 0 over the cohort and gradients go back, not models: the two are
-equal. "once" costs nothing a step. A round lowers the loss and, with weight displacement, the misalignment
-(1 / 2n) sum ||g_i - g||^2.
+g_ik = grad f_i(y_k + u_i; batch k) + prox (y_k - x). The u_i add up to 0 over the cohort and gradients go back, not
+models: the two are equal. "once" costs nothing a step. A round lowers the loss and, with weight displacement, the
+misalignment (1 / 2n) sum ||g_i - g||^2.
 
-displacement at least 0: 0 is FedAvg; client_lr (local_steps - 1) / 2 is SCAFFOLD to second order. displacement_source
-says where g_i comes from: "full" is all data of a client and counts as the mini-batches of one pass over them, "batch"
-is its first batch, which counts as one. client_lr at least 0: 0 is GradAlign on a larger batch. server_lr above 0:
-equal to client_lr with plain SGD on the server it is model averaging. local_steps at least 1: 1 is GradAlign; or
-local_epochs, as in FedAvg. weight_decay at least 0: 0 is none; it acts at the displaced point, as a part of f_i.
-Exchanges: two a round, the model down and g_i up, then g down and a pseudo-gradient up. Nothing is stored.
+reuse_mean_gradient spares the exchange in which g is found: clients displace by g_i - m instead, m the mean local
+gradient q / K of the last round, 0 at first. These displacements do not add up to 0; that they are undone at the end of
+the round, as they must be, is no step of its own, because gradients go back. Where training settles m is 0 and the
+displacement is that of each client's gradient alone: another point than without reuse, closer the better clients agree.
 
-Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithms 2, 3.
+displacement at least 0: 0 is FedAvg, with prox FedProx; client_lr (local_steps - 1) / 2 is SCAFFOLD to second order.
+displacement_source says where g_i comes from: "full" is all data of a client and counts as the mini-batches of one pass
+over them, "batch" is its first batch, which counts as one. client_lr at least 0: 0 is GradAlign on a larger batch.
+server_lr above 0: equal to client_lr with plain SGD on the server it is model averaging. local_steps at least 1: 1 is
+GradAlign; or local_epochs, as in FedAvg. prox at least 0: 0 is no pull. weight_decay at least 0: 0 is none; it acts at
+the displaced point, as a part of f_i. client_optimizer and clip_norm as in FedAvg.
+Exchanges: two a round, the model down and g_i up, then g down and a pseudo-gradient up, and nothing is stored; with
+reuse_mean_gradient one, the model and m down and a pseudo-gradient up, and the server stores m.
+
+Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithms 2 and
+3; reuse after its section 5, prox after its section 2.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
+from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
+from trainers.engine.local import Local, LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ClientSteps):
     """Hyperparameters of FedGA."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is GradAlign on a larger batch", doc="step size of the clients")
@@ -47,10 +57,24 @@ class Hyper:
     displacement_source: str = hyper(
         "full", choices=("full", "batch"), traced=False, doc="data of the gradients g_i that displace"
     )
+    reuse_mean_gradient: bool = hyper(
+        False, traced=False, doc="the last round's mean local gradient for g: one exchange fewer"
+    )
+    prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull to where the client starts")
     local_epochs: int | None = hyper(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
     weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
+    """What the server remembers before the first round: no mean gradient, where it is to be reused.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        params: (T, 1, P).
+    """
+    return {"mean_gradient": torch.zeros_like(params)} if hyper.reuse_mean_gradient else {}
 
 
 def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
@@ -61,15 +85,42 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         state: before the round.
         cohort: the clients of the round.
     """
-    gradients = cohort.gradients(state.params, full=hyper.displacement_source == "full")
-    mean = cohort.mean(gradients)
-    displacement = hyper.displacement * (gradients - mean)
+    full = hyper.displacement_source == "full"
+    if not hyper.reuse_mean_gradient:
+        gradients = cohort.gradients(state.params, full=full)
+        mean = cohort.mean(gradients)
+        return state.step(cohort.mean(_displaced(hyper, state, cohort, gradients - mean, mean).pseudo_gradient))
+    mean = state.memory["mean_gradient"]
+    gradients = cohort.own_gradients(state.params, full=full) + hyper.weight_decay * state.params
+    done = _displaced(hyper, state, cohort, gradients - mean, mean)
+    steps = torch.tensor(done.steps).clamp(min=1).to(mean).unsqueeze(-1)
+    return state.step(cohort.mean(done.pseudo_gradient)).remember(
+        mean_gradient=cohort.mean(done.pseudo_gradient / steps)
+    )
+
+
+def _displaced(hyper: Hyper, state: State, cohort: Cohort, gap: Tensor, mean: Tensor) -> Local:
+    """The local work, displaced.
+
+    Args:
+        hyper: of the method.
+        state: before the round.
+        cohort: the clients of the round.
+        gap: (T, M, P), each client's gradient less the mean.
+        mean: (T, 1, P), which goes down.
+    """
+    displacement = hyper.displacement * gap
     work = LocalWork(
-        hyper.client_lr, hyper.local_steps, local_epochs=hyper.local_epochs, weight_decay=hyper.weight_decay
+        hyper.client_lr,
+        hyper.local_steps,
+        prox=hyper.prox,
+        local_epochs=hyper.local_epochs,
+        weight_decay=hyper.weight_decay,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
     )
     if hyper.displacement_form == "once":
-        done = cohort.local(state.params, replace(work, displacement=displacement), down=[mean])
-    else:
-        work = replace(work, correction=hyper.weight_decay * displacement)  # the L2 gradient's own displacement
-        done = cohort.local(state.params, work, down=[mean], gradients_at=displacement)
-    return state.step(cohort.mean(done.pseudo_gradient))
+        started = replace(work, displacement=displacement, correction=-hyper.prox * displacement)  # pull to the start
+        return cohort.local(state.params, started, down=[mean])
+    moved = replace(work, correction=hyper.weight_decay * displacement)  # the L2 gradient's own displacement
+    return cohort.local(state.params, moved, down=[mean], gradients_at=displacement)

@@ -3,8 +3,9 @@
     q = mean over the cohort of g_1 + ... + g_K,   g_k = grad f_i(x; batch k),   K = local_steps
     the server optimizer steps along q with server_lr
 
-local_steps at least 1: more is a larger batch, of which the gradients are summed (so server_lr acts K times).
-server_lr above 0. weight_decay at least 0: 0 is none. Exchanges: one a round, the model down and a gradient up.
+local_steps at least 1: more is a larger batch, of which the gradients are summed (so server_lr acts K times). server_lr
+above 0. weight_decay at least 0: 0 is none. clip_norm above 0: largest norm of a gradient, weight_decay included.
+Exchanges: one a round, the model down and a gradient up.
 
 Source: "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017), in the form
 of "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -23,7 +25,7 @@ from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(Clipped):
     """Hyperparameters of FedSGD."""
 
     server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
@@ -39,5 +41,5 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         state: before the round.
         cohort: the clients of the round.
     """
-    work = LocalWork(0 * hyper.server_lr, hyper.local_steps, weight_decay=hyper.weight_decay)
+    work = LocalWork(0 * hyper.server_lr, hyper.local_steps, weight_decay=hyper.weight_decay, clip_norm=hyper.clip_norm)
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -7,7 +7,7 @@ To second order a gradient step on the loss plus displacement times the misalign
 exactly so on quadratics. It is FedGA with one local step. displacement at least 0: 0 is FedSGD; half the step of
 sequential SGD gives SGD's own alignment. displacement_source says where g_i comes from: "batch" is the client's first
 batch, which counts as one gradient, "full" all its data, which counts as the mini-batches of one pass over them.
-server_lr above 0. weight_decay at least 0: 0 is none.
+server_lr above 0. weight_decay at least 0: 0 is none. clip_norm above 0: largest norm of a displaced gradient.
 Exchanges: two a round, the model down and g_i up, then g down and a gradient up. Nothing is stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithm 1.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -27,7 +28,7 @@ from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(Clipped):
     """Hyperparameters of GradAlign."""
 
     server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean gradient")
@@ -55,5 +56,6 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         torch.ones_like(hyper.server_lr, dtype=torch.int64),
         displacement=hyper.displacement * (gradients - mean),
         weight_decay=hyper.weight_decay,
+        clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))

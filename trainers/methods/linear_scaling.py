@@ -4,7 +4,7 @@
 
 The sum is the number of clients times their mean (weighted, where clients have weights). server_lr above 0: the step
 size of the sequential SGD that is imitated, to first order in it; FedSGD with server_lr times the number of clients is
-the same. weight_decay at least 0: 0 is none.
+the same. weight_decay at least 0: 0 is none. clip_norm above 0: largest norm of a gradient, weight_decay included.
 Exchanges: one a round, the model down and a gradient up. Nothing is stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), appendix A.2,
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -25,7 +26,7 @@ from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(Clipped):
     """Hyperparameters of linear scaling."""
 
     server_lr: Tensor = hyper(low=0, low_open=True, doc="step size of every client's gradient in the sum")
@@ -41,5 +42,5 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         cohort: the clients of the round.
     """
     one = torch.ones_like(hyper.server_lr, dtype=torch.int64)
-    work = LocalWork(torch.zeros_like(hyper.server_lr), one, weight_decay=hyper.weight_decay)
+    work = LocalWork(torch.zeros_like(hyper.server_lr), one, weight_decay=hyper.weight_decay, clip_norm=hyper.clip_norm)
     return state.step(cohort.clients * cohort.mean(cohort.local(state.params, work).pseudo_gradient))

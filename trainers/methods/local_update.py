@@ -3,10 +3,10 @@
     y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. K
     q = mean over the cohort of theta_1 g_1 + ... + theta_K g_K;   the server optimizer steps along q with server_lr
 
-gradient_weights are (theta_1, ..., theta_K), each at least 0, the last above 0; all 1 is FedAvg (FedProx with
-prox above 0), 0, ..., 0, 1 is FOMAML. local_steps is their number and need not be given. client_lr at least 0: 0 is
-large-batch SGD. prox at least 0: 0 is no pull. server_lr above 0. weight_decay at least 0: 0 is none.
-Exchanges: one a round, the model down and a pseudo-gradient up.
+gradient_weights are (theta_1, ..., theta_K), each at least 0, the last above 0; all 1 is FedAvg (FedProx with prox
+above 0), 0, ..., 0, 1 is FOMAML. local_steps is their number and need not be given. client_lr at least 0: 0 is
+large-batch SGD. prox at least 0: 0 is no pull. server_lr above 0. weight_decay at least 0: 0 is none. clip_norm above
+0: largest norm of a g_k, pull included. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021),
 algorithms 1 and 2.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -25,7 +26,7 @@ from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(Clipped):
     """Hyperparameters of local update."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -50,6 +51,10 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         cohort: the clients of the round.
     """
     work = LocalWork(
-        hyper.client_lr, gradient_weights=hyper.gradient_weights, prox=hyper.prox, weight_decay=hyper.weight_decay
+        hyper.client_lr,
+        gradient_weights=hyper.gradient_weights,
+        prox=hyper.prox,
+        weight_decay=hyper.weight_decay,
+        clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

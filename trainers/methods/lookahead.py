@@ -6,7 +6,8 @@
 delta_lr = server_lr / client_lr is Lookahead's own slow step size: x moves that share of the way to y_{K+1}; 1 keeps
 the fast weights, which is plain SGD. client_lr above 0, server_lr above 0, local_steps at least 1: 1 is SGD with
 server_lr. weight_decay at least 0: 0 is none. A round has one client, so clients_per_round is 1 and may be left out;
-with more clients it is Reptile. Exchanges: one a round, the model down and a pseudo-gradient up.
+with more clients it is Reptile. client_optimizer and clip_norm as in FedAvg. Exchanges: one a round, the model down and
+a pseudo-gradient up.
 
 Source: "Lookahead Optimizer: k steps forward, 1 step back" (Zhang et al. 2019), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -27,7 +29,7 @@ CLIENTS_PER_ROUND = 1
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ClientSteps):
     """Hyperparameters of Lookahead."""
 
     client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the fast weights")
@@ -44,5 +46,11 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         state: before the round.
         cohort: the one client of the round.
     """
-    work = LocalWork(hyper.client_lr, hyper.local_steps, weight_decay=hyper.weight_decay)
+    work = LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        weight_decay=hyper.weight_decay,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
+    )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -14,8 +14,9 @@ server alone. central_batch_size at least 1, the examples that a is taken on, by
 in the round (local_steps of its steps), or all where clients have full batches. client_lr at least 0: 0 is large-batch
 SGD. server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on the server it is model
 averaging. local_steps at least 1: 1 is SGD on the mixed loss, as parallel training; or local_epochs, with
-central_batch_size. Clients are plain SGD. The aggregation is by numbers of examples unless the trial says otherwise;
-train_loss and the task's metrics are of the clients' losses.
+central_batch_size. A client_optimizer other than sgd (trainers/client) turns each d_k into a step's direction, and q is
+the sum of these; clip_norm above 0 bounds the norm of a d_k. The aggregation is by numbers of examples unless the trial
+says otherwise; train_loss and the task's metrics are of the clients' losses.
 Exchanges: one a round, the model and a down and a pseudo-gradient up. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 2.
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers import mixing
+from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -39,7 +41,7 @@ complete = mixing.complete
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ClientSteps):
     """Hyperparameters of one-way gradient transfer."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -70,6 +72,13 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
     size = hyper.central_batch_size
     batches = hyper.local_steps if size is None else None
     central = cohort.central.gradient(state.params, hyper.central_weight, size, batches)
-    work = LocalWork(hyper.client_lr, hyper.local_steps, correction=central, local_epochs=hyper.local_epochs)
+    work = LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        correction=central,
+        local_epochs=hyper.local_epochs,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
+    )
     done = cohort.local(state.params, work, down=[central], loss_weight=hyper.federated_weight)
     return state.step(cohort.mean(done.pseudo_gradient))

@@ -14,9 +14,13 @@ given stays as it is; give one beside an adaptive server. central_steps at least
 central_batch_size at least 1, by default the examples that a step of the whole cohort has. merge_lr above 0, 1 by
 default. merge "sum" is the above, "mean" halves merge_lr. client_lr at least 0: 0 is large-batch SGD of the clients.
 server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on the server it is model
-averaging. local_steps at least 1; or local_epochs, with central_steps. Clients, server branch and merge are plain SGD.
-The aggregation is by numbers of examples unless the trial says otherwise; train_loss and the task's metrics are of the
-clients' losses. Exchanges: one a round, the model down and a pseudo-gradient up.
+averaging. local_steps at least 1; or local_epochs, with central_steps. The server's branch and the merge are plain SGD,
+or another optimizer of trainers/server (central_optimizer, merge_optimizer) with its momentum or beta1 in [0, 1) and
+epsilon above 0, which remembers from round to round: then give central_lr, and a merge_lr of the size of a step. A
+client_optimizer other than sgd (trainers/client) turns each g_k into a step's direction, and q is the sum of these;
+clip_norm above 0 bounds the norm of a g_k. The aggregation is by numbers of examples unless the trial says otherwise;
+train_loss and the task's metrics are of the clients' losses.
+Exchanges: one a round, the model down and a pseudo-gradient up. The server stores what its optimizers remember.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1
 without the transfer of gradients.
@@ -29,7 +33,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.central import merged
+from trainers.engine.branch import memory, merge, server_branch
+from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -38,10 +43,11 @@ from trainers.hyper import hyper
 CENTRAL = True
 WEIGHTING = "examples"
 complete = mixing.complete
+init = memory
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ClientSteps):
     """Hyperparameters of parallel training."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -67,6 +73,37 @@ class Hyper:
     )
     merge_lr: Tensor = hyper(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
     merge: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
+    central_optimizer: str = hyper(
+        "sgd",
+        choices=mixing.OPTIMIZERS,
+        traced=False,
+        doc="takes the steps of the server's branch",
+    )
+    central_momentum: Tensor = hyper(
+        None,
+        low=0,
+        high=1,
+        high_open=True,
+        limit="0 is plain SGD",
+        doc="of sgd, or beta1 of the others; null is the optimizer's own",
+    )
+    central_epsilon: Tensor = hyper(
+        None, low=0, low_open=True, unit="gradient", doc="of adaptive optimizers; null is the optimizer's own"
+    )
+    merge_optimizer: str = hyper(
+        "sgd", choices=mixing.OPTIMIZERS, traced=False, doc="steps along the sum of both changes with merge_lr"
+    )
+    merge_momentum: Tensor = hyper(
+        None,
+        low=0,
+        high=1,
+        high_open=True,
+        limit="0 is plain SGD",
+        doc="of sgd, or beta1 of the others; null is the optimizer's own",
+    )
+    merge_epsilon: Tensor = hyper(
+        None, low=0, low_open=True, unit="model", doc="of adaptive optimizers; null is the optimizer's own"
+    )
     local_epochs: int | None = hyper(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
@@ -80,13 +117,14 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         state: before the round.
         cohort: the clients of the round, and the server's data.
     """
-    work = LocalWork(hyper.client_lr, hyper.local_steps, local_epochs=hyper.local_epochs)
+    work = LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        local_epochs=hyper.local_epochs,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
+    )
     clients = cohort.local(state.params, work, loss_weight=hyper.federated_weight)
 
-    central_lr = state.server_lr if hyper.central_lr is None else hyper.central_lr
-    work = LocalWork(central_lr, hyper.central_steps)
-    server = cohort.central.local(state.params, work, hyper.central_weight, hyper.central_batch_size)
-
-    merge_lr = hyper.merge_lr / 2 if hyper.merge == "mean" else hyper.merge_lr
-    federated = state.step(cohort.mean(clients.pseudo_gradient))
-    return merged(state, federated, -central_lr * server.pseudo_gradient, merge_lr)
+    server = server_branch(cohort.central, hyper, state)
+    return merge(hyper, state, state.step(cohort.mean(clients.pseudo_gradient)), server)

@@ -3,10 +3,10 @@
     y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-Reptile's own outer step size is server_lr / client_lr (delta_lr). client_lr at least 0: 0 is large-batch SGD.
-server_lr above 0: equal to client_lr it is FedAvg with model averaging. local_steps at least 1: 1 is FedSGD; or
-local_epochs, with which every client passes so often over its own data. weight_decay at least 0: 0 is none.
-Exchanges: one a round, the model down and a pseudo-gradient up.
+Reptile's own outer step size is server_lr / client_lr (delta_lr). client_lr at least 0: 0 is large-batch SGD. server_lr
+above 0: equal to client_lr it is FedAvg with model averaging. local_steps at least 1: 1 is FedSGD; or local_epochs,
+with which every client passes so often over its own data. weight_decay at least 0: 0 is none. client_optimizer and
+clip_norm as in FedAvg. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "On First-Order Meta-Learning Algorithms" (Nichol, Achiam, Schulman 2018), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -25,7 +26,7 @@ from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ClientSteps):
     """Hyperparameters of Reptile."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -46,6 +47,11 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         cohort: the clients of the round.
     """
     work = LocalWork(
-        hyper.client_lr, hyper.local_steps, local_epochs=hyper.local_epochs, weight_decay=hyper.weight_decay
+        hyper.client_lr,
+        hyper.local_steps,
+        local_epochs=hyper.local_epochs,
+        weight_decay=hyper.weight_decay,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

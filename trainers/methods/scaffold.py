@@ -1,27 +1,39 @@
-"""SCAFFOLD with fresh control variates: every local gradient is corrected by what the cohort knows and the client not.
+"""SCAFFOLD: every local gradient is corrected by what all clients know and this one does not, its control variate.
 
-    g_i = grad f_i(x),   g = mean over the cohort of g_i,   y_1 = x
-    d_k = grad f_i(y_k; batch k) + correction (g - g_i),   y_{k+1} = y_k - client_lr d_k,   k = 1 .. local_steps
+    c_i, the variate of client i,   c, their mean,   y_1 = x
+    d_k = grad f_i(y_k; batch k) + correction (c - c_i),   y_{k+1} = y_k - client_lr d_k,   k = 1 .. local_steps
     q = mean over the cohort of d_1 + ... + d_K;   the server optimizer steps along q with server_lr
 
-The variates g_i are taken anew every round, over the cohort alone: nothing is stored. displacement_source says on what:
-"full" is all data of a client and counts as the mini-batches of one pass over them, "batch" is its first batch, which
-counts as one. On losses with equal Hessians the drift is gone; on any quadratics the limit is the minimizer of the mean
-loss. correction in [0, 1]: 0 is FedAvg. client_lr at least 0: 0 is large-batch SGD, for the corrections add up to 0.
-server_lr above 0: equal to client_lr with plain SGD on the server it is model averaging. local_steps at least 1: 1 is
-FedSGD; or local_epochs, as in FedAvg. weight_decay at least 0: 0 is none.
-Exchanges: two a round, the model down and g_i up, then g down and a pseudo-gradient up.
+variates "fresh" takes c_i = grad f_i(x) anew every round, and c over the cohort alone. displacement_source says on
+what: "full" is all data of a client and counts as the mini-batches of one pass over them, "batch" is its first batch,
+which counts as one. "stored" is the original: c_i begins at 0 and is replaced after the round by what variate_update
+says, for the clients of the round alone, and c is the weighted mean over all clients. variate_update "path" (option II)
+takes the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost; "gradient" (option I) takes
+grad f_i(x), on what displacement_source says, which is one more gradient, counted the same way. The original's server
+step size is server_lr / client_lr (delta_lr).
 
-Source: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning" (Karimireddy et al. 2020), in the form of
-"Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithm 4.
+On losses with equal Hessians the drift is gone; on any quadratics the limit is the minimizer of the mean loss.
+correction in [0, 1]: 0 is FedAvg. client_lr at least 0: 0 is large-batch SGD with fresh variates, for the corrections
+add up to 0, and SAGA-like with stored ones. server_lr above 0: equal to client_lr with plain SGD on the server it is
+model averaging. local_steps at least 1: 1 with fresh variates is FedSGD; or local_epochs, as in FedAvg. weight_decay at
+least 0: 0 is none; it is a part of f_i. client_optimizer and clip_norm as in FedAvg, with d_k for its gradient.
+Exchanges: two a round with fresh variates, the model down and c_i up, then c down and a pseudo-gradient up; one a round
+with stored ones, the model and c down, a pseudo-gradient and the change of c_i up. With stored ones every client stores
+one model-sized tensor and the server one; with fresh ones nothing is stored.
+
+Source: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning" (Karimireddy, Kale, Mohri, Reddi, Stich,
+Suresh 2020), algorithm 1; with fresh variates in the form of "Implicit Gradient Alignment in Distributed and Federated
+Learning" (Dandi, Barba, Jaggi 2022), algorithm 4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
@@ -29,20 +41,44 @@ from trainers.hyper import hyper
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ClientSteps):
     """Hyperparameters of SCAFFOLD."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
     server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
     local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
-    correction: Tensor = hyper(1.0, low=0, high=1, limit="0 is FedAvg", doc="of every local gradient, times g - g_i")
+    correction: Tensor = hyper(1.0, low=0, high=1, limit="0 is FedAvg", doc="of every local gradient, times c - c_i")
+    variates: str = hyper(
+        "fresh", choices=("fresh", "stored"), traced=False, doc="c_i taken anew in every round, or kept by the clients"
+    )
+    variate_update: str = hyper(
+        "path",
+        choices=("path", "gradient"),
+        traced=False,
+        doc="new stored c_i: mean local gradient (option II), or gradient at x (option I)",
+    )
     displacement_source: str = hyper(
-        "full", choices=("full", "batch"), traced=False, doc="data of the control variates g_i"
+        "full", choices=("full", "batch"), traced=False, doc="data of the control variates that are gradients at x"
     )
     local_epochs: int | None = hyper(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
     weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def stored(hyper: Hyper) -> tuple[str, ...]:
+    """What every client keeps: its control variate, unless that is fresh in every round."""
+    return ("variate",) if hyper.variates == "stored" else ()
+
+
+def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
+    """What the server remembers before the first round: the mean of the stored variates.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        params: (T, 1, P).
+    """
+    return {"mean_variate": torch.zeros_like(params)} if hyper.variates == "stored" else {}
 
 
 def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
@@ -53,13 +89,42 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         state: before the round.
         cohort: the clients of the round.
     """
+    if hyper.variates == "stored":
+        return _stored(hyper, state, cohort)
     gradients = cohort.gradients(state.params, full=hyper.displacement_source == "full")
     mean = cohort.mean(gradients)
-    work = LocalWork(
+    work = _work(hyper, hyper.correction * (mean - gradients))
+    return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))
+
+
+def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
+    """A round with stored variates; the mean moves by the share that the cohort has in all clients."""
+    variates, mean = cohort.stored["variate"], state.memory["mean_variate"]
+    correction = hyper.correction * (mean - variates)
+    done = cohort.local(state.params, _work(hyper, correction), down=[mean], up=2)
+    if hyper.variate_update == "gradient":
+        gradients = cohort.own_gradients(state.params, full=hyper.displacement_source == "full")
+        new = gradients + hyper.weight_decay * state.params
+    else:
+        steps = torch.tensor(done.steps).clamp(min=1).to(variates).unsqueeze(-1)
+        new = done.pseudo_gradient / steps - correction
+    mean = mean + cohort.share * cohort.mean(new - variates)
+    return state.step(cohort.mean(done.pseudo_gradient)).remember(mean_variate=mean).store(variate=new)
+
+
+def _work(hyper: Hyper, correction: Tensor) -> LocalWork:
+    """What the clients do.
+
+    Args:
+        hyper: of the method.
+        correction: (T, M, P).
+    """
+    return LocalWork(
         hyper.client_lr,
         hyper.local_steps,
-        correction=hyper.correction * (mean - gradients),
+        correction=correction,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
     )
-    return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))

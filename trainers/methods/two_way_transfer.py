@@ -15,13 +15,18 @@ the paper has it, and the default) is the first to diverge. warm_start begins wi
 client's on its first batch: one more exchange in the first round, without the model again.
 federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is the clients alone, 0 the
 server alone. central_lr at least 0, by default server_lr (client_lr delta_lr), through every schedule; a given one
-stays as it is; give one beside an adaptive server. central_steps at least 1, by default local_steps.
-central_batch_size at least 1, by default the examples that a step of the whole cohort has. merge_lr above 0, 1 by
-default. client_lr at least 0: 0 is large-batch SGD of the clients. server_lr above 0: equal to client_lr (delta_lr 1,
-the paper's choice) with plain SGD on the server it is model averaging. local_steps at least 1; or local_epochs, with
-central_steps. Clients, server branch and merge are plain SGD. The aggregation is by numbers of examples unless the
-trial says otherwise; train_loss and the task's metrics are of the clients' losses.
-Exchanges: one a round, the model and a down and a pseudo-gradient up. The server stores a and b.
+stays as it is; give one beside an adaptive server. central_steps at least 1, by default local_steps. central_batch_size
+at least 1, by default the examples that a step of the whole cohort has. merge_lr above 0, 1 by default. client_lr at
+least 0: 0 is large-batch SGD of the clients. server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice)
+with plain SGD on the server it is model averaging. local_steps at least 1; or local_epochs, with central_steps. The
+server's branch and the merge are plain SGD, or another optimizer of trainers/server (central_optimizer,
+merge_optimizer) with its momentum or beta1 in [0, 1) and epsilon above 0, which remembers from round to round: then
+give central_lr, and a merge_lr of the size of a step. A client_optimizer other than sgd (trainers/client) turns each
+d_k into a step's direction, and q is the sum of these; clip_norm above 0 bounds the norm of a d_k. The aggregation is
+by numbers of examples unless the trial says otherwise; train_loss and the task's metrics are of the clients' losses.
+Exchanges: one a round, the model and a down and a pseudo-gradient up, with a client_optimizer other than sgd the sum of
+the d_k as well, for then b does not follow from the pseudo-gradient. The server stores a, b and what its optimizers
+remember.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1.
 """
@@ -34,9 +39,11 @@ import torch
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.central import merged
+from trainers.engine.branch import memory, merge, server_branch
+from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
+from trainers.engine.recorded import GRADIENTS, Recorded
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
@@ -46,7 +53,7 @@ complete = mixing.complete
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ClientSteps):
     """Hyperparameters of two-way gradient transfer."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -72,6 +79,37 @@ class Hyper:
     )
     merge_lr: Tensor = hyper(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
     merge: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
+    central_optimizer: str = hyper(
+        "sgd",
+        choices=mixing.OPTIMIZERS,
+        traced=False,
+        doc="takes the steps of the server's branch",
+    )
+    central_momentum: Tensor = hyper(
+        None,
+        low=0,
+        high=1,
+        high_open=True,
+        limit="0 is plain SGD",
+        doc="of sgd, or beta1 of the others; null is the optimizer's own",
+    )
+    central_epsilon: Tensor = hyper(
+        None, low=0, low_open=True, unit="gradient", doc="of adaptive optimizers; null is the optimizer's own"
+    )
+    merge_optimizer: str = hyper(
+        "sgd", choices=mixing.OPTIMIZERS, traced=False, doc="steps along the sum of both changes with merge_lr"
+    )
+    merge_momentum: Tensor = hyper(
+        None,
+        low=0,
+        high=1,
+        high_open=True,
+        limit="0 is plain SGD",
+        doc="of sgd, or beta1 of the others; null is the optimizer's own",
+    )
+    merge_epsilon: Tensor = hyper(
+        None, low=0, low_open=True, unit="model", doc="of adaptive optimizers; null is the optimizer's own"
+    )
     warm_start: bool = hyper(False, traced=False, doc="begin with the gradients at the first model, not with 0")
     local_epochs: int | None = hyper(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
@@ -89,6 +127,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
         "central_correction": torch.zeros_like(params),
         "federated_correction": torch.zeros_like(params),
         "begun": params.new_zeros((params.shape[0], 1, 1)),
+        **memory(hyper, params),
     }
 
 
@@ -106,19 +145,25 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         central = cohort.central.gradient(state.params, hyper.central_weight, size)
         federated = hyper.federated_weight * cohort.mean(cohort.gradients(state.params))
 
-    work = LocalWork(hyper.client_lr, hyper.local_steps, correction=central, local_epochs=hyper.local_epochs)
-    clients = cohort.local(state.params, work, down=[central], loss_weight=hyper.federated_weight)
+    optimizer = hyper.optimizer()
+    work = LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        correction=central,
+        local_epochs=hyper.local_epochs,
+        optimizer=None if optimizer is None else Recorded(optimizer),
+        clip_norm=hyper.clip_norm,
+    )
+    sent = 1 if optimizer is None else 2
+    clients = cohort.local(state.params, work, down=[central], up=sent, loss_weight=hyper.federated_weight)
     pseudo_gradient = cohort.mean(clients.pseudo_gradient)
+    gradients = pseudo_gradient if optimizer is None else cohort.mean(clients.kept[GRADIENTS])
     taken = cohort.mean(torch.tensor(clients.steps).to(state.params)).view(-1, 1, 1).clamp(min=1)
 
-    central_lr = state.server_lr if hyper.central_lr is None else hyper.central_lr
-    work = LocalWork(central_lr, hyper.central_steps, correction=federated)
-    server = cohort.central.local(state.params, work, hyper.central_weight, size).pseudo_gradient
-
-    merge_lr = hyper.merge_lr / 2 if hyper.merge == "mean" else hyper.merge_lr
-    after = merged(state, state.step(pseudo_gradient), -central_lr * server, merge_lr)
+    server = server_branch(cohort.central, hyper, state, federated)
+    after = merge(hyper, state, state.step(pseudo_gradient), server)
     return after.remember(
-        central_correction=server / hyper.central_steps.to(server) - federated,
-        federated_correction=pseudo_gradient / taken - central,
+        central_correction=server.mean_gradient,
+        federated_correction=gradients / taken - central,
         begun=torch.ones_like(state.memory["begun"]),
     )

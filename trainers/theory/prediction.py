@@ -17,7 +17,8 @@ from trainers.errors import SpecError
 from trainers.problem import Problem, Quadratics
 from trainers.theory.clients import ClientQuadratics, clients_of
 from trainers.theory.rounds.affine import RoundMap, with_server
-from trainers.theory.rounds.methods import ADAPTIVE_SERVERS, affine_round, server_rate
+from trainers.theory.rounds.central import CentralQuadratic, central_of
+from trainers.theory.rounds.methods import ADAPTIVE_SERVERS, MIXED, affine_round, server_rate
 from trainers.theory.warning import TheoryWarning
 
 Array = NDArray[np.float64]
@@ -48,10 +49,12 @@ class Predictor:
     Args:
         clients: with the weights of a round with all clients.
         constant: weighted mean of the losses' constants.
+        central: the server's own loss, for mixed methods; metrics are of the clients' losses all the same.
     """
 
     clients: ClientQuadratics
     constant: float
+    central: CentralQuadratic | None = None
 
     def setting(self, method: Mapping[str, Any], server: Mapping[str, Any], schedule: str = "constant") -> Setting:
         """One setting.
@@ -73,10 +76,11 @@ class Predictor:
             raise SpecError(f"server must be one with a closed form, got {server['name']}", "server.name")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TheoryWarning)  # the trial itself has warned of such a rate
-            affine = affine_round(method, self.clients)
+            affine = affine_round(_filled(method), self.clients, self.central)
         momentum, nesterov = float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
         whole = with_server(affine, server_rate(method), momentum, nesterov)
-        return Setting(whole, with_server(affine, 1.0).fixed_point, whole.rate)
+        limit = whole.fixed_point if affine.carry is not None else with_server(affine, 1.0).fixed_point
+        return Setting(whole, limit, whole.rate)
 
     def values(self, models: Any, metric: str) -> Array:
         """A metric, exact, at these models.
@@ -145,7 +149,16 @@ def predictor(problem: Problem) -> Predictor:
     """
     clients = clients_of(problem)
     constants = problem.train.constants if isinstance(problem.train, Quadratics) else np.zeros(0)
-    return Predictor(clients, float(clients.weights @ constants))
+    central = None if not isinstance(problem.central, Quadratics) else central_of(problem.central)
+    return Predictor(clients, float(clients.weights @ constants), central)
+
+
+def _filled(method: Mapping[str, Any]) -> dict[str, Any]:
+    """The method as the trial runs it: what is null left out, and mixed losses weighted by halves unless it says."""
+    given = {name: value for name, value in method.items() if value is not None}
+    if given.get("name") in MIXED and not {"federated_weight", "central_weight"} & given.keys():
+        given["federated_weight"] = 0.5
+    return given
 
 
 def _groups(maps: Sequence[RoundMap], rounds: int) -> Iterable[list[int]]:

@@ -76,11 +76,15 @@ def setting_point(
         affine = affine_round(method, problem, central)
         limit = fixed_point(method, problem, central)
         true = optimum(method, problem, central)
+    adaptive = server.get("name", "sgd") in ADAPTIVE_SERVERS
     messages = tuple(dict.fromkeys(str(entry.message) for entry in caught if entry.category is TheoryWarning))
     rate: float | None = None
-    if server.get("name", "sgd") not in ADAPTIVE_SERVERS:
+    if not adaptive:
         momentum, nesterov = float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
-        rate = with_server(affine, server_rate(method), momentum, nesterov).rate
+        whole = with_server(affine, server_rate(method), momentum, nesterov)
+        rate = whole.rate
+        if affine.carry is not None:  # what else moves the model makes the server's momentum count
+            limit = whole.fixed_point
     best = _best_rate(affine, server)
     return SettingPoint(rate, best, float(np.linalg.norm(limit - true)), limit, true, messages)
 

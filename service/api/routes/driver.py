@@ -6,6 +6,7 @@ Every write carries the attempt that `acquire` gave; once another driver has the
 
 from fastapi import APIRouter
 
+from service.api.bodies import CheckedRoute
 from service.api.context import Asked, DrivenStudy
 from service.schemas.protocol import (
     Acquire,
@@ -21,7 +22,7 @@ from service.schemas.protocol import (
 )
 from service.schemas.records import StudyRecord, TrialPage
 
-ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"])
+ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=CheckedRoute)
 
 
 @ROUTER.post("/driver:acquire", operation_id="acquireStudy")
@@ -52,7 +53,7 @@ def create_trials(study_id: DrivenStudy, body: CreateTrials, asked: Asked) -> Tr
 @ROUTER.post("/packs", operation_id="startPack")
 def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPage:
     """Mark trials as running in a pack; each one's attempt grows by 1."""
-    return TrialPage(trials=asked.store.start_pack(study_id, body.attempt, body.pack, body.trials))
+    return TrialPage(trials=asked.store.start_pack(study_id, body.attempt, body.pack, body.trials, body.gpus))
 
 
 @ROUTER.post("/reports", operation_id="reportPack")

@@ -1,6 +1,7 @@
-"""Whether the process lives, and whether it can serve. No token is needed."""
+"""Whether the process lives, whether it can serve, and what it counts. No token is needed."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
 from service.api.context import Asked
@@ -25,3 +26,14 @@ def readyz(asked: Asked) -> Health:
     """The database answers; 503 otherwise."""
     asked.store.ready()
     return Health()
+
+
+@ROUTER.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    responses={200: {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(asked: Asked) -> Response:
+    """What this process counts, for Prometheus."""
+    return Response(asked.metrics.text(), media_type=CONTENT_TYPE_LATEST)

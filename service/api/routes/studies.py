@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Response
 
-from service.api.context import Allowed, Asked, Context, ReadableStudy, WritableStudy
+from service.api.bodies import CheckedRoute
+from service.api.context import Access, Allowed, Asked, Context, ReadableStudy, WritableStudy
 from service.api.paging import PageSize, PageToken, position, token
 from service.api.submission import CheckedStudy, request_hash
 from service.schemas.records import StudyPage, StudyRecord
 
-ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"])
+ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
 _EXAMPLE = {
     "name": "digits-fedavg",
     "task": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},

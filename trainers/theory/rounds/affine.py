@@ -31,6 +31,8 @@ class AffineRound:
         carry: (s, s) what the rest of the round does to the state; None is the identity.
         shift: (s,) added by the rest of the round; None is 0.
         inject: (s, d) where the server step is subtracted; None is the identity.
+        begin: (s, d) and (s,), the state of a run that starts at params is the first times params plus the second;
+            None is params with everything else 0.
     """
 
     gradient: Array
@@ -38,6 +40,7 @@ class AffineRound:
     carry: Array | None = None
     shift: Array | None = None
     inject: Array | None = None
+    begin: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,13 @@ class RoundMap:
         matrix: (s, s).
         offset: (s,).
         dimension: number of model parameters.
+        begin: as of AffineRound.
     """
 
     matrix: Array
     offset: Array
     dimension: int
+    begin: tuple[Array, Array] | None = None
 
     @property
     def fixed_state(self) -> Array:
@@ -70,8 +75,11 @@ class RoundMap:
         return float(np.abs(np.linalg.eigvals(self.matrix)).max())
 
     def start(self, params: Array) -> Array:
-        """The state (s,) of a run that starts at `params` (d,) with everything else 0."""
-        return np.concatenate([np.asarray(params, float), np.zeros(len(self.offset) - self.dimension)])
+        """The state (s,) of a run that starts at `params` (d,); what else it holds is 0 unless a method fills it."""
+        held = np.asarray(params, float)
+        if self.begin is not None:
+            held = self.begin[0] @ held + self.begin[1]
+        return np.concatenate([held, np.zeros(len(self.offset) - len(held))])
 
     def after(self, params: Array, rounds: int) -> Array:
         """The models after 0, 1, ..., rounds rounds, (rounds + 1, d)."""
@@ -103,7 +111,7 @@ def with_server(affine: AffineRound, server_lr: float, momentum: float = 0.0, ne
     matrix = carry - server_lr * fresh * inject @ affine.gradient
     offset = shift + server_lr * fresh * inject @ affine.pull
     if momentum == 0:
-        return RoundMap(matrix, offset, d)
+        return RoundMap(matrix, offset, d, affine.begin)
     kept = momentum**2 if nesterov else momentum
     whole = np.block([[matrix, -server_lr * kept * inject], [affine.gradient, momentum * np.eye(d)]])
-    return RoundMap(whole, np.concatenate([offset, -affine.pull]), d)
+    return RoundMap(whole, np.concatenate([offset, -affine.pull]), d, affine.begin)

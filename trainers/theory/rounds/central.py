@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.problem import Quadratics
 from trainers.theory.clients import ClientQuadratics, client_quadratics
 
 Array = NDArray[np.float64]
@@ -40,3 +41,32 @@ def central_quadratic(hessian: Any, center: Any) -> CentralQuadratic:
     """
     single = client_quadratics(np.asarray(hessian, float)[None], np.asarray(center, float)[None])
     return CentralQuadratic(single.hessians[0], single.centers[0], single)
+
+
+def central_of(losses: Quadratics) -> CentralQuadratic:
+    """The server's loss as a task has it, as of a single client.
+
+    Args:
+        losses: of one client.
+    """
+    return central_quadratic(losses.hessians[0], losses.centers[0])
+
+
+def scaled(clients: ClientQuadratics, weight: float) -> ClientQuadratics:
+    """The losses times a weight.
+
+    Args:
+        clients: whose losses.
+        weight: at least 0.
+    """
+    return replace(clients, hessians=weight * clients.hessians, eigenvalues=weight * clients.eigenvalues)
+
+
+def weighted_central(central: CentralQuadratic, weight: float) -> CentralQuadratic:
+    """The server's loss times a weight.
+
+    Args:
+        central: the loss.
+        weight: at least 0; 0 is no loss at all.
+    """
+    return CentralQuadratic(weight * central.hessian, central.center, scaled(central.clients, weight))

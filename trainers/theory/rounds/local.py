@@ -45,9 +45,9 @@ def fedsgd(clients: ClientQuadratics, *, local_steps: int = 1, client_lr: float 
     return of_surrogate(surrogate(clients, 0.0, all_steps(local_steps)))
 
 
-def fomaml(clients: ClientQuadratics, *, client_lr: float, local_steps: int) -> AffineRound:
-    """Only the gradient of the last of local_steps steps counts."""
-    return of_surrogate(surrogate(clients, client_lr, last_step(local_steps)))
+def fomaml(clients: ClientQuadratics, *, client_lr: float, local_steps: int, prox: float = 0.0) -> AffineRound:
+    """Only the gradient of the last of local_steps steps counts, with the pull that belongs to it."""
+    return of_surrogate(surrogate(clients, client_lr, last_step(local_steps), prox))
 
 
 def maml(clients: ClientQuadratics, *, client_lr: float, local_steps: int, prox: float = 0.0) -> AffineRound:
@@ -68,7 +68,7 @@ def of_surrogate(distorted: Surrogate) -> AffineRound:
     return AffineRound(distorted.hessian, distorted.hessian @ distorted.optimum)
 
 
-def geometric_sums(clients: ClientQuadratics, client_lr: float, local_steps: int) -> Array:
-    """S_i = sum_(j < K) (I - client_lr A_i)^j, (clients, d, d): the distortion when all steps count."""
-    signs, logs = log_distortion(clients.eigenvalues, client_lr, all_steps(local_steps))
+def geometric_sums(clients: ClientQuadratics, client_lr: float, local_steps: int, prox: float = 0.0) -> Array:
+    """S_i = sum_(j < K) (I - client_lr (A_i + prox))^j, (clients, d, d): the distortion when all steps count."""
+    signs, logs = log_distortion(clients.eigenvalues, client_lr, all_steps(local_steps), prox)
     return clients.matrices(signs * np.exp(logs))

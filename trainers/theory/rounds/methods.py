@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from trainers.problem import Problem, Quadratics
 from trainers.scalars import integer, number, shown
 from trainers.spelling import hint
 from trainers.theory.clients import ClientQuadratics, client_quadratics, clients_of
-from trainers.theory.rounds import aligned, local, mixed
+from trainers.theory.rounds import aligned, local, mixed, remembered
 from trainers.theory.rounds.affine import AffineRound, RoundMap, with_server
-from trainers.theory.rounds.central import CentralQuadratic, central_quadratic
+from trainers.theory.rounds.central import CentralQuadratic, scaled, weighted_central
 
 Array = NDArray[np.float64]
 
@@ -41,20 +40,48 @@ FEDERATED: Mapping[str, Callable[..., AffineRound]] = {
     "gradalign": aligned.gradalign,
     "scaffold": aligned.scaffold,
     "regularized_gd": aligned.regularized_gd,
+    "linear_scaling": aligned.linear_scaling,
+    "aligned_linear_scaling": aligned.aligned_linear_scaling,
+    "feddyn": remembered.feddyn,
+    "mimelite": remembered.mimelite,
+    "mime": remembered.mime,
 }
 MIXED: Mapping[str, Callable[..., AffineRound]] = {
     "parallel_training": mixed.parallel_training,
     "one_way_transfer": mixed.one_way_transfer,
     "two_way_transfer": mixed.two_way_transfer,
+    "pooled_training": mixed.pooled_training,
+    "all_on_client": mixed.all_on_client,
 }
 FIXED_POINT_NEEDS_RATE = ("parallel_training", "two_way_transfer")
 COUNTS = ("local_steps", "central_steps")
+AS_THEY_ARE = ("gradient_weights", "warm_start", "variates", "variate_update", "reuse_mean_gradient")
 TIED = ("local_sgd",)
 ONE_CLIENT = ("lookahead",)
 """Methods whose rounds have one client: with several clients in the task the closed form is that of their mean."""
 SHARED = ("name", "server_lr", "delta_lr", "tied", "weight_decay", "merge", "federated_weight", "central_weight")
-WITHOUT_EFFECT = ("displacement_form", "displacement_source", "unbiased", "central_batch_size", "warm_start")
-ONLY_DEFAULTS: Mapping[str, Any] = {"local_epochs": None, "clip_norm": None, "reuse_mean_gradient": False}
+WITHOUT_EFFECT = (
+    "displacement_form",
+    "displacement_source",
+    "gradient_source",
+    "unbiased",
+    "central_batch_size",
+    "central_epsilon",
+    "merge_epsilon",
+)
+ONLY_DEFAULTS: Mapping[str, Any] = {
+    "local_epochs": None,
+    "clip_norm": None,
+    "client_optimizer": "sgd",
+    "client_momentum": None,
+    "client_beta1": None,
+    "client_beta2": None,
+    "client_epsilon": None,
+    "central_optimizer": "sgd",
+    "central_momentum": 0.0,
+    "merge_optimizer": "sgd",
+    "merge_momentum": 0.0,
+}
 ADAPTIVE_SERVERS = ("adam", "yogi")
 
 
@@ -134,7 +161,7 @@ def affine_round(
     accepted = [key for key, value in parameters.items() if value.kind is inspect.Parameter.KEYWORD_ONLY]
     given = {key: _value(key, value) for key, value in method.items() if key in accepted}
     for key, value in method.items():
-        if key in ONLY_DEFAULTS and value != ONLY_DEFAULTS[key]:
+        if key in ONLY_DEFAULTS and value not in (None, ONLY_DEFAULTS[key]):
             neutral = shown(ONLY_DEFAULTS[key])
             raise SpecError(f"method.{key} must be {neutral} for a closed form, got {shown(value)}", f"method.{key}")
         if key not in accepted and key not in (*SHARED, *WITHOUT_EFFECT, *ONLY_DEFAULTS):
@@ -199,7 +226,7 @@ def _momentum(server: Mapping[str, Any] | None) -> tuple[float, bool]:
 
 
 def _value(key: str, value: Any) -> Any:
-    if key == "gradient_weights":
+    if key in AS_THEY_ARE:
         return value
     if key in COUNTS:
         return None if value is None else integer(value, f"method.{key}")
@@ -230,9 +257,9 @@ def _weighted(
     if share is None and other is None:
         return clients, central
     federated = number(share, "method.federated_weight") if share is not None else 1 - number(other, "central_weight")
-    if not 0 < federated < 1:
+    if not 0 < federated <= 1:
         raise SpecError(
-            f"method.federated_weight must be between 0 and 1, got {federated:g}", "method.federated_weight"
+            f"method.federated_weight must be between 0 and 1 (1 itself too) for a closed form, got {federated:g}",
+            "method.federated_weight",
         )
-    scaled = replace(clients, hessians=federated * clients.hessians, eigenvalues=federated * clients.eigenvalues)
-    return scaled, central_quadratic((1 - federated) * central.hessian, central.center)
+    return scaled(clients, federated), weighted_central(central, 1 - federated)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.theory.clients import ClientQuadratics
+from trainers.theory.clients import ClientQuadratics, client_quadratics
 from trainers.theory.rounds.affine import AffineRound
 from trainers.theory.rounds.central import CentralQuadratic
 from trainers.theory.rounds.local import fedavg, geometric_sums
@@ -56,6 +56,26 @@ def one_way_transfer(
     return AffineRound(gradient, np.einsum("i,ijk,ik->j", clients.weights, sums, pulls))
 
 
+def pooled_training(
+    clients: ClientQuadratics, central: CentralQuadratic, *, client_lr: float, local_steps: int
+) -> AffineRound:
+    """Gradient descent on the whole loss, local_steps steps a round: it finds the optimum where it is stable."""
+    hessian = clients.hessian + central.hessian
+    pull = clients.hessian @ clients.optimum + central.hessian @ central.center
+    pooled = client_quadratics(hessian[None], np.linalg.solve(hessian, pull)[None])
+    return fedavg(pooled, client_lr=client_lr, local_steps=local_steps)
+
+
+def all_on_client(
+    clients: ClientQuadratics, central: CentralQuadratic, *, client_lr: float, local_steps: int
+) -> AffineRound:
+    """FedAvg with the server's loss added to that of every client: only the clients' own drift is left."""
+    hessians = clients.hessians + central.hessian
+    pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers) + central.hessian @ central.center
+    joined = client_quadratics(hessians, np.linalg.solve(hessians, pulls[..., None])[..., 0], clients.weights)
+    return fedavg(joined, client_lr=client_lr, local_steps=local_steps)
+
+
 def two_way_transfer(
     clients: ClientQuadratics,
     central: CentralQuadratic,
@@ -65,11 +85,13 @@ def two_way_transfer(
     central_lr: float,
     central_steps: int | None = None,
     merge_lr: float = 1.0,
+    warm_start: bool = False,
 ) -> AffineRound:
     """State (x, central_correction a, federated_correction b); each branch is corrected by the other's mean gradient.
 
     Clients follow A_i (x - c_i) + a, the server C (x - c) + b; afterwards a becomes the mean of the central gradients
-    without b, b the mean of the clients' gradients without a. It finds the optimum where one-way transfer does.
+    without b, b the mean of the clients' gradients without a. It finds the optimum where one-way transfer does. a and b
+    begin at 0, with warm_start at the gradients of the first model.
     """
     d = clients.dimension
     steps = local_steps if central_steps is None else central_steps
@@ -90,4 +112,10 @@ def two_way_transfer(
         ]
     )
     shift = np.concatenate([rate * central_pull, -central_pull / steps, -federated.pull / local_steps])
-    return AffineRound(gradient, federated.pull, carry, shift, inject=np.vstack([merge_lr * identity, zero, zero]))
+    begin = None
+    if warm_start:
+        pulls = np.einsum("i,ijk,ik->j", clients.weights, clients.hessians, clients.centers)
+        offsets = np.concatenate([np.zeros(d), -central.hessian @ central.center, -pulls])
+        begin = (np.vstack([identity, central.hessian, clients.hessian]), offsets)
+    inject = np.vstack([merge_lr * identity, zero, zero])
+    return AffineRound(gradient, federated.pull, carry, shift, inject, begin)

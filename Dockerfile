@@ -1,0 +1,74 @@
+# Driftline: API, scheduler, MLflow and the nodes of Ray clusters, all from one image. docs/kubernetes.md says how to build it.
+#
+#   docker build -t REGISTRY/driftline:0.1.0 .                              CPU
+#   docker build -t REGISTRY/driftline:0.1.0-cuda --build-arg VARIANT=cuda .   GPU nodes: PyTorch brings its own CUDA libraries
+#
+# Without a network: put wheels into build/wheelhouse (tests/kubernetes/build_image.py shows how) and add
+# --build-arg WHEELHOUSE=build/wheelhouse.
+
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS builder
+# cpu or cuda
+ARG VARIANT=cpu
+# Index of PyTorch's CPU builds
+ARG TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+# Folder of wheels inside the build context; nothing is downloaded then
+ARG WHEELHOUSE=
+# More packages, for example "s3fs" for checkpoints in an object store
+ARG EXTRA_PACKAGES=
+RUN --mount=type=bind,target=/context \
+    set -eu; \
+    case "${VARIANT}" in cpu|cuda) ;; *) echo "VARIANT must be cpu or cuda, got ${VARIANT}" >&2; exit 2;; esac; \
+    python3 -m venv /opt/driftline; \
+    pip="/opt/driftline/bin/python -m pip --no-cache-dir --disable-pip-version-check install --no-compile -c /context/constraints.txt"; \
+    if [ -n "${WHEELHOUSE}" ]; then \
+        export PIP_NO_INDEX=1 PIP_FIND_LINKS="/context/${WHEELHOUSE}"; \
+    elif [ "${VARIANT}" = cpu ]; then \
+        $pip torch --index-url "${TORCH_CPU_INDEX}"; \
+    fi; \
+    mkdir /tmp/source; \
+    cd /context; \
+    cp -r driftline.py service trainers search_spaces pyproject.toml README.md LICENSE /tmp/source; \
+    $pip torch "/tmp/source[cluster,data]" ${EXTRA_PACKAGES}; \
+    find /opt/driftline -depth -type d \( -name tests -o -name __pycache__ \) -path '*/site-packages/*' \
+        ! -path '*/optuna/*' ! -path '*/torch/*' -exec rm -rf {} +; \
+    rm -rf /tmp/source /opt/driftline/lib/python3*/site-packages/torch/include /opt/driftline/lib/python3*/site-packages/torch/test; \
+    /opt/driftline/bin/python -m compileall -q -j 0 /opt/driftline/lib || true; \
+    /opt/driftline/bin/python -m pip check
+
+FROM ${BASE}
+ARG VARIANT=cpu
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Driftline" \
+      org.opencontainers.image.description="Tunes local update methods and maps their trade-off between convergence and accuracy" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      io.driftline.variant="${VARIANT}"
+# wget: KubeRay's probes of Ray nodes. The user has a name because Python's getpass asks for one.
+RUN set -eu; \
+    if ! command -v wget >/dev/null; then \
+        apt-get update -q; \
+        apt-get install -y -q --no-install-recommends wget; \
+        rm -rf /var/lib/apt/lists/*; \
+    fi; \
+    echo "driftline:x:10001:10001::/tmp:/usr/sbin/nologin" >> /etc/passwd; \
+    echo "driftline:x:10001:" >> /etc/group; \
+    mkdir /var/lib/driftline; \
+    chown 10001:10001 /var/lib/driftline
+COPY --from=builder /opt/driftline /opt/driftline
+# Only /tmp and DRIFTLINE_HOME are written to: mount both and the root file system can be read-only.
+ENV PATH=/opt/driftline/bin:$PATH \
+    HOME=/tmp \
+    DRIFTLINE_HOME=/var/lib/driftline \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    RAY_USAGE_STATS_ENABLED=0 \
+    MLFLOW_DISABLE_TELEMETRY=true \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+WORKDIR /var/lib/driftline
+USER 10001:10001
+EXPOSE 8080
+CMD ["driftline", "serve", "--host", "0.0.0.0"]

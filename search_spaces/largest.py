@@ -1,0 +1,143 @@
+"""The largest client_lr that does not diverge: where automatic decay begins.
+
+    python -m search_spaces.largest trial.json
+
+Decay makes a large client_lr cheap: it is fast at first and is lowered when it no longer helps. So it is not tuned, but
+taken as large as training bears: of the candidates the largest for which training does not diverge with at least one
+server_lr, and of these server_lr the one with the smallest mean training loss over the last 100 rounds.
+
+Source: "On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020), section 9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from search_spaces import rates
+from trainers.errors import SpecError
+from trainers.run import read, run
+
+CANDIDATES = (100.0, 10.0, 1.0, 0.1, 0.01)
+"""The client_lr of the paper."""
+SCORE_WINDOW = 100
+"""Last rounds whose mean training loss is compared."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of one client_lr.
+
+    Args:
+        client_lr: that was tried.
+        diverged: how many of the server_lr diverged with it.
+        server_lr: the best of those that did not; None where all did.
+        train_loss: its mean training loss over the last rounds.
+    """
+
+    client_lr: float
+    diverged: int
+    server_lr: float | None = None
+    train_loss: float | None = None
+
+
+def server_lrs() -> tuple[float, ...]:
+    """The server_lr of the paper: 10^-3, 10^-2.5, ..., 10."""
+    return tuple(float(value) for value in rates.half_decades().options)
+
+
+def largest_client_lr(
+    document: Mapping[str, Any],
+    candidates: Sequence[float] = CANDIDATES,
+    servers: Sequence[float] | None = None,
+    *,
+    device: str = "auto",
+) -> list[Tried]:
+    """Trains with every candidate, the largest first, until one does not diverge.
+
+    Args:
+        document: a trial (trainers/spec.py) without members; its client_lr and server_lr are replaced. One with
+            delta_lr or tied keeps that, and only client_lr is tried.
+        candidates: client_lr to try.
+        servers: server_lr to try with each; the paper's by default.
+        device: as torch calls it, or "auto".
+
+    Returns:
+        What was tried, in that order; the last one is the answer where it has a train_loss.
+
+    Raises:
+        SpecError: the trial is wrong, or its method has no client_lr.
+    """
+    if document.get("members") is not None:
+        raise SpecError("members must be left out: the rates that are tried are the members", "members")
+    method = document.get("method")
+    method = dict(method) if isinstance(method, Mapping) else {}
+    method.pop("client_lr", None)
+    alone = any(method.get(name) for name in ("delta_lr", "tied"))
+    if not alone:
+        method.pop("server_lr", None)
+    asked = [None] if alone else list(server_lrs() if servers is None else servers)
+    found: list[Tried] = []
+    for client_lr in sorted(set(candidates), reverse=True):
+        rows = [{"client_lr": client_lr, **({} if rate is None else {"server_lr": rate})} for rate in asked]
+        losses = _losses({**document, "method": method, "members": rows}, len(rows), device)
+        kept = {index: loss for index, loss in enumerate(losses) if loss is not None}
+        best = min(kept, key=lambda index: kept[index], default=None)
+        found.append(
+            Tried(client_lr, len(rows) - len(kept))
+            if best is None
+            else Tried(client_lr, len(rows) - len(kept), asked[best], kept[best])
+        )
+        if best is not None:
+            break
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line: a line of JSON for every client_lr that was tried; 1 where all of them diverged."""
+    parser = argparse.ArgumentParser(
+        prog="python -m search_spaces.largest",
+        description="Finds the largest client_lr that does not diverge with at least one server_lr.",
+    )
+    parser.add_argument("trial", metavar="TRIAL.json", help='a trial without members; "-" is standard input')
+    parser.add_argument("--client-lrs", metavar="A,B,...", type=_numbers, default=CANDIDATES, help="to try")
+    parser.add_argument("--server-lrs", metavar="A,B,...", type=_numbers, default=server_lrs(), help="to try with each")
+    options = parser.parse_args(arguments)
+    try:
+        document = read(options.trial)
+        if not isinstance(document, Mapping):
+            raise SpecError("the trial must be an object")
+        tried = largest_client_lr(document, options.client_lrs, options.server_lrs)
+    except SpecError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for one in tried:
+        print(json.dumps(asdict(one)))
+    return 0 if tried and tried[-1].train_loss is not None else 1
+
+
+def _losses(document: Mapping[str, Any], members: int, device: str) -> list[float | None]:
+    """The mean training loss of each member over its last rounds; None where it diverged."""
+    seen: list[list[float]] = [[] for _ in range(members)]
+    diverged = [False] * members
+    for line in run(document, device=device):
+        diverged[line["member"]] |= line["diverged"]
+        if line["train_loss"] is not None:
+            seen[line["member"]].append(line["train_loss"])
+    return [
+        None if bad or not losses else math.fsum(losses[-SCORE_WINDOW:]) / len(losses[-SCORE_WINDOW:])
+        for bad, losses in zip(diverged, seen, strict=True)
+    ]
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(item) for item in text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

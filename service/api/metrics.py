@@ -1,0 +1,185 @@
+"""What a process counts, for Prometheus: requests, studies, trials, leases, the recorder's lag, the scheduler's looks.
+
+Every process serves its own. Labels are methods, routes, statuses and states: never projects, studies or people. What
+is read from the store is read when Prometheus asks, and at most every few seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import DriftlineError
+from service.store.overview import Overview
+from service.store.store import Store
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper ends of the histogram's buckets."""
+
+_FRESH_S = 2.0
+
+
+class Looks(Protocol):
+    """What a scheduler says of itself."""
+
+    looks: int
+    looked_at: float
+
+    @property
+    def acting(self) -> bool:
+        """Whether it had the lock at its last look."""
+
+
+class Metrics:
+    """What this process counts.
+
+    Args:
+        store: Where studies and trials are counted.
+
+    Attributes:
+        requests: Requests by method, route and status.
+        seconds: How long they took, by method and route; streams are left out.
+        refused: Requests with a token that is not known.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._registry = CollectorRegistry()
+        labels = ("method", "route", "status")
+        self.requests = Counter(
+            "driftline_http_requests", "Requests that were answered.", labels, registry=self._registry
+        )
+        self.seconds = Histogram(
+            "driftline_http_request_seconds",
+            "Seconds until the answer was sent.",
+            labels[:2],
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self.refused = Counter(
+            "driftline_auth_failures", "Requests with a token that is not known.", registry=self._registry
+        )
+        self._registry.register(_Stored(store))
+
+    def watch(self, scheduler: Looks) -> None:
+        """Count the looks of a scheduler in this process, too."""
+        self._registry.register(_Scheduler(scheduler))
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class Counted:
+    """ASGI middleware that counts requests by the route that answered them.
+
+    Args:
+        app: What is asked.
+        metrics: Where they are counted.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and count it when its answer has begun."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status, stream, start = 500, False, time.perf_counter()
+
+        async def noted(message: Message) -> None:
+            nonlocal status, stream
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                stream = any(value.startswith(b"text/event-stream") for _, value in message.get("headers", ()))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path_format", "none")
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.requests.labels(method, route, str(status)).inc()
+            if not stream:
+                self._metrics.seconds.labels(method, route).observe(time.perf_counter() - start)
+
+
+_METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
+
+
+class _Stored:
+    """What the store counts; nothing, and `driftline_store_up` 0, while it does not answer."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: Overview | None = None
+        self._seen_at = float("-inf")
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the store is not asked before Prometheus is."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The store's numbers of now."""
+        seen = self._look()
+        yield GaugeMetricFamily("driftline_store_up", "Whether the database answers.", value=float(seen is not None))
+        if seen is None:
+            return
+        for name, text, counts in (
+            ("driftline_studies", "Studies by state.", seen.studies),
+            ("driftline_trials", "Trials by state.", seen.trials),
+            ("driftline_driver_leases", "Leases of drivers: held, or expired without being let go.", seen.leases),
+        ):
+            family = GaugeMetricFamily(name, text, labels=["state"])
+            for state, count in counts.items():
+                family.add_metric([state], float(count))
+            yield family
+        yield GaugeMetricFamily(
+            "driftline_recorder_studies_behind", "Studies of which MLflow does not show all.", value=float(seen.behind)
+        )
+        yield GaugeMetricFamily(
+            "driftline_recorder_lag_seconds", "Age of the oldest change that MLflow does not show.", value=seen.lag_s
+        )
+
+    def _look(self) -> Overview | None:
+        with self._lock:
+            if self._clock() - self._seen_at >= _FRESH_S:
+                try:
+                    self._seen = self._store.overview()
+                except DriftlineError:
+                    self._seen = None
+                self._seen_at = self._clock()
+            return self._seen
+
+
+class _Scheduler:
+    """What a scheduler of this process says of itself."""
+
+    def __init__(self, scheduler: Looks) -> None:
+        self._scheduler = scheduler
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """How often it has looked, when it did last, and whether it acts."""
+        ours = self._scheduler
+        yield CounterMetricFamily("driftline_scheduler_looks", "Looks of this scheduler.", value=float(ours.looks))
+        yield GaugeMetricFamily(
+            "driftline_scheduler_last_look_timestamp_seconds", "When it last looked.", value=ours.looked_at
+        )
+        yield GaugeMetricFamily(
+            "driftline_scheduler_acting", "Whether it has the lock, and acts.", value=float(ours.acting)
+        )
+
+

@@ -1,0 +1,99 @@
+"""Who may do what: tokens, quotas and the audit trail. All but `whoami` and `quota` need a token of scope admin."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from service.api.bodies import CheckedRoute
+from service.api.context import Admin, Allowed, Asked
+from service.api.paging import PageSize, PageToken, position, token
+from service.errors import InvalidRequest
+from service.schemas.access import (
+    PROJECT,
+    AuditPage,
+    MadeToken,
+    NewToken,
+    ProjectQuota,
+    Quota,
+    TokenPage,
+    TokenRecord,
+    Whoami,
+)
+
+ROUTER = APIRouter(prefix="/v1", tags=["access"], route_class=CheckedRoute)
+Project = Annotated[str, Path(pattern=PROJECT, description="Name of a project; need not have any study.")]
+
+
+@ROUTER.get("/whoami", operation_id="whoami")
+def whoami(allowed: Allowed) -> Whoami:
+    """What the request's token allows."""
+    return Whoami(
+        id=allowed.id,
+        name=allowed.name,
+        project=allowed.project,
+        scopes=sorted(allowed.scopes),
+        study=allowed.study,
+        expires_at=allowed.expires_at,
+    )
+
+
+@ROUTER.post("/tokens", operation_id="createToken", status_code=201)
+def create_token(body: NewToken, asked: Asked, admin: Admin) -> MadeToken:
+    """Make a token. It is shown this once: only its hash is stored."""
+    return asked.store.create_token(body, admin.actor)
+
+
+@ROUTER.get("/tokens", operation_id="listTokens")
+def tokens(asked: Asked, admin: Admin, page_size: PageSize = 100, page_token: PageToken = None) -> TokenPage:
+    """The tokens of all projects, newest first, with those that have expired or were revoked."""
+    listing = ("tokens",)
+    found = asked.store.tokens(before=position(listing, page_token), limit=page_size + 1)
+    more = len(found) > page_size
+    found = found[:page_size]
+    return TokenPage(tokens=found, next_page_token=token(listing, found[-1].id) if more else None)
+
+
+@ROUTER.delete("/tokens/{token_id}", operation_id="revokeToken")
+def revoke_token(token_id: str, asked: Asked, admin: Admin) -> TokenRecord:
+    """End a token: the next request with it is refused. The same again changes nothing."""
+    return asked.store.revoke_token(token_id, admin.actor)
+
+
+@ROUTER.get("/quota", operation_id="getQuota")
+def quota(asked: Asked, allowed: Allowed) -> ProjectQuota:
+    """What the token's project may have, and what it has."""
+    allowed.require("read", allowed.study)
+    return asked.store.quota(allowed.project, asked.quota)
+
+
+@ROUTER.get("/projects/{project}/quota", operation_id="getProjectQuota")
+def project_quota(project: Project, asked: Asked, admin: Admin) -> ProjectQuota:
+    """What a project may have, and what it has."""
+    return asked.store.quota(project, asked.quota)
+
+
+@ROUTER.put("/projects/{project}/quota", operation_id="setProjectQuota")
+def set_project_quota(project: Project, body: Quota, asked: Asked, admin: Admin) -> ProjectQuota:
+    """Set what a project may have, in place of the service's defaults; null is no limit. What it has stays."""
+    asked.store.set_quota(project, body, admin.actor)
+    return asked.store.quota(project, asked.quota)
+
+
+@ROUTER.get("/audit", operation_id="listAudit")
+def audit(
+    asked: Asked,
+    admin: Admin,
+    project: Annotated[str | None, Query(max_length=64, description="Only what is about this project.")] = None,
+    action: Annotated[str | None, Query(max_length=32, description="Only what was done in this way.")] = None,
+    page_size: PageSize = 100,
+    page_token: PageToken = None,
+) -> AuditPage:
+    """Who did what, newest first."""
+    listing = ("audit", project, action)
+    before = position(listing, page_token)
+    if before is not None and not isinstance(before, int):
+        raise InvalidRequest("page_token", "must be the next_page_token of an earlier page")
+    found = asked.store.audited(project=project, action=action, before=before, limit=page_size + 1)
+    more = len(found) > page_size
+    found = found[:page_size]
+    return AuditPage(events=found, next_page_token=token(listing, found[-1].id) if more else None)

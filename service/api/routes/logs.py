@@ -1,0 +1,35 @@
+"""What a study's drivers say: sent by the driver, kept in the store, read by everyone who may read the study."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from service.api.bodies import LenientRoute
+from service.api.context import Asked, DrivenStudy, ReadableStudy
+from service.api.paging import PageSize, PageToken, position, token
+from service.schemas.logs import LogPage, NewLines, StoredLines
+
+ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=LenientRoute)
+
+
+@ROUTER.post("/logs", operation_id="sendLogs")
+def send(study_id: DrivenStudy, body: NewLines, asked: Asked) -> StoredLines:
+    """Add lines to the study's log. The newest are kept; a batch that is sent again at once is stored once."""
+    return StoredLines(stored=asked.store.write_log(study_id, body))
+
+
+@ROUTER.get("/logs", operation_id="getLogs")
+def read(
+    study_id: ReadableStudy,
+    asked: Asked,
+    after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Only lines with a greater id.")] = 0,
+    page_size: PageSize = 200,
+    page_token: PageToken = None,
+) -> LogPage:
+    """The lines of the study's log in their order. At the end, ask again with `after` the last line's id."""
+    listing = ("logs", study_id)
+    start = after if page_token is None else int(position(listing, page_token))
+    found = asked.store.read_log(study_id, after=start, limit=page_size + 1)
+    more = len(found) > page_size
+    found = found[:page_size]
+    return LogPage(lines=found, next_page_token=token(listing, found[-1].id) if more else None)

@@ -1,0 +1,213 @@
+"""The parts of a service, put together: store, API, scheduler with its launcher, recorder."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import yaml
+
+from service.api.access import SCOPES, Access, Tokens
+from service.api.app import create_app
+from service.api.probes import create_probes
+from service.api.serve import Server
+from service.cli.home import ADMIN_TOKEN, SECRET, kept
+from service.errors import InvalidSpec, Unavailable
+from service.launchers.local import LocalLauncher
+from service.launchers.protocol import Launcher
+from service.recorders.studies_recorder import StudiesRecorder
+from service.scheduler.loop import Scheduler
+from service.settings import ServiceSettings
+from service.store.store import Store
+
+_LOG = logging.getLogger(__name__)
+LAUNCHERS = {"local": "local", "ray_jobs": "ray_jobs", "kubernetes": "kubernetes"}
+"""Launcher to its module in service/launchers."""
+
+DATABASE_S = 60.0
+"""How long the database may take to answer at the start."""
+
+DRIVERS_S = 14.0
+"""How long local drivers get to write their checkpoints when the service ends."""
+
+RECORDER_S = 5.0
+Part = Literal["api", "scheduler"]
+
+
+class Service:
+    """A running service, or one part of it.
+
+    Args:
+        settings: What the environment says.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        only: "api" or "scheduler"; None is everything in this process.
+        mlflow_public: How people reach MLflow, instead of what `settings` say.
+
+    Attributes:
+        url: Where it listens.
+        first: Whether the admin token was made just now.
+
+    Raises:
+        InvalidSpec: A setting cannot be right.
+        Unavailable: The database does not answer, or the port is taken.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, *, host: str, port: int, only: Part | None = None, mlflow_public: str = ""
+    ) -> None:
+        self._closers: list[tuple[str, Callable[[], object]]] = []
+        self._settings = settings
+        self.first = False
+        try:
+            self._open(host, port, only, mlflow_public or settings.mlflow_public)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends everything, within half a minute; local drivers write their checkpoints when all runs in one process."""
+        for what, closer in reversed(self._closers):
+            try:
+                closer()
+            except Exception:
+                _LOG.exception("%s could not be ended in order; it goes on", what)
+        self._closers.clear()
+
+    def _open(self, host: str, port: int, only: Part | None, mlflow_public: str) -> None:
+        settings = self._settings
+        if only != "api":
+            launcher_kind(settings.launcher)  # a wrong name is said before anything is opened
+        secret = settings.secret or kept(settings.home, SECRET)[0]
+        store = open_store(settings.database)
+        self._closers.append(("the store", store.close))
+        tokens = self._tokens(store, secret.encode(), admin=only != "scheduler")
+        woken: list[Scheduler] = []
+        alone = only == "scheduler"
+        app = create_probes(store) if alone else create_app(store, tokens, wake=lambda: wake(woken))
+        server = Server(app, host=host, port=port)
+        self._closers.append(("the server", server.close))
+        self.url = server.url
+        if only != "api":
+            self._record(store, mlflow_public)
+            api_url = settings.api_url or _here(server.url if only is None else "http://127.0.0.1:8080")
+            woken.append(self._schedule(store, tokens, api_url, together=only is None))
+
+    def _tokens(self, store: Store, secret: bytes, *, admin: bool) -> Tokens:
+        known: dict[str, Access] = {}
+        if admin:
+            token = self._settings.admin_token
+            if token is None:
+                token, self.first = kept(self._settings.home, ADMIN_TOKEN)
+            known[token] = Access(scopes=SCOPES)
+        return Tokens(known, secret)
+
+    def _schedule(self, store: Store, tokens: Tokens, api_url: str, *, together: bool) -> Scheduler:
+        launcher = self._launcher(api_url)
+        if together and isinstance(launcher, LocalLauncher):  # their API is about to end with this process
+            self._closers.append(("the drivers", lambda: launcher.end(DRIVERS_S)))
+        else:
+            self._closers.append(("the launcher", launcher.close))
+        own = self._settings.launcher == "kubernetes"  # there every study has a Ray cluster of its own
+        scheduler = Scheduler(store, launcher, tokens.driver, cluster=lambda study: None if own else "ray")
+        scheduler.start()
+        self._closers.append(("the scheduler", scheduler.close))
+        return scheduler
+
+    def _launcher(self, api_url: str) -> Launcher:
+        settings = self._settings
+        module = launcher_kind(settings.launcher)
+        config = module.Config.from_json(read_yaml(settings.launcher_config, "DRIFTLINE_LAUNCHER_CONFIG"))
+        logs = settings.home / "logs"
+        return cast(Launcher, module.build(config, url=api_url, checkpoints=settings.checkpoints, logs=logs))
+
+    def _record(self, store: Store, public: str) -> None:
+        if self._settings.mlflow is None:
+            _LOG.info("nothing is recorded in MLflow: DRIFTLINE_MLFLOW_URL is not set")
+            return
+        recorder = StudiesRecorder(store, self._settings.mlflow, self._settings.mlflow_artifacts, public_url=public)
+        stop = threading.Event()
+        thread = threading.Thread(target=recorder.run, args=(stop,), name="driftline-recorder", daemon=True)
+        thread.start()
+
+        def end() -> None:
+            stop.set()
+            thread.join(RECORDER_S)  # what is left is written at the next start
+
+        self._closers.append(("the recorder", end))
+
+
+def wake(schedulers: Sequence[Scheduler]) -> None:
+    """Has schedulers of this process look at once."""
+    for scheduler in schedulers:
+        scheduler.wake()
+
+
+def launcher_kind(name: str) -> Any:
+    """The module of a launcher.
+
+    Raises:
+        InvalidSpec: There is none of this name, or what it needs is not installed.
+    """
+    if name not in LAUNCHERS:
+        raise InvalidSpec("DRIFTLINE_LAUNCHER", f"must be one of {', '.join(LAUNCHERS)}, got {name!r}")
+    try:
+        return importlib.import_module(f"service.launchers.{LAUNCHERS[name]}")
+    except ModuleNotFoundError as error:
+        raise InvalidSpec(
+            "DRIFTLINE_LAUNCHER", f"{name} needs the module {error.name}: install driftline[cluster]"
+        ) from error
+
+
+def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
+    """The mapping in a YAML or JSON file; an empty one without a file.
+
+    Args:
+        file: The file.
+        name: The variable that names it, for the error.
+
+    Raises:
+        InvalidSpec: It cannot be read, or holds something else.
+    """
+    if file is None:
+        return {}
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InvalidSpec(name, f"must name a YAML file, got {file}: {error}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InvalidSpec(name, f"{file} must hold a mapping of settings, got {type(found).__name__}")
+    return found
+
+
+def open_store(url: str) -> Store:
+    """The store, brought to the newest revision, once its database answers.
+
+    Raises:
+        Unavailable: It does not, for a minute.
+        Conflict: It was written by a newer Driftline.
+    """
+    deadline = time.monotonic() + DATABASE_S
+    if url.startswith("sqlite:///"):
+        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        try:
+            return Store(url)
+        except Unavailable as error:
+            if time.monotonic() > deadline:
+                raise
+            _LOG.warning("waiting for the database: %s", error)
+            time.sleep(2.0)
+
+
+def _here(url: str) -> str:
+    """The address under which this machine reaches a server of its own."""
+    return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")

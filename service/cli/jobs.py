@@ -1,0 +1,122 @@
+"""What the commands about a service's studies do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+from service.errors import InvalidSpec
+from service.schemas.study import Study
+from service.sdk.client import Client
+from service.sdk.job import Job
+from service.settings import settings
+
+
+def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
+    """Where the service is, and the token for it.
+
+    Raises:
+        InvalidSpec: Nothing says where, or the token's file cannot be read.
+    """
+    where = url or settings().url
+    if where is None:
+        raise InvalidSpec("--url", "must be given, or DRIFTLINE_URL be set: the address of a service")
+    if not where.startswith(("http://", "https://")):
+        raise InvalidSpec("--url", f"must start with http:// or https://, got {where!r}")
+    if token_file is None:
+        return where, settings().token
+    try:
+        return where, token_file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidSpec("--token-file", f"must name a file with a token, got {token_file}: {error}") from error
+
+
+@contextlib.contextmanager
+def connected(url: str | None, token_file: Path | None) -> Iterator[Client]:
+    """A connection to the service that was named."""
+    with Client(*address(url, token_file)) as client:
+        yield client
+
+
+def submit(client: Client, file: Path, *, wait: bool, key: str | None, as_json: bool) -> None:
+    """Submits a study; prints its id, or its record, or with `wait` its result."""
+    study = Study.from_yaml(file)
+    job = client.submit(study, key)
+    if not wait:
+        _print_record(job) if as_json else typer.echo(job.id)
+        return
+    typer.echo(f"submitted as {job.id}", err=True)
+    _finish(job)
+    frontier = job.frontier()
+    typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
+    if job.mlflow_url:
+        typer.echo(f"\nMLflow: {job.mlflow_url}", err=True)
+
+
+def wait(job: Job) -> None:
+    """Shows a study until it has finished; the exit code says how."""
+    _finish(job)
+    typer.echo(f"{job.record().name}: {job.state.lower()}", err=True)
+
+
+def list_all(client: Client, *, as_json: bool) -> None:
+    """Prints all studies."""
+    records = client.records()
+    if as_json:
+        typer.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=2))
+        return
+    for record in records:
+        reason = f"  ({record.reason})" if record.reason else ""
+        typer.echo(f"{record.id}  {record.state.lower():<10} {record.created_at:%Y-%m-%d %H:%M}  {record.name}{reason}")
+    if not records:
+        typer.echo("No studies yet: driftline submit STUDY.yaml", err=True)
+
+
+def say(job: Job, *, as_json: bool) -> None:
+    """Prints the state of a study that something was asked of."""
+    if as_json:
+        _print_record(job)
+        return
+    record = job.record()
+    typer.echo(f"{record.name} ({record.id}): {record.state.lower()}")
+
+
+def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
+    """Prints the lines of the drivers' logs."""
+    try:
+        for line in job.logs(follow=follow):
+            if as_json:
+                typer.echo(line.model_dump_json())
+            else:
+                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S} {line.attempt} {line.level.upper():<7} {line.text}")
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _finish(job: Job) -> None:
+    """Waits with progress.
+
+    Raises:
+        StudyFailed: It has failed.
+        typer.Exit: 1 when it was cancelled or paused, 130 after Ctrl-C.
+    """
+    try:
+        job.wait(progress=True)
+    except KeyboardInterrupt:
+        typer.echo(f"The study goes on; look again with:  driftline watch {job.id}", err=True)
+        raise typer.Exit(130) from None
+    state = job.state
+    if state != "SUCCEEDED":
+        hint = f": go on with  driftline resume {job.id}" if state == "PAUSED" else ""
+        typer.echo(f"The study is {state.lower()}{hint}", err=True)
+        raise typer.Exit(1)
+
+
+def _print_record(job: Job) -> None:
+    typer.echo(json.dumps(job.record().model_dump(mode="json"), indent=2))

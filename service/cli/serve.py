@@ -1,0 +1,128 @@
+"""`driftline serve` and `driftline migrate`: a service on this machine, or one replica of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from service.cli.composition import Part, Service, open_store
+from service.cli.home import ADMIN_TOKEN
+from service.errors import InvalidSpec
+from service.settings import ServiceSettings, read_service
+
+PORTS: dict[Part | None, int] = {None: 8080, "api": 8080, "scheduler": 8081}
+_OWN = ("127.0.0.1", "localhost", "::1")
+_LOG = logging.getLogger(__name__)
+
+
+def serve(host: str, port: int | None, only: str | None, mlflow_port: int | None) -> None:
+    """Runs a service until SIGTERM or Ctrl-C; it ends within half a minute.
+
+    Args:
+        host: Address to listen on.
+        port: Port; 8080 by default, 8081 for a scheduler alone.
+        only: "api" or "scheduler"; None is everything in this process.
+        mlflow_port: Also start MLflow's own server on this port of this machine.
+
+    Raises:
+        InvalidSpec: A setting cannot be right.
+        Unavailable: The database does not answer, or the port is taken.
+    """
+    part: Part | None = None
+    if only is not None:
+        if only not in ("api", "scheduler"):
+            raise InvalidSpec("--only", f"must be api or scheduler, got {only!r}")
+        part = "api" if only == "api" else "scheduler"
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    for noisy in ("httpx", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    settings = read_service(os.environ)
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    with _mlflow(settings, mlflow_port) as public:
+        wanted = PORTS[part] if port is None else port
+        service = Service(settings, host=host, port=wanted, only=part, mlflow_public=public)
+        try:
+            _say(service, settings, host, part, public)
+            while not stop.wait(3600.0):
+                pass
+            typer.echo("Ending: drivers of this machine write their checkpoints ...", err=True)
+        finally:
+            service.close()
+    typer.echo("Ended.", err=True)
+
+
+def migrate(database: str | None) -> None:
+    """Brings a database to the newest revision; again, or side by side, does no harm.
+
+    Args:
+        database: Its URL; what the environment says by default.
+
+    Raises:
+        Unavailable: It does not answer.
+        Conflict: It was written by a newer Driftline.
+    """
+    store = open_store(database or read_service(os.environ).database)
+    store.close()
+    typer.echo("The database is at the newest revision.", err=True)
+
+
+def _say(service: Service, settings: ServiceSettings, host: str, only: Part | None, mlflow: str) -> None:
+    """How to use it, on stderr."""
+    lines = [f"Driftline's {only or 'service'} is ready at {service.url}"]
+    if mlflow:
+        lines.append(f"MLflow is at {mlflow}")
+    if only != "scheduler":
+        if host not in _OWN:
+            lines.append(
+                f"It listens on {host}: whoever reaches it needs a token, but what is sent can be read on the way. "
+                "Put a proxy with TLS in front of it before it leaves a network you trust."
+            )
+        url = service.url.replace("0.0.0.0", "127.0.0.1")
+        if settings.admin_token is None:
+            made = "was made and is kept" if service.first else "is kept"
+            file = settings.home / ADMIN_TOKEN
+            lines += [
+                f"The admin token {made} in {file}. In another terminal:",
+                f"    export DRIFTLINE_URL={url} DRIFTLINE_TOKEN=$(cat {file})",
+                "    driftline submit STUDY.yaml --wait",
+            ]
+    typer.echo("\n".join(lines), err=True)
+
+
+@contextmanager
+def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
+    """MLflow's server over the service's own MLflow database, for as long as the block; gives its address."""
+    if port is None:
+        yield ""
+        return
+    from service.cli.ui import end_server, require_free, start_server
+
+    if settings.mlflow is None or settings.mlflow_artifacts is None:
+        raise InvalidSpec(
+            "--mlflow-port", "needs the service's own MLflow database; DRIFTLINE_MLFLOW_URL names another"
+        )
+    require_free(port, "--mlflow-port")
+    from service.recorders.tracking import connect
+
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    connect(settings.mlflow).search_experiments(max_results=1)  # makes the tables before two processes want to
+    server: subprocess.Popen[bytes] = start_server(settings.mlflow, settings.mlflow_artifacts, port)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        end_server(server)

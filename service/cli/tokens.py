@@ -1,0 +1,89 @@
+"""What the commands about tokens do."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+import typer
+
+from service.cli.jobs import address
+from service.client import ApiClient
+from service.errors import InvalidSpec
+from service.schemas.access import SCOPES, NewToken, Scope
+
+
+def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
+    """Prints what the connection's token allows."""
+    with _api(url, token_file) as api:
+        own = api.whoami()
+    if as_json:
+        typer.echo(own.model_dump_json(indent=2))
+        return
+    ends = f", until {own.expires_at:%Y-%m-%d %H:%M}" if own.expires_at else ""
+    typer.echo(f"{own.name}: project {own.project}, may {', '.join(own.scopes)}{ends}")
+
+
+def create(
+    url: str | None,
+    token_file: Path | None,
+    name: str,
+    project: str,
+    scopes: list[str],
+    days: float | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Makes a token and prints it.
+
+    Raises:
+        InvalidSpec: There is no such scope.
+    """
+    strange = [scope for scope in scopes if scope not in SCOPES]
+    if strange:
+        raise InvalidSpec("--scope", f"must be among {', '.join(sorted(SCOPES))}, got {strange[0]!r}")
+    try:
+        wanted = NewToken(name=name, project=project, scopes=cast(list[Scope], scopes), expires_in_days=days)
+    except ValueError as error:
+        raise InvalidSpec("", f"a name, project and number of days must be right, got: {error}") from error
+    with _api(url, token_file) as api:
+        made = api.make_token(wanted)
+    if as_json:
+        typer.echo(made.model_dump_json(indent=2))
+        return
+    ends = f"; it ends {_day(made.expires_at)}" if made.expires_at else ""
+    typer.echo(f"{made.id} for {made.name}, project {made.project}{ends}. Shown this once:", err=True)
+    typer.echo(made.token)
+
+
+def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
+    """Prints all tokens."""
+    with _api(url, token_file) as api:
+        found = api.tokens()
+    if as_json:
+        typer.echo(json.dumps([token.model_dump(mode="json") for token in found], indent=2))
+        return
+    for token in found:
+        facts = [f"made {_day(token.created_at)}"]
+        facts += [f"ends {_day(token.expires_at)}"] if token.expires_at else []
+        facts += [f"used {_day(token.last_used_at)}"] if token.last_used_at else []
+        facts += [f"revoked {_day(token.revoked_at)}"] if token.revoked_at else []
+        typer.echo(f"{token.id}  {token.project:<12} {','.join(token.scopes):<22} {token.name}  ({', '.join(facts)})")
+
+
+def revoke(url: str | None, token_file: Path | None, token: str) -> None:
+    """Has a token be known no longer."""
+    with _api(url, token_file) as api:
+        api.revoke_token(token)
+    typer.echo(f"{token}: revoked")
+
+
+def _api(url: str | None, token_file: Path | None) -> ApiClient:
+    where, token = address(url, token_file)
+    return ApiClient(where, token)
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}"

@@ -1,0 +1,161 @@
+"""Drivers on Kubernetes: one RayJob of KubeRay for each study, with workers that train and a head that does not.
+
+A RayJob is named after its study and the attempt that its driver is expected to acquire, so that two schedulers that
+start the same thing make one, and whoever starts a later attempt removes the earlier. All it needs, its Secret
+included, is owned by it and goes with it. Needs KubeRay 1.6 or newer.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from service.launchers.kubernetes_rayjob import body
+from service.launchers.kubernetes_rayjob.api import Api, Item
+from service.launchers.kubernetes_rayjob.config import Config
+from service.launchers.kubernetes_rayjob.mirror import Mirror
+from service.launchers.kubernetes_rayjob.names import attempt_of, job_name, selector, study_of
+from service.launchers.kubernetes_rayjob.phases import finished, judge, suspended
+from service.launchers.kubernetes_rayjob.pods import Patience, moment
+from service.launchers.protocol import Launch, Seen
+
+__all__ = ["Config", "KubernetesLauncher", "build"]
+
+_LOG = logging.getLogger(__name__)
+_DRIVER_S = 300.0
+
+
+def build(config: Config, *, url: str, checkpoints: str, logs: Path | None = None) -> KubernetesLauncher:
+    """The launcher of a service.
+
+    Args:
+        config: Its settings.
+        url: Address of the service, as pods reach it.
+        checkpoints: URL of the folder for checkpoints, or a path on a volume that all pods mount.
+        logs: Not used: drivers send their logs to the service.
+
+    Raises:
+        InvalidSpec: The settings do not fit together, or name no cluster.
+    """
+    config.check_folder(checkpoints)
+    return KubernetesLauncher(
+        config, Api.connect(config.kubeconfig, config.context, config.namespace), url=url, folder=checkpoints
+    )
+
+
+class KubernetesLauncher:
+    """Runs each driver in a RayJob; a `service.launchers.protocol.Launcher`.
+
+    Args:
+        config: Its settings.
+        api: The namespace in which it makes RayJobs.
+        url: Address of the service, as pods reach it.
+        folder: URL of the folder for checkpoints, or a path on a mounted volume.
+
+    Attributes:
+        start_seconds: How long a driver may take until it acquires its study: nodes, images and Ray must come first.
+    """
+
+    def __init__(self, config: Config, api: Api, *, url: str, folder: str) -> None:
+        self._config = config
+        self._api = api
+        self._url = url
+        self._folder = folder
+        self._patience = Patience(config.unschedulable_seconds, config.image_pull_seconds)
+        self._all = selector(config.instance)
+        self._jobs = Mirror(api, "rayjobs", self._all)
+        self._pods = Mirror(api, "pods", self._all)
+        self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
+
+    def start(self, launch: Launch) -> None:
+        """Makes the RayJob of a driver, or resumes the suspended one; nothing happens when it runs.
+
+        Raises:
+            InvalidSpec: A pack of the study fits no worker, or the API server refuses the RayJob.
+            Forbidden: This service may not make it, or a quota does not allow it.
+            Unavailable: The API server does not answer.
+        """
+        body.check(self._config, launch)
+        found, _ = self._api.items("rayjobs", selector(self._config.instance, launch.study_id))
+        living = sorted((job for job in found if not finished(job)), key=attempt_of)
+        current = living[-1] if living else None
+        if current is not None and suspended(current):
+            job = self._apply(launch, current["metadata"]["name"])
+        elif current is not None and attempt_of(current) >= launch.attempt:
+            job = current
+        else:
+            job = self._apply(launch, self._free_name(launch, found))
+        if attempt_of(job) <= launch.attempt:  # else it is a later driver's, and has a Secret of its own
+            self._api.apply("secrets", body.secret(self._config, launch, job))
+        self._jobs.note(job)
+        for other in found:
+            if other["metadata"]["uid"] != job["metadata"]["uid"]:
+                self._api.delete("rayjobs", other)
+
+    def seen(self, study_id: str) -> Seen:
+        """The study's driver as it is now.
+
+        Raises:
+            Unavailable: The API server has been away for too long to say.
+        """
+        jobs = [job for job in self._jobs.items() if study_of(job) == study_id]
+        if not jobs:  # the watch may lag behind another scheduler, so ask
+            jobs, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
+        if not jobs:
+            return Seen(False, "its RayJob is gone")
+        job = max(jobs, key=lambda job: (not finished(job), attempt_of(job), job["metadata"]["creationTimestamp"]))
+        pods = [pod for pod in self._pods.items() if study_of(pod) == study_id]
+        return judge(job, pods, self._patience, time.time())
+
+    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+        """Deletes the study's RayJobs with all they own; a paused study's, while it runs, is suspended instead.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        found, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
+        newest = max(found, key=attempt_of, default=None)
+        for job in found:
+            if suspend and job is newest and not finished(job):
+                self._jobs.note(self._suspend(job))
+            else:
+                self._api.delete("rayjobs", job)
+
+    def collect(self, known: Collection[str]) -> None:
+        """Deletes RayJobs of studies that no longer exist.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        found, _ = self._api.items("rayjobs", self._all)
+        for job in found:
+            age = time.time() - moment(job["metadata"]["creationTimestamp"])
+            if study_of(job) not in known and age >= self._config.orphan_seconds:
+                _LOG.warning("RayJob %s is of no study: deleted", job["metadata"]["name"])
+                self._api.delete("rayjobs", job)
+
+    def close(self) -> None:
+        """Lets go of connections; RayJobs run on."""
+        self._jobs.close()
+        self._pods.close()
+        self._api.close()
+
+    def _apply(self, launch: Launch, name: str) -> Item:
+        wanted = body.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
+        job = self._api.apply("rayjobs", wanted)
+        _LOG.info("driver of study %s, attempt %d: RayJob %s", launch.study_id, launch.attempt, name)
+        return job
+
+    def _free_name(self, launch: Launch, found: Collection[Item]) -> str:
+        """A name for this attempt that none has: one before may have failed, or be on its way out."""
+        taken = {job["metadata"]["name"] for job in found}
+        again = 0
+        while (name := job_name(launch.study_id, launch.attempt, again)) in taken:
+            again += 1
+        return name
+
+    def _suspend(self, job: Item) -> Item:
+        change = {"metadata": {"uid": job["metadata"]["uid"]}, "spec": {"suspend": True}}
+        return self._api.merge("rayjobs", job["metadata"]["name"], change)

@@ -1,0 +1,177 @@
+"""What is wrong with a study's pods, in words for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kubernetes.utils.quantity import parse_quantity
+
+Pod = Mapping[str, Any]
+
+_NEVER = {"InvalidImageName", "ErrImageNeverPull"}
+_PULL = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
+_CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CreatePodSandboxError"}
+_QUOTA = re.compile(
+    r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.*), used: (?P<used>.*), limited: (?P<most>.*)"
+)
+_LONGEST = 600
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long what may pass by itself is waited for, in seconds.
+
+    Attributes:
+        unschedulable: For a node with room.
+        image_pull: For an image, a Secret, a volume.
+    """
+
+    unschedulable: float
+    image_pull: float
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What keeps a pod from running.
+
+    Attributes:
+        reason: For people.
+        hopeless: It will not pass by itself, or has lasted too long.
+    """
+
+    reason: str
+    hopeless: bool = False
+
+
+def moment(text: str | None) -> float:
+    """A time of the API server in seconds since 1970; 0 for none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def of_kind(pods: Iterable[Pod], kind: str, cluster: str = "") -> list[Pod]:
+    """The head or the workers, of one RayCluster when it is named."""
+    found = []
+    for pod in pods:
+        labels = pod["metadata"].get("labels", {})
+        if labels.get("ray.io/node-type") == kind and (not cluster or labels.get("ray.io/cluster") == cluster):
+            found.append(pod)
+    return found
+
+
+def lives(pod: Pod) -> bool:
+    """Whether a pod runs, or may come to."""
+    over = pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
+    return not over and "deletionTimestamp" not in pod["metadata"]
+
+
+def runs(pod: Pod) -> bool:
+    """Whether a pod's containers run."""
+    return lives(pod) and pod.get("status", {}).get("phase") == "Running"
+
+
+def end_of(pod: Pod) -> str:
+    """How a pod came to its end, or how its container did the last time; "" when it has not."""
+    status = pod.get("status", {})
+    if status.get("reason") in ("Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown"):
+        return f"it was evicted ({status['reason']}: {shortened(status.get('message', ''))})"
+    for container in _containers(pod):
+        for state in (container.get("state", {}), container.get("lastState", {})):
+            ended = state.get("terminated")
+            if ended and ended.get("reason") == "OOMKilled":
+                limit = _limit(pod, container["name"])
+                return f"it ran out of memory (limit {limit}): give it more" if limit else "it ran out of memory"
+            if ended and ended.get("exitCode"):
+                return f"it ended with exit code {ended['exitCode']} ({ended.get('reason', 'Error')})"
+    return ""
+
+
+def trouble(pods: Sequence[Pod], what: str, patience: Patience, now: float) -> Trouble | None:
+    """The first thing that keeps pods from starting.
+
+    Args:
+        pods: Heads or workers.
+        what: "the head" or "a worker".
+        patience: How long to wait for what may pass.
+        now: Seconds since 1970.
+    """
+    for pod in pods:
+        if not lives(pod) or runs(pod):
+            continue
+        found = _waiting(pod, what, patience, now) or _unplaced(pod, what, patience, now)
+        if found is not None:
+            return found
+    return None
+
+
+def quota(text: str) -> Trouble | None:
+    """A quota that a message of KubeRay speaks of; hopeless when it could never allow what is asked."""
+    match = _QUOTA.search(text)
+    if match is None:
+        return None
+    asked, most = _amounts(match["asked"]), _amounts(match["most"])
+    never = any(amount > most[key] for key, amount in asked.items() if key in most)
+    name, most_text = match["name"], match["most"].strip()
+    if never:
+        reason = f"the quota {name} can never allow it: a pod asks for {match['asked']}, the quota is {most_text}"
+        return Trouble(reason, hopeless=True)
+    return Trouble(f"it waits for the quota {name}: asked {match['asked']}, used {match['used']} of {most_text}")
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """A text on one line, its end kept."""
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"... {text[-longest:]}"
+
+
+def _waiting(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | None:
+    age = now - moment(pod["metadata"].get("creationTimestamp"))
+    for container in _containers(pod):
+        waiting = container.get("state", {}).get("waiting") or {}
+        reason, message = waiting.get("reason", ""), shortened(waiting.get("message", ""))
+        image = container.get("image", "")
+        if reason in _NEVER | _PULL:
+            over = reason in _NEVER or age > patience.image_pull
+            return Trouble(f"the image {image} of {what} cannot be pulled ({reason}): {message}", over)
+        if reason in _CONFIG:
+            return Trouble(f"{what} cannot be started ({reason}): {message}", age > patience.image_pull)
+        if reason == "CrashLoopBackOff":
+            return Trouble(f"{what} crashes again and again: {end_of(pod) or message}")
+    return None
+
+
+def _unplaced(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | None:
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            since = moment(condition.get("lastTransitionTime")) or moment(pod["metadata"].get("creationTimestamp"))
+            waited = max(0.0, now - since)
+            text = f"no node takes {what}, for {waited:.0f} s now: {shortened(condition.get('message', ''))}"
+            return Trouble(text, waited > patience.unschedulable)
+    return None
+
+
+def _containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
+    status = pod.get("status", {})
+    yield from status.get("initContainerStatuses") or []
+    yield from status.get("containerStatuses") or []
+
+
+def _limit(pod: Pod, name: str) -> str:
+    for container in pod.get("spec", {}).get("containers", []):
+        if container["name"] == name:
+            return str(container.get("resources", {}).get("limits", {}).get("memory", ""))
+    return ""
+
+
+def _amounts(text: str) -> dict[str, float]:
+    found = {}
+    for part in text.split(","):
+        key, _, amount = part.strip().partition("=")
+        try:
+            found[key] = float(parse_quantity(amount))
+        except ValueError:
+            continue
+    return found

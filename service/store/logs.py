@@ -1,0 +1,92 @@
+"""What drivers say: lines that are kept when the pod, the job or the machine is gone.
+
+A study keeps its newest `LINES_KEPT` lines; older ones are dropped in larger pieces, and a note says how many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import sqlalchemy as sa
+
+from service.schemas.logs import LogLine, NewLines
+from service.store.core import moment
+from service.store.tables import LOG_LINES, LOG_TOTALS
+from service.store.tokens import Credentials
+
+LINES_KEPT = 20_000
+_SLACK = 1000  # so many lines above the limit are dropped at once: not one delete for every line
+
+
+class Logs(Credentials):
+    """The part of `Store` that keeps drivers' logs."""
+
+    lines_kept = LINES_KEPT
+
+    def write_log(self, study_id: str, new: NewLines) -> int:
+        """Add lines to a study's log; the batch that was added last, again, adds nothing.
+
+        The lease is not looked at: a driver that has lost it may still say why.
+
+        Returns:
+            How many lines were added.
+
+        Raises:
+            NotFound: No such study.
+        """
+        if not new.lines:
+            return 0
+        lines = [line.model_dump() for line in new.lines]
+        mark = hashlib.sha256(json.dumps([new.attempt, lines]).encode()).hexdigest()
+        totals = LOG_TOTALS.c
+        with self._database.write() as connection:
+            self._locked(connection, study_id)
+            old = connection.execute(sa.select(LOG_TOTALS).where(totals.study_id == study_id)).first()
+            if old is not None and old.newest == mark:
+                return 0
+            rows = [{"study_id": study_id, "attempt": new.attempt, **line} for line in lines]
+            connection.execute(sa.insert(LOG_LINES), rows)
+            kept, dropped = len(lines) + (old.lines if old else 0), old.dropped if old else 0
+            if kept > self.lines_kept + _SLACK:
+                gone = self._drop_lines(connection, study_id)
+                kept, dropped = kept - gone, dropped + gone
+            values = {"lines": kept, "dropped": dropped, "newest": mark}
+            if old is None:
+                connection.execute(sa.insert(LOG_TOTALS).values(study_id=study_id, **values))
+            else:
+                connection.execute(sa.update(LOG_TOTALS).where(totals.study_id == study_id).values(**values))
+        return len(lines)
+
+    def read_log(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[LogLine]:
+        """Lines in their order; before the oldest a note, when older ones were dropped.
+
+        Args:
+            study_id: Id of the study.
+            after: Only those with a greater id.
+            limit: At most so many.
+
+        Raises:
+            NotFound: No such study.
+        """
+        lines, totals = LOG_LINES.c, LOG_TOTALS.c
+        query = sa.select(*lines["id", "attempt", "at", "level", "text"]).order_by(lines.id).limit(limit)
+        with self._database.read() as connection:
+            self._exists(connection, study_id)
+            rows = connection.execute(query.where(lines.study_id == study_id, lines.id > after)).all()
+            oldest = connection.execute(sa.select(sa.func.min(lines.id)).where(lines.study_id == study_id)).scalar()
+            dropped = connection.execute(sa.select(totals.dropped).where(totals.study_id == study_id)).scalar()
+        found = [LogLine.model_validate({**row._mapping, "at": moment(row.at)}) for row in rows]
+        if dropped and found and found[0].id == oldest and after < found[0].id - 1:
+            text = f"{dropped} older lines were dropped: a study keeps its newest {self.lines_kept}"
+            first = found[0]
+            note = LogLine(id=first.id - 1, at=first.at, attempt=first.attempt, level="note", text=text)
+            found = [note, *found][:limit]
+        return found
+
+    def _drop_lines(self, connection: sa.Connection, study_id: str) -> int:
+        """Drop all but the newest `lines_kept`; how many those were."""
+        lines = LOG_LINES.c
+        newest = sa.select(lines.id).where(lines.study_id == study_id).order_by(lines.id.desc())
+        first = connection.execute(newest.offset(self.lines_kept - 1).limit(1)).scalar_one()
+        return connection.execute(sa.delete(LOG_LINES).where(lines.study_id == study_id, lines.id < first)).rowcount

@@ -1,0 +1,60 @@
+"""Counts over the whole store, for metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from service.schemas.records import STUDY_FINISHED
+from service.store.logs import Logs
+from service.store.tables import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What there is.
+
+    Attributes:
+        studies: Number of studies by state.
+        trials: Number of trials by state.
+        leases: "held" and "expired": leases that run, and those that ran out without being let go.
+        behind: Studies with results of which the recorder has not written all.
+        lag_s: Seconds since the oldest of these changed; 0 when there is none.
+    """
+
+    studies: dict[str, int]
+    trials: dict[str, int]
+    leases: dict[str, int]
+    behind: int
+    lag_s: float
+
+
+class Counts(Logs):
+    """The part of `Store` that counts."""
+
+    def overview(self) -> Overview:
+        """What there is in all, as one snapshot."""
+        now = self.clock()
+        held = sa.func.coalesce(sa.func.sum(sa.case((DRIVERS.c.expires_at > now, 1), else_=0)), 0)
+        shown = sa.select(RECORDER_STATE.c.study_id).where(
+            RECORDER_STATE.c.study_id == STUDIES.c.id,
+            RECORDER_STATE.c.kind == sa.case((STUDIES.c.state.in_(tuple(STUDY_FINISHED)), "ended"), else_="study"),
+            RECORDER_STATE.c.version >= STUDIES.c.version,
+        )
+        behind = sa.select(sa.func.count(), sa.func.min(STUDIES.c.updated_at)).where(
+            STUDIES.c.version > 0, ~shown.exists()
+        )
+        with self._database.read() as connection:
+            studies = connection.execute(sa.select(STUDIES.c.state, sa.func.count()).group_by(STUDIES.c.state)).all()
+            trials = connection.execute(sa.select(TRIALS.c.state, sa.func.count()).group_by(TRIALS.c.state)).all()
+            driving = ~DRIVERS.c.released
+            running, leases = connection.execute(sa.select(held, sa.func.count()).where(driving)).one()
+            count, since = connection.execute(behind).one()
+        return Overview(
+            studies={state: number for state, number in studies},
+            trials={state: number for state, number in trials},
+            leases={"held": int(running), "expired": int(leases) - int(running)},
+            behind=int(count),
+            lag_s=max(0.0, now - since) if since is not None else 0.0,
+        )

@@ -1,0 +1,108 @@
+"""Quotas: how much of everything a project may have, checked in the transaction that would give it more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.errors import QuotaExceeded
+from service.schemas.access import ProjectQuota, Quota, Use
+from service.schemas.records import STUDY_FINISHED
+from service.store.core import Actor, Core
+from service.store.tables import PACKS, QUOTAS, STUDIES
+
+_HOUR_S = 3600.0
+
+
+class Quotas(Core):
+    """The part of `Store` that says how much a project may have."""
+
+    def quota(self, project: str, defaults: Quota | None = None) -> ProjectQuota:
+        """What a project may have, and what it has.
+
+        Args:
+            project: The project; need not have any study.
+            defaults: What holds where nothing was set for the project; no limits by default.
+        """
+        with self._database.read() as connection:
+            own = self._own_quota(connection, project)
+            limits = own or defaults or Quota()
+            return ProjectQuota(project=project, limits=limits, use=self._use(connection, project), own=own is not None)
+
+    def set_quota(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
+        """Set what a project may have, in place of the service's defaults; what it has already stays."""
+        with self._database.write() as connection:
+            if not self._database.sqlite:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"quota/{project}"))))
+            connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.project == project))
+            connection.execute(sa.insert(QUOTAS).values(project=project, updated_at=self.clock(), **quota.model_dump()))
+            self._audit(connection, actor, "quota.set", project, project, quota.model_dump())
+
+    def _within_quota(
+        self, connection: sa.Connection, project: str, studies: int, trials: int, defaults: Quota | None
+    ) -> None:
+        """Allow a project some more studies and trials; those who ask at the same time take their turn.
+
+        Args:
+            connection: Of a running transaction.
+            project: The project.
+            studies: Further studies that are not finished.
+            trials: Further trials in these.
+            defaults: What holds where nothing was set for the project; None allows everything, whatever was set.
+
+        Raises:
+            QuotaExceeded: It would be too much.
+        """
+        if defaults is None:
+            return
+        quota = self._own_quota(connection, project) or defaults
+        if quota == Quota():
+            return
+        if not self._database.sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"quota/{project}"))))
+        use = self._use(connection, project, hours=quota.gpu_hours is not None)
+        if quota.studies is not None and studies > 0 and use.studies + studies > quota.studies:
+            raise _exceeded(
+                project, "studies", quota.studies, use.studies, "unfinished studies", "cancel one or wait for its end"
+            )
+        if quota.trials is not None and trials > 0 and use.trials + trials > quota.trials:
+            had = f"trials in unfinished studies, and this asks for {trials} more"
+            raise _exceeded(project, "trials", quota.trials, use.trials, had, "ask for fewer, or wait")
+        if quota.gpu_hours is not None and use.gpu_hours >= quota.gpu_hours:
+            raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use.gpu_hours, 2), "GPU-hours used", "stop")
+
+    def _own_quota(self, connection: sa.Connection, project: str) -> Quota | None:
+        columns = QUOTAS.c["studies", "trials", "gpu_hours"]
+        row = connection.execute(sa.select(*columns).where(QUOTAS.c.project == project)).first()
+        return None if row is None else Quota.model_validate(dict(row._mapping))
+
+    def _use(self, connection: sa.Connection, project: str, hours: bool = True) -> Use:
+        active = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(STUDIES.c.planned), 0)).where(
+            STUDIES.c.project == project, STUDIES.c.state.not_in(tuple(STUDY_FINISHED))
+        )
+        studies, trials = connection.execute(active).one()
+        return Use(studies=studies, trials=int(trials), gpu_hours=self._gpu_hours(connection, project) if hours else 0)
+
+    def _gpu_hours(self, connection: sa.Connection, project: str) -> float:
+        seconds = sa.func.coalesce(PACKS.c.ended_at, self.clock()) - PACKS.c.started_at
+        query = (
+            sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0))
+            .join(STUDIES, STUDIES.c.id == PACKS.c.study_id)
+            .where(STUDIES.c.project == project, PACKS.c.gpus > 0)
+        )
+        return max(0.0, float(connection.execute(query).scalar_one()) / _HOUR_S)
+
+
+def planned(spec: Mapping[str, Any]) -> int:
+    """How many trials a study asks for: its search, and its front on every fresh seed."""
+    budget = spec.get("budget", {})
+    settings = int(budget.get("trials_per_method", 0))
+    repeats = min(int(budget.get("front", 0)), settings) * int(budget.get("seeds", 0))
+    return len(spec.get("methods", ())) * (settings + repeats)
+
+
+def _exceeded(project: str, what: str, limit: float, use: float, had: str, advice: str) -> QuotaExceeded:
+    text = f"project {project} may have {limit:g} {what.replace('_', '-')}, and has {use:g} {had}: {advice}, "
+    return QuotaExceeded(f"{text}or ask an admin for a larger quota", limit=what, allowed=limit, used=use)

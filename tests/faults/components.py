@@ -1,0 +1,287 @@
+"""The parts of a service, each as a process of its own or all in one; training is done in the driver, without Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from service.api.access import Access, Tokens
+from service.api.app import create_app
+from service.api.serve import Server
+from service.client import ApiClient
+from service.driver import cluster, searcher
+from service.driver import main as driver_main
+from service.driver import run as driver_run
+from service.driver.worker import Worker
+from service.embedded.run import EmbeddedRun
+from service.errors import Conflict
+from service.launchers import local
+from service.recorders import mlflow_recorder
+from service.recorders.studies_recorder import StudiesRecorder
+from service.scheduler.loop import Scheduler
+from service.schemas.study import Study
+from service.store.store import Store
+from tests.driver.stand_ins import quadratic
+from tests.faults import fuse as fuses
+from tests.faults.fuse import Fuse
+
+CHUNK = 8
+"""Rounds that a worker trains between two reports, and so between two checkpoints."""
+
+ROUNDS = 24
+KEY = "the-study"
+_TOKEN = "owner"
+_PATIENCE_S = 20.0
+
+
+def study() -> Study:
+    """Ten trials in six packs: settings fixed by a quasi-random sequence, the front by their results."""
+    return quadratic(
+        budget={"trials_per_method": 4, "rounds": ROUNDS, "seeds": 1, "front": 1}, resources={"gpu": 0, "packs": 2}
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a service keeps everything.
+
+    Attributes:
+        folder: Its folder.
+        port: The API's port on this machine.
+    """
+
+    folder: Path
+    port: int
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "driftline.db"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def mlflow(self) -> str:
+        return f"sqlite:///{self.folder / 'mlflow.db'}"
+
+    def client(self) -> ApiClient:
+        return ApiClient(self.url, _TOKEN, patience_s=_PATIENCE_S)
+
+
+def tokens() -> Tokens:
+    """The same in every process."""
+    return Tokens({_TOKEN: Access()}, b"the secret of all processes")
+
+
+def api(place: Place, fuse: Fuse) -> None:
+    """The API, until it is killed."""
+    fuses.commits(fuse)
+    app = create_app(Store(place.database), tokens(), poll_s=0.02)
+    with Server(fuses.answers(fuse, app), loopback=True, port=place.port):
+        while True:
+            time.sleep(60)
+
+
+def scheduler(place: Place, fuse: Fuse, start: Callable[..., Any]) -> None:
+    """The scheduler with the launcher of local processes, until it is killed.
+
+    Args:
+        place: Where the service is.
+        fuse: Where it dies.
+        start: Stands in for `subprocess.Popen`: starts a driver that outlives the scheduler.
+    """
+    fuses.commits(fuse)
+    local.subprocess.Popen = start  # type: ignore[assignment,misc]
+    fuse.around(local.LocalLauncher, "start", lambda *_: "launcher start")
+    fuse.around(local.LocalLauncher, "stop", lambda *_, **__: "launcher stop")
+    store, signer = Store(place.database), tokens()
+    launcher = local.LocalLauncher(place.url, str(place.checkpoints), place.folder / "logs")
+    loop = Scheduler(store, launcher, signer.driver)
+    while True:
+        loop.step()
+        time.sleep(0.02)
+
+
+def recorder(place: Place, fuse: Fuse) -> None:
+    """The recorder with MLflow on SQLite, until it is killed."""
+    fuses.commits(fuse)
+    fuses.mlflow(fuse)
+    mlflow_recorder.LIVE_AFTER_S = 0.1
+    recording = StudiesRecorder(Store(place.database), place.mlflow, str(place.folder / "artifacts"))
+    while True:
+        recording.sync()
+        time.sleep(0.05)
+
+
+def driver(place: Place, fuse: Fuse, arguments: list[str], token: str) -> None:
+    """A driver as the launcher starts it: its own command line, token and connection."""
+    fuses.files(fuse)
+    fuses.requests(fuse)
+    without_ray(fuse, place.folder)
+    os.environ["DRIFTLINE_TOKEN"] = token
+    driver_main.PATIENCE_S = _PATIENCE_S
+    driver_run.HEARTBEAT_S = 0.05
+    raise SystemExit(driver_main.main(arguments))
+
+
+def owner(place: Place, fuse: Fuse, pause: bool) -> None:
+    """Who submits the study, and follows its events to the end; may pause it when it has begun, and go on."""
+    fuses.requests(fuse)
+    with place.client() as client:
+        study_id = client.create(study().to_json(), key=KEY).id
+        if pause and not (place.folder / "paused").exists():
+            while not any(label.rounds_done for label in client.study(study_id).progress.values()):
+                time.sleep(0.01)
+            with contextlib.suppress(Conflict):  # it has finished meanwhile
+                client.pause(study_id)
+        while pause and (record := client.study(study_id)).state in ("PAUSING", "PAUSED"):
+            if record.state == "PAUSED":
+                (place.folder / "paused").touch()
+                client.resume(study_id)
+            time.sleep(0.01)
+        seen = [event.id for event in client.events(study_id)]
+        if seen != sorted(set(seen)):
+            raise AssertionError(f"events must come once each, in order; got {seen}")
+
+
+def embedded(place: Place, fuse: Fuse) -> None:
+    """`driftline run`: all parts in one process, over one folder."""
+    for watch in (fuses.commits, fuses.mlflow, fuses.files, fuses.requests):
+        watch(fuse)
+    without_ray(fuse, place.folder)
+    out = place.folder / "out"
+    run = EmbeddedRun(out, study())
+    if not (out / "mlflow.db").exists():  # MLflow would take seconds to make it
+        shutil.copy(place.folder / "mlflow.db", out / "new.db")
+        (out / "new.db").rename(out / "mlflow.db")
+    run.start()
+    while not run.record().finished:
+        time.sleep(0.02)
+    run.finish()
+    run.close()
+
+
+def without_ray(fuse: Fuse, folder: Path) -> None:
+    """Puts the place of Ray: packs are trained here, in turn, by the real worker and the real searcher."""
+
+    @contextlib.contextmanager
+    def connect(*_: Any, **__: Any) -> Iterator[Any]:
+        scratch = Path(tempfile.mkdtemp(dir=folder))
+        yield _OneMachine(scratch)
+        shutil.rmtree(scratch)
+
+    def fit(search: Any, watch: Any, _: str) -> None:
+        _fit(searcher.PackSearcher(search, watch), searcher.Halt(watch), fuse, folder)
+
+    cluster.connect = connect  # type: ignore[assignment]
+    searcher.fit = fit
+
+
+class _OneMachine:
+    """A cluster with room for two packs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def wait_for(self, *_: Any) -> None:
+        """There is room."""
+
+    def gpus(self, wanted: Any) -> float:
+        return 0.0
+
+    def slots(self, cpus: float, gpus: float) -> int:
+        return 2
+
+
+def _fit(packs: searcher.PackSearcher, halt: searcher.Halt, fuse: Fuse, folder: Path) -> None:
+    """What Ray Tune does with a searcher: ask for packs as long as there is room, step them, pass on what they say."""
+    running: dict[str, Worker] = {}
+    finished = False
+    for number in itertools.count():
+        if halt.stop_all():
+            return
+        if not finished and len(running) < 2:
+            config = packs.suggest(f"t{number}")
+            finished = config == packs.FINISHED
+            if isinstance(config, Mapping):
+                running[f"t{number}"] = _worker(dict(config), folder)
+                continue
+        if not running:
+            if finished:
+                return
+            time.sleep(0.01)
+            continue
+        trial = next(iter(running))
+        worker = running.pop(trial)
+        if fuse.due("worker dies <"):
+            packs.on_trial_complete(trial, error=True)
+            continue
+        result = worker.step()
+        if fuse.due("worker dies >"):
+            packs.on_trial_complete(trial, error=True)
+        elif result["done"]:
+            packs.on_trial_complete(trial, result)
+        else:
+            packs.on_trial_result(trial, result)
+            running[trial] = worker
+
+
+def _worker(config: dict[str, Any], folder: Path) -> Worker:
+    """The real worker, outside Ray, with steps of `CHUNK` rounds and a checkpoint at each; writes down its work."""
+    worker: Any = Worker.__new__(Worker)
+    worker.reset_config(config)
+    worker.job = replace(worker.job, checkpoint_seconds=0.0)
+
+    def train_for(_: float) -> list[dict[str, Any]]:
+        pack = worker.pack
+        members = ";".join(str(sorted(member.items())) for member in worker.job.document["members"])
+        until = min(pack.round + CHUNK, pack.rounds)
+        with (folder / "work").open("a") as log:
+            log.write(f"{worker.job.document['seed']} {members}\t{pack.round}\t{until}\n")
+        lines: list[dict[str, Any]] = pack.advance(max_rounds=CHUNK)
+        return lines
+
+    worker.train_for = train_for
+    made: Worker = worker
+    return made
+
+
+class Elsewhere:
+    """A driver that another process has started: `Popen` as far as the launcher asks."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """-9 once it has gone: how is not known here."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            self.returncode = -9
+        return self.returncode
+
+
+def free_port() -> int:
+    """A free port below those that the system gives to clients."""
+    for port in itertools.count(20_000 + os.getpid() * 7 % 10_000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("unreachable")
+
+

@@ -1,0 +1,118 @@
+"""A real Kubernetes API server, scheduler and controllers as processes of this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+import warnings
+from pathlib import Path
+
+import urllib3
+import yaml
+
+from service.launchers.kubernetes_rayjob.api import Api
+
+
+class Plane:
+    """The control plane in a folder.
+
+    Args:
+        folder: Where it keeps its files.
+        kube: Folder with control_plane.py and the CRDs.
+    """
+
+    def __init__(self, folder: Path, kube: Path):
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+        self._script = kube / "control_plane.py"
+        self._crds = kube / "crds"
+        self._children = []
+
+    def start(self):
+        command = [sys.executable, str(self._script), "start", str(self.folder), "--service-accounts"]
+        subprocess.run(command, check=True, capture_output=True, timeout=180)
+        for name in ("rayjobs", "rayclusters"):
+            with (self._crds / f"{name}.stripped.yaml").open() as file:
+                crd = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            self.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd, ok=(201, 409))
+        self.until(lambda: self.send("GET", "/apis/ray.io/v1/rayjobs", ok=(200, 404))[0] == 200)
+
+    def stop(self):
+        for child in self._children:
+            child.kill()
+            child.wait()
+        subprocess.run([sys.executable, str(self._script), "stop", str(self.folder)], check=True, timeout=60)
+
+    def send(self, method, path, body=None, *, ok=(200, 201, 202), content="application/json"):
+        """A request as cluster administrator."""
+        kubeconfig = json.loads(self.kubeconfig.read_text())
+        server = kubeconfig["clusters"][0]["cluster"]["server"]
+        headers = {"Authorization": "Bearer admin-token", "Content-Type": content}
+        with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False) as pool:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the certificate is the test server's own
+                answer = pool.request(
+                    method, server + path, body=json.dumps(body) if body is not None else None, headers=headers
+                )
+        found = answer.json() if "json" in answer.headers.get("Content-Type", "") else answer.data
+        assert answer.status in ok, (method, path, answer.status, found)
+        return answer.status, found
+
+    def namespace(self):
+        """A fresh namespace, with its default ServiceAccount."""
+        name = f"t-{uuid.uuid4().hex[:10]}"
+        self.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        self.until(
+            lambda: self.send("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default", ok=(200, 404))[0] == 200
+        )
+        return name
+
+    def api(self, namespace):
+        """The launcher's access as cluster administrator."""
+        return Api.connect(str(self.kubeconfig), None, namespace)
+
+    def status(self, namespace, name, **status):
+        """Writes a RayJob's status, as KubeRay would."""
+        path = f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs/{name}/status"
+        self.send("PATCH", path, {"status": status}, content="application/merge-patch+json")
+
+    def kill_apiserver(self):
+        """Ends the API server at once; gives what `revive` needs."""
+        pids = json.loads((self.folder / "pids.json").read_text())
+        pid = pids["kube-apiserver"]
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+        os.kill(pid, signal.SIGKILL)
+        self.until(lambda: not _runs(pid))
+        return argv
+
+    def revive(self, argv):
+        """Starts the API server again, with the same database."""
+        with (self.folder / "kube-apiserver-again.log").open("ab") as log:
+            child = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
+        self._children.append(child)
+        self.until(self._ready, seconds=90)
+
+    def _ready(self):
+        try:
+            return self.send("GET", "/readyz", ok=(200, 500, 403))[0] == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    @staticmethod
+    def until(true, seconds=60.0, every=0.1):
+        """Waits until something holds."""
+        deadline = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < deadline, f"not so within {seconds:.0f} s"
+            time.sleep(every)
+
+
+def _runs(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,365 @@
+"""The launcher against a real Kubernetes API server with KubeRay's CRDs."""
+
+import base64
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from service.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unavailable
+from service.launchers.kubernetes import KubernetesLauncher, build
+from service.launchers.kubernetes_rayjob.api import Api, Expired
+from service.launchers.kubernetes_rayjob.mirror import Mirror
+from service.launchers.kubernetes_rayjob.names import job_name, selector
+from service.launchers.protocol import Seen
+from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
+from tests.kubernetes_launcher.plane import Plane
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
+]
+OTHER = "01k6vq8r9s2t3v4w5x6y7z8zzz"
+
+
+@pytest.fixture(scope="module")
+def plane(kube, tmp_path_factory):
+    running = Plane(tmp_path_factory.mktemp("plane"), kube)
+    running.start()
+    yield running
+    running.stop()
+
+
+class Place:
+    """One namespace with a launcher."""
+
+    def __init__(self, plane, **settings):
+        self.plane = plane
+        self.namespace = plane.namespace()
+        self.settings = {"orphan_seconds": 0, **settings}
+        self._launchers = []
+        self.launcher = self.another()
+
+    def another(self):
+        """Another launcher for the same namespace, as a second scheduler has it."""
+        made = KubernetesLauncher(
+            config(**self.settings), self.plane.api(self.namespace), url="http://api:8080", folder="s3://bucket/x"
+        )
+        self._launchers.append(made)
+        return made
+
+    def jobs(self):
+        found = self.plane.send("GET", f"/apis/ray.io/v1/namespaces/{self.namespace}/rayjobs")[1]["items"]
+        return {job["metadata"]["name"]: job for job in found}
+
+    def secrets(self):
+        found = self.plane.send("GET", f"/api/v1/namespaces/{self.namespace}/secrets")[1]["items"]
+        return {item["metadata"]["name"]: item for item in found if item["type"] == "Opaque"}
+
+    def until(self, study, expected):
+        """Waits until the launcher sees a driver so."""
+        deadline = time.monotonic() + 20
+        while (found := self.launcher.seen(study)) != expected:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+
+    def close(self):
+        for made in self._launchers:
+            made.close()
+
+
+@pytest.fixture
+def place(plane):
+    made = Place(plane)
+    yield made
+    made.close()
+
+
+def test_a_driver_from_start_to_end(plane, place):
+    name = job_name(STUDY, 1)
+    assert place.launcher.seen(STUDY) == Seen(False, "its RayJob is gone")
+    place.launcher.start(launch())
+    assert place.launcher.seen(STUDY) == Seen(True)
+    job, secret = place.jobs()[name], place.secrets()[name]
+    assert job["spec"]["entrypoint"].startswith(f"python -m service.driver --study {STUDY}")
+    assert {field["manager"] for field in job["metadata"]["managedFields"]} == {"driftline"}
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    assert base64.b64decode(secret["data"]["driver_token"]).decode() == launch().token
+    plane.status(place.namespace, name, jobDeploymentStatus="Initializing")
+    place.until(STUDY, Seen(True))
+    plane.status(place.namespace, name, jobDeploymentStatus="Failed", reason="AppFailed", message="exit 1")
+    place.until(STUDY, Seen(False, "its process ended: exit 1"))
+    place.launcher.stop(STUDY)
+    assert place.jobs() == {}
+    place.until(STUDY, Seen(False, "its RayJob is gone"))
+    plane.until(lambda: not place.secrets())  # the garbage collector's work
+
+
+def test_every_field_arrives(place):
+    """The API server drops what the CRD does not know: what comes back must be what was sent."""
+    full = Place(place.plane, **{key: value for key, value in FULL.items() if key != "image"})
+    full.launcher.start(launch(gpus=0.25))
+    found = full.jobs()[job_name(STUDY, 1)]["spec"]
+    from service.launchers.kubernetes_rayjob import body
+
+    sent = body.rayjob(
+        config(**full.settings), launch(gpus=0.25), "n", "ns", url="http://api:8080", folder="s3://bucket/x"
+    )["spec"]
+    assert _holds(found, sent) == []
+    full.close()
+
+
+def _holds(found, sent, path=""):
+    """Where what was sent is missing in what was found."""
+    if isinstance(sent, dict):
+        return [
+            missing
+            for key, value in sent.items()
+            for missing in (
+                _holds(found[key], value, f"{path}.{key}")
+                if isinstance(found, dict) and key in found
+                else ([] if value in ({}, [], ()) else [f"{path}.{key}"])
+            )
+        ]
+    if isinstance(sent, list | tuple):
+        if len(found) != len(sent):
+            return [path]
+        return [missing for one, two in zip(found, sent, strict=True) for missing in _holds(one, two, path)]
+    return [] if found == sent else [f"{path}: {found!r} is not {sent!r}"]
+
+
+def test_starting_twice_makes_one(place):
+    other = place.another()
+    failures = []
+
+    def start(launcher):
+        try:
+            launcher.start(launch())
+        except DriftlineError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=start, args=(one,)) for one in [place.launcher, other] * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert list(place.jobs()) == [job_name(STUDY, 1)]
+    assert list(place.secrets()) == [job_name(STUDY, 1)]
+    uid = place.jobs()[job_name(STUDY, 1)]["metadata"]["uid"]
+    other.start(launch())
+    assert place.jobs()[job_name(STUDY, 1)]["metadata"]["uid"] == uid
+
+
+def test_the_next_attempt_removes_the_one_before(plane, place):
+    place.launcher.start(launch())
+    place.launcher.start(launch(OTHER))
+    place.launcher.start(launch(attempt=2))
+    assert set(place.jobs()) == {job_name(STUDY, 2), job_name(OTHER, 1)}
+    assert place.another().seen(STUDY) == Seen(True)
+    place.launcher.start(launch(attempt=1))  # a scheduler that is behind
+    assert set(place.jobs()) == {job_name(STUDY, 2), job_name(OTHER, 1)}
+    plane.until(lambda: set(place.secrets()) == {job_name(STUDY, 2), job_name(OTHER, 1)})
+
+
+def test_a_failed_start_is_repeated_under_another_name(plane, place):
+    place.launcher.start(launch())
+    plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus="Failed", reason="SubmissionFailed")
+    place.launcher.start(launch())
+    assert list(place.jobs()) == [job_name(STUDY, 1, 1)]
+    assert place.launcher.seen(STUDY) == Seen(True)
+    owner = place.secrets()[job_name(STUDY, 1)]["metadata"]["ownerReferences"]
+    assert [one["name"] for one in owner] == [job_name(STUDY, 1, 1)]
+    time.sleep(3)  # the garbage collector looks at what the first RayJob owned
+    assert list(place.secrets()) == [job_name(STUDY, 1)]
+
+
+def test_one_that_is_on_its_way_out_is_in_nobodys_way(plane, place):
+    """KubeRay's finalizer keeps a deleted RayJob for a while."""
+    name = job_name(STUDY, 1)
+    path = f"/apis/ray.io/v1/namespaces/{place.namespace}/rayjobs/{name}"
+    place.launcher.start(launch())
+    merge = "application/merge-patch+json"
+    plane.send("PATCH", path, {"metadata": {"finalizers": ["ray.io/rayjob-finalizer"]}}, content=merge)
+    plane.send("DELETE", path)
+    place.until(STUDY, Seen(False, "its RayJob is being deleted"))
+    place.launcher.start(launch())
+    assert set(place.jobs()) == {name, job_name(STUDY, 1, 1)}
+    assert place.launcher.seen(STUDY) == Seen(True)
+    plane.send("PATCH", path, {"metadata": {"finalizers": None}}, content=merge)
+    plane.until(lambda: set(place.jobs()) == {job_name(STUDY, 1, 1)})
+    assert place.launcher.seen(STUDY) == Seen(True)
+
+
+def test_pause_and_resume(plane, place):
+    name = job_name(STUDY, 1)
+    place.launcher.start(launch())
+    plane.status(place.namespace, name, jobDeploymentStatus="Running", jobStatus="PENDING")
+    place.launcher.stop(STUDY, suspend=True)
+    place.launcher.stop(STUDY, suspend=True)
+    assert place.launcher.seen(STUDY) == Seen(False, "its RayJob is suspended")
+    uid = place.jobs()[name]["metadata"]["uid"]
+    assert place.jobs()[name]["spec"]["suspend"] is True
+    plane.status(place.namespace, name, jobDeploymentStatus="Suspended")
+    place.another().start(launch(attempt=2))
+    job = place.jobs()[name]
+    assert (job["metadata"]["uid"], job["spec"]["suspend"]) == (uid, False)
+    assert job["metadata"]["labels"]["driftline.io/attempt"] == "2"
+    assert job["spec"]["rayClusterSpec"]["authOptions"]["secretName"] == job_name(STUDY, 2)
+    assert job_name(STUDY, 2) in place.secrets()
+    place.until(STUDY, Seen(True, "its RayJob is being resumed"))
+    plane.status(place.namespace, name, jobDeploymentStatus="Initializing")
+    place.until(STUDY, Seen(True))
+
+
+def test_a_paused_study_whose_driver_has_ended_keeps_nothing(plane, place):
+    place.launcher.start(launch())
+    plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
+    place.launcher.stop(STUDY, suspend=True)
+    assert place.jobs() == {}
+
+
+def test_one_deleted_by_hand_is_noticed(plane, place):
+    place.launcher.start(launch())
+    place.until(STUDY, Seen(True))
+    plane.send("DELETE", f"/apis/ray.io/v1/namespaces/{place.namespace}/rayjobs/{job_name(STUDY, 1)}")
+    place.until(STUDY, Seen(False, "its RayJob is gone"))
+    place.launcher.start(launch())
+    place.until(STUDY, Seen(True))
+
+
+def test_orphans_are_collected_and_nothing_else(plane, place):
+    foreign = Place(plane, instance="another", namespace=None)
+    foreign.namespace = place.namespace
+    other = KubernetesLauncher(config(instance="another"), plane.api(place.namespace), url="u", folder="s3://b/x")
+    place.launcher.start(launch())
+    place.launcher.start(launch(OTHER))
+    other.start(launch("01k6zzzzzzzzzzzzzzzzzzzzzz"))
+    by_hand = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "by-hand"}, "spec": {}}
+    plane.send("POST", f"/apis/ray.io/v1/namespaces/{place.namespace}/rayjobs", by_hand)
+    other.collect({"something"})  # younger than orphan_seconds
+    place.launcher.collect({STUDY})
+    assert set(place.jobs()) == {job_name(STUDY, 1), "by-hand", job_name("01k6zzzzzzzzzzzzzzzzzzzzzz", 1)}
+    other.close()
+    foreign.close()
+
+
+def test_what_the_api_server_refuses(plane, place):
+    api = plane.api(place.namespace)
+    with pytest.raises(NotFound, match="404"):
+        api.get("rayjobs", "nothing")
+    with pytest.raises(NotFound):
+        api.merge("rayjobs", "nothing", {"spec": {"suspend": True}})
+    place.launcher.start(launch())
+    name = job_name(STUDY, 1)
+    with pytest.raises(Conflict, match="409"):
+        api.merge("rayjobs", name, {"metadata": {"resourceVersion": "1"}, "spec": {"suspend": True}})
+    job = api.get("rayjobs", name)
+    with pytest.raises(InvalidSpec, match="suspend"):
+        api.merge("rayjobs", name, {"spec": {"suspend": "perhaps"}})  # 422
+    with pytest.raises(InvalidSpec, match="unheardOf"):
+        wrong = {key: job[key] for key in ("apiVersion", "kind")}
+        api.apply("rayjobs", {**wrong, "metadata": {"name": "x"}, "spec": {"unheardOf": 1}})
+    api.delete("rayjobs", {"metadata": {"name": name, "uid": "of another"}})
+    assert api.get("rayjobs", name)["metadata"]["uid"] == job["metadata"]["uid"]
+    with pytest.raises(Expired):
+        list(api.watch("rayjobs", selector("driftline"), "1", 5))
+    api.close()
+
+
+def test_a_quota_on_rayjobs_says_so(plane, place):
+    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/rayjobs.ray.io": "1"}}}
+    plane.send("POST", f"/api/v1/namespaces/{place.namespace}/resourcequotas", quota)
+    path = f"/api/v1/namespaces/{place.namespace}/resourcequotas/few"
+    plane.until(lambda: "hard" in plane.send("GET", path)[1].get("status", {}))
+    place.launcher.start(launch())
+    with pytest.raises(Forbidden, match=r"exceeded quota: few, requested: count/rayjobs.ray.io=1"):
+        place.launcher.start(launch(OTHER))
+
+
+def test_a_watch_that_is_too_old_or_ends_is_taken_up_again(plane, place):
+    mirror = Mirror(plane.api(place.namespace), "rayjobs", selector("driftline"), watch_s=1, stale_s=4)
+    assert mirror.items() == []
+    for attempt in range(1, 6):
+        place.launcher.start(launch(attempt=attempt))
+        plane.until(
+            lambda wanted=attempt: [job["metadata"]["name"] for job in mirror.items()] == [job_name(STUDY, wanted)]
+        )
+        time.sleep(0.6)
+    mirror.close()
+
+
+def test_an_api_server_that_is_restarted(plane, place):
+    place.launcher.start(launch())
+    plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus="Initializing")
+    place.until(STUDY, Seen(True))
+    argv = plane.kill_apiserver()
+    assert place.launcher.seen(STUDY) == Seen(True)  # what was seen last holds for a while
+    with pytest.raises(Unavailable):
+        place.launcher.start(launch(OTHER))
+    with pytest.raises(Unavailable):
+        place.launcher.collect({STUDY})
+    blind = place.another()
+    with pytest.raises(Unavailable, match="rayjobs cannot be seen"):
+        blind.seen(STUDY)
+    plane.revive(argv)
+    plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus="Failed", reason="AppFailed", message="m")
+    place.until(STUDY, Seen(False, "its process ended: m"))
+    place.launcher.start(launch(attempt=2))
+    assert list(place.jobs()) == [job_name(STUDY, 2)]
+
+
+def test_settings_from_a_file_reach_the_cluster(plane, place, tmp_path, monkeypatch):
+    made = build(
+        config(kubeconfig=str(plane.kubeconfig), namespace=place.namespace), url="http://a", checkpoints="s3://b/x"
+    )
+    made.start(launch())
+    assert list(place.jobs()) == [job_name(STUDY, 1)]
+    made.close()
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setattr("service.launchers.kubernetes_rayjob.api._OWN_NAMESPACE", Path("/nonexistent"))
+    with pytest.raises(InvalidSpec, match="kubeconfig: must name a cluster"):
+        build(config(kubeconfig=str(tmp_path / "none")), url="http://a", checkpoints="s3://b/x")
+
+
+def test_least_rights_suffice_and_no_others_are_needed(plane, place):
+    """A ServiceAccount with exactly what docs and chart give the scheduler."""
+    at = place.namespace
+    rules = [
+        {"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "patch"]},
+    ]
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{at}"
+    plane.send("POST", f"/api/v1/namespaces/{at}/serviceaccounts", {"metadata": {"name": "scheduler"}})
+    plane.send("POST", f"{rbac}/roles", {"metadata": {"name": "scheduler"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "scheduler"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "scheduler"},
+        "subjects": [{"kind": "ServiceAccount", "name": "scheduler", "namespace": at}],
+    }
+    plane.send("POST", f"{rbac}/rolebindings", binding)
+    asked = {"spec": {"audiences": ["https://kubernetes.default.svc"]}}
+    _, found = plane.send("POST", f"/api/v1/namespaces/{at}/serviceaccounts/scheduler/token", asked)
+    kubeconfig = json.loads(plane.kubeconfig.read_text())
+    kubeconfig["users"][0]["user"] = {"token": found["status"]["token"]}
+    file = plane.folder / f"{at}.kubeconfig"
+    file.write_text(json.dumps(kubeconfig))
+    made = KubernetesLauncher(config(), Api.connect(str(file), None, at), url="http://a", folder="s3://b/x")
+    made.start(launch())
+    assert made.seen(STUDY) == Seen(True)
+    made.stop(STUDY, suspend=True)
+    made.start(launch(attempt=2))
+    assert made.seen(STUDY).alive
+    made.collect({STUDY})
+    made.stop(STUDY)
+    assert place.jobs() == {}
+    for kind, name in (("secrets", job_name(STUDY, 1)), ("pods", "x")):
+        with pytest.raises(Forbidden, match=r"cannot get resource"):
+            Api.connect(str(file), None, at).get(kind, name)
+    with pytest.raises(Forbidden, match="cannot list resource"):
+        Api.connect(str(file), None, "default").items("rayjobs", "")
+    made.close()

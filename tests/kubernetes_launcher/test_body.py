@@ -1,0 +1,239 @@
+"""RayJobs and Secrets as they are sent: names, the CRD's own schema, what stands where."""
+
+import json
+import re
+
+import jsonschema
+import pytest
+import yaml
+
+from service.errors import InvalidSpec
+from service.launchers.kubernetes_rayjob import body
+from service.launchers.kubernetes_rayjob.config import Config
+from service.launchers.kubernetes_rayjob.names import LONGEST, job_name
+from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
+
+URL, FOLDER = "http://driftline-api:8080", "s3://bucket/checkpoints"
+
+
+def strict(schema):
+    """The schema with unknown keys refused wherever it names keys."""
+    if isinstance(schema, list):
+        return [strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: strict(value) for key, value in schema.items()}
+    if found.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    named = isinstance(found.get("properties"), dict) and found.get("type") == "object"
+    if named and not found.get("x-kubernetes-preserve-unknown-fields"):
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+@pytest.fixture(scope="module")
+def schema(kube):
+    """KubeRay's schema of a RayJob (v1), unknown keys refused."""
+    with (kube / "crds" / "rayjobs.yaml").open() as file:
+        crd = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    version = next(item for item in crd["spec"]["versions"] if item["name"] == "v1")
+    found = strict(version["schema"]["openAPIV3Schema"])
+    found["properties"]["metadata"] = {"type": "object"}
+    return jsonschema.Draft202012Validator(found)
+
+
+def made(values=None, asked=None):
+    return body.rayjob(
+        Config.from_json(values or FULL), asked or launch(), job_name(STUDY, 1), "studies", url=URL, folder=FOLDER
+    )
+
+
+@pytest.mark.parametrize(
+    "values", [{"image": "driftline:test"}, FULL, {**FULL, "workers": {"min": 0, "max": 2}}], ids=["least", "full", "0"]
+)
+@pytest.mark.parametrize("gpus", [None, 0, 0.25])
+def test_the_rayjob_is_what_the_crd_allows(schema, values, gpus):
+    schema.validate(made(values, launch(gpus=gpus)))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda job: job["spec"],
+        lambda job: job["spec"]["rayClusterSpec"],
+        lambda job: job["spec"]["rayClusterSpec"]["authOptions"],
+        lambda job: job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0],
+        lambda job: job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0],
+        lambda job: job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["securityContext"],
+    ],
+)
+def test_the_schema_would_tell_an_unknown_key(schema, place):
+    job = made()
+    place(job)["unheardOf"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="unheardOf"):
+        schema.validate(job)
+
+
+def test_the_driver_is_the_entrypoint_and_its_token_stands_in_the_secret_alone():
+    job = made()
+    assert job["spec"]["entrypoint"] == (
+        f"python -m service.driver --study {STUDY} --url {URL} --folder {FOLDER} --address auto"
+    )
+    assert launch().token not in json.dumps(job)
+    head, worker = templates(job)
+    name = job_name(STUDY, 1)
+    token = {"name": "DRIFTLINE_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": "driver_token"}}}
+    assert token in head["containers"][0]["env"]
+    assert "DRIFTLINE_TOKEN" not in json.dumps(worker)
+    assert job["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token", "secretName": name}
+
+
+def test_an_argument_that_needs_quotes_gets_them():
+    job = body.rayjob(config(), launch(), "n", "ns", url=URL, folder="s3://bucket/two words;id")
+    assert "--folder 's3://bucket/two words;id' --address" in job["spec"]["entrypoint"]
+
+
+def test_the_secret_belongs_to_the_rayjob_and_is_the_same_every_time():
+    job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "n", "namespace": "ns", "uid": "u-1"}}
+    one, two = (body.secret(config(), launch(), job) for _ in range(2))
+    assert one == two
+    assert one["metadata"]["ownerReferences"] == [
+        {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "n", "uid": "u-1"}
+    ]
+    assert one["stringData"]["driver_token"] == launch().token
+    assert re.fullmatch("[0-9a-f]{64}", one["stringData"]["auth_token"])
+    other = body.secret(config(), launch(attempt=2), job)
+    assert other["stringData"]["auth_token"] != one["stringData"]["auth_token"]
+
+
+def templates(job):
+    cluster = job["spec"]["rayClusterSpec"]
+    return cluster["headGroupSpec"]["template"]["spec"], cluster["workerGroupSpecs"][0]["template"]["spec"]
+
+
+def test_the_head_takes_no_work_and_workers_have_the_gpus():
+    job = made()
+    head, worker = templates(job)
+    assert job["spec"]["rayClusterSpec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    limits = worker["containers"][0]["resources"]["limits"]
+    assert limits == {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "2"}
+    assert head["containers"][0]["resources"]["limits"] == {"cpu": "500m", "memory": "2Gi"}
+    assert worker["runtimeClassName"] == "nvidia"
+    assert worker["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+    assert head["nodeSelector"] == {"pool": "cpu"}
+    assert "tolerations" not in head
+
+
+def test_a_study_without_gpus_gets_workers_without():
+    limits = templates(made(asked=launch(gpus=0)))[1]["containers"][0]["resources"]["limits"]
+    assert limits == {"cpu": "8", "memory": "32Gi"}
+
+
+def test_it_scales_only_when_there_is_room_to():
+    cluster = made()["spec"]["rayClusterSpec"]
+    group = cluster["workerGroupSpecs"][0]
+    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (1, 1, 8)
+    assert cluster["enableInTreeAutoscaling"] is True
+    assert cluster["autoscalerOptions"]["idleTimeoutSeconds"] == 120
+    fixed = made({"image": "i", "workers": {"min": 3, "max": 3}})["spec"]["rayClusterSpec"]
+    assert "enableInTreeAutoscaling" not in fixed
+    assert "autoscalerOptions" not in fixed
+
+
+def test_pods_keep_to_the_restricted_profile():
+    job = made()
+    for template in templates(job):
+        assert template["securityContext"]["runAsNonRoot"] is True
+        assert template["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in template["containers"]:
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False
+            assert own["readOnlyRootFilesystem"] is True
+            assert own["capabilities"] == {"drop": ["ALL"]}
+            assert {"name": "scratch", "mountPath": "/tmp"} in container["volumeMounts"]
+    assert job["spec"]["rayClusterSpec"]["autoscalerOptions"]["securityContext"]["runAsNonRoot"] is True
+
+
+def test_limits_of_time_and_labels():
+    job = made()
+    spec = job["spec"]
+    assert (spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"], spec["backoffLimit"]) == (86400, 30, 0)
+    assert spec["shutdownAfterJobFinishes"] is True
+    assert "activeDeadlineSeconds" not in made({"image": "i"})["spec"]
+    labels = job["metadata"]["labels"]
+    assert labels == {
+        "app.kubernetes.io/name": "driftline",
+        "app.kubernetes.io/component": "study",
+        "app.kubernetes.io/managed-by": "driftline",
+        "app.kubernetes.io/instance": "team-a",
+        "driftline.io/study": STUDY,
+        "driftline.io/attempt": "1",
+        "cost-centre": "research",
+    }
+    cluster = spec["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert group["template"]["metadata"]["labels"] == labels
+    assert job["metadata"]["annotations"]["driftline.io/name"] == "a study"
+
+
+@pytest.mark.parametrize("study", [STUDY, "Upper", "a.b", "x" * 80, "é"])
+@pytest.mark.parametrize("attempt", [1, 999_999])
+@pytest.mark.parametrize("again", [0, 99])
+def test_names_are_dns_labels_that_kuberay_takes(study, attempt, again):
+    name = job_name(study, attempt, again)
+    assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name)
+    assert len(name) <= LONGEST
+
+
+def test_names_tell_studies_attempts_and_repeats_apart():
+    asked = [(study, attempt, again) for study in (STUDY, "A", "B") for attempt in (1, 2) for again in (0, 1)]
+    assert len({job_name(*one) for one in asked}) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "image: must be given"),
+        ({"image": ""}, "image: "),
+        ({"image": "i", "imagee": 1}, "imagee: unknown key: did you mean image"),
+        ({"image": "i", "workers": {"gpu": 1}}, "workers.gpu: unknown key"),
+        ({"image": "i", "workers": {"min": 3, "max": 2}}, "workers.max: must be at least min=3, got max=2"),
+        ({"image": "i", "workers": {"max": 0}}, "workers.max: must be at least 1"),
+        ({"image": "i", "workers": {"gpus": 0.5}}, "workers.gpus: must be a whole number"),
+        ({"image": "i", "head": {"memory": "lots"}}, "head.memory: must be a quantity such as 2, 500m or 8Gi"),
+        ({"image": "i", "head": {"cpu": 0}}, "head.cpu: must be a quantity above 0"),
+        ({"image": "i", "namespace": "Team_A"}, "namespace: must be lower-case letters"),
+        ({"image": "i", "image_pull_policy": "Sometimes"}, "image_pull_policy: must be "),
+        ({"image": "i", "run_as_user": 0}, "run_as_user: must be at least 1"),
+        ({"image": "i", "env": ["A=1"]}, "env: must be a mapping"),
+        ({"image": "i", "deadline_seconds": 0}, "deadline_seconds: must be at least 1"),
+    ],
+)
+def test_wrong_settings_are_named(values, said):
+    with pytest.raises(InvalidSpec) as caught:
+        Config.from_json(values)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("folder", ["s3://bucket/x", "/shared", "/shared/checkpoints"])
+def test_a_folder_that_all_pods_see(folder):
+    config(volume_mounts=[{"name": "v", "mountPath": "/shared"}]).check_folder(folder)
+
+
+@pytest.mark.parametrize("folder", ["/sharedother", "/var/checkpoints"])
+def test_a_folder_that_pods_do_not_share_is_refused(folder):
+    with pytest.raises(InvalidSpec, match=r"volume_mounts: must hold the folder for checkpoints.*mounted: /shared"):
+        config(volume_mounts=[{"name": "v", "mountPath": "/shared"}]).check_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cpus": 4.5}, "resources.cpus: must be at most the 4 of a worker, got 4.5"),
+        ({"gpus": 1}, "resources.gpu: must be at most the 0 of a worker, got 1"),
+    ],
+)
+def test_a_pack_that_fits_no_worker_is_refused_before_anything_starts(asked, said):
+    with pytest.raises(InvalidSpec) as caught:
+        body.check(config(), launch(**asked))
+    assert str(caught.value) == said

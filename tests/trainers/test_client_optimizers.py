@@ -1,0 +1,323 @@
+"""Client optimizers and clipped gradients: against torch's own optimizers, in packs, in all oracles, at client_lr 0."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine import local
+from trainers.engine.client import ClientSteps, Clipped
+from trainers.engine.local import LocalWork
+from trainers.engine.pack import Pack
+from trainers.engine.plan import Plan
+from trainers.errors import SpecError
+from trainers.hyper import describe
+from trainers.models import linear
+from trainers.problem import Examples, Problem
+from trainers.registry import client_optimizers, methods
+from trainers.spec import parse, structure_key
+
+SIZES = np.array([7, 20, 1, 12])
+COLUMNS = 4
+TORCH = {
+    "sgd": (torch.optim.SGD, {}),
+    "momentum": (torch.optim.SGD, {"momentum": "client_momentum"}),
+    "nesterov": (torch.optim.SGD, {"momentum": "client_momentum", "nesterov": True}),
+    "adam": (torch.optim.Adam, {"betas": ("client_beta1", "client_beta2"), "eps": "client_epsilon"}),
+    "adamw": (torch.optim.AdamW, {"betas": ("client_beta1", "client_beta2"), "eps": "client_epsilon"}),
+    "adagrad": (torch.optim.Adagrad, {"eps": "client_epsilon"}),
+    "rmsprop": (torch.optim.RMSprop, {"alpha": "client_beta2", "eps": "client_epsilon"}),
+}
+SETTINGS = {"client_momentum": 0.7, "client_beta1": 0.8, "client_beta2": 0.95, "client_epsilon": 1e-3}
+
+
+def own_settings(name):
+    return {item.name: SETTINGS[item.name] for item in describe(client_optimizers()[name].Hyper)}
+
+
+def optimizer_of(name, trials=1, **changes):
+    values = {key: column([value] * trials) for key, value in {**own_settings(name), **changes}.items()}
+    return ClientSteps(client_optimizer=name, **values).optimizer()
+
+
+def column(values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype).view(-1, 1, 1)
+
+
+def regression(dtype=torch.float64):
+    generator = np.random.default_rng(3)
+    offsets = np.cumsum(SIZES) - SIZES
+    data = Examples(generator.normal(size=(40, COLUMNS - 1)), generator.normal(size=40), offsets, SIZES)
+    return linear.build(Problem("linear", data), dtype, torch.device("cpu"))
+
+
+def batches_of(model, batch_size=5):
+    return model.source(0, batch_size, "shuffled").round(0, np.arange(len(SIZES)))
+
+
+def torch_run(name, batches, client, client_lr, steps, weight_decay=0.0, clip_norm=None, changes=()):
+    """The end of one client's local work by torch's optimizer, from 0.3 everywhere."""
+    maker, names = TORCH[name]
+    values = {**SETTINGS, **dict(changes)}
+    given = {
+        key: tuple(values[n] for n in named) if isinstance(named, tuple) else values.get(named, named)
+        for key, named in names.items()
+    }
+    point = torch.full((COLUMNS,), 0.3, dtype=torch.float64, requires_grad=True)
+    optimizer = maker([point], lr=client_lr, weight_decay=0.0 if clip_norm else weight_decay, **given)
+    for step in range(steps):
+        group = batches.batch(step, len(SIZES))[0]
+        inputs, wanted = group.data["inputs"][client, :, :COLUMNS], group.data["wanted"][client, 0]
+        optimizer.zero_grad()
+        (0.5 * (inputs @ point - wanted).square().mean()).backward()
+        if clip_norm:
+            gradient = point.grad + weight_decay * point.detach()
+            point.grad = gradient * min(1.0, clip_norm / float(gradient.norm()))
+        optimizer.step()
+    return point.detach().numpy()
+
+
+def done(model, work, oracle="stacked", batch_size=5):
+    trials = work.client_lr.shape[0]
+    params = model.layout.row(torch.full((trials, 1, COLUMNS), 0.3, dtype=work.client_lr.dtype))
+    return local.run(model.oracles[oracle], batches_of(model, batch_size), params, work, np.ones(trials, dtype=bool))
+
+
+def test_every_client_optimizer_is_compared_here():
+    assert set(TORCH) == set(client_optimizers())
+    for name, module in client_optimizers().items():
+        shared = {item.name: item for item in describe(ClientSteps)}
+        for item in describe(module.Hyper):
+            assert (shared[item.name].low, shared[item.name].high) == (item.low, item.high), name
+            assert not item.required, name
+        assert "Source:" in module.__doc__
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.2])
+@pytest.mark.parametrize("name", TORCH)
+def test_local_work_is_that_of_torchs_optimizer(name, weight_decay):
+    """Three trials of different steps, rates and settings in one loop, each against torch alone."""
+    model = regression()
+    rates, counts, epsilons, momenta = [0.05, 0.2, 0.01], [6, 2, 4], [1e-3, 1e-1, 1e-2], [0.7, 0.2, 0.9]
+    has = own_settings(name)
+    changes = {"client_epsilon": epsilons, "client_momentum": momenta}
+    settings = {key: column(changes.get(key, [value] * 3)) for key, value in has.items()}
+    optimizer = ClientSteps(client_optimizer=name, **settings).optimizer()
+    steps = torch.tensor(counts).view(-1, 1, 1)
+    work = LocalWork(column(rates), steps, weight_decay=column([weight_decay] * 3), optimizer=optimizer)
+    found = done(model, work).pseudo_gradient
+    batches = batches_of(model)
+    for trial, client in itertools.product(range(3), range(len(SIZES))):
+        own = {key: values[trial] for key, values in changes.items() if key in has}
+        end = torch_run(name, batches, client, rates[trial], counts[trial], weight_decay, changes=own.items())
+        mine = 0.3 - rates[trial] * found[trial, client, :COLUMNS].numpy()
+        np.testing.assert_allclose(mine, end, rtol=1e-10, atol=1e-12)
+    assert (found[..., COLUMNS:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["sgd", "nesterov", "adam"])
+def test_clipped_gradients_are_clipped_after_all_pulls(name):
+    model = regression()
+    optimizer = optimizer_of(name)
+    work = LocalWork(
+        column([0.1]), torch.tensor([[[5]]]), weight_decay=column([0.3]), optimizer=optimizer, clip_norm=column([0.4])
+    )
+    found = done(model, work).pseudo_gradient
+    batches = batches_of(model)
+    for client in range(len(SIZES)):
+        end = torch_run(name, batches, client, 0.1, 5, weight_decay=0.3, clip_norm=0.4)
+        np.testing.assert_allclose(0.3 - 0.1 * found[0, client, :COLUMNS].numpy(), end, rtol=1e-10, atol=1e-12)
+
+
+def test_a_large_clip_norm_changes_nothing_and_a_small_one_bounds_the_sum():
+    model = regression()
+    work = LocalWork(column([0.1, 0.1]), torch.tensor([5, 5]).view(-1, 1, 1))
+    plain = done(model, work).pseudo_gradient
+    clipped = LocalWork(work.client_lr, work.local_steps, clip_norm=column([1e6, 1e-3]))
+    found = done(model, clipped).pseudo_gradient
+    torch.testing.assert_close(found[0], plain[0], rtol=1e-12, atol=1e-12)
+    norms = found[1].norm(dim=-1)
+    assert (norms <= 5e-3 * (1 + 1e-12)).all()
+    assert (norms > 1e-3).all()
+
+
+def test_gradients_of_zero_are_not_divided_by_zero():
+    offsets = np.array([0, 2])
+    data = Examples(np.ones((4, 3)), np.zeros(4), offsets, np.array([2, 2]))
+    model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
+    batches = model.source(0, None, "shuffled").round(0, np.arange(2))
+    params = model.layout.row(torch.zeros(1, 1, COLUMNS, dtype=torch.float64))
+    for name in client_optimizers():
+        work = LocalWork(column([0.1]), torch.tensor([[[3]]]), optimizer=optimizer_of(name), clip_norm=column([1.0]))
+        found = local.run(model.oracles["stacked"], batches, params, work, np.array([True]))
+        assert (found.pseudo_gradient == 0).all()
+
+
+@pytest.mark.parametrize("name", [name for name in TORCH if name != "sgd"])
+def test_single_precision_keeps_its_digits_however_small_client_lr(name):
+    for client_lr in (1e-2, 1e-6, 1e-9, 0.0):
+        found = {}
+        for dtype in (torch.float32, torch.float64):
+            settings = {key: column([value], dtype) for key, value in own_settings(name).items()}
+            optimizer = ClientSteps(client_optimizer=name, **settings).optimizer()
+            work = LocalWork(column([client_lr], dtype), torch.tensor([[[8]]]), optimizer=optimizer)
+            found[dtype] = done(regression(dtype), work).pseudo_gradient.double()
+        error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
+        assert error < 2e-5, client_lr  # a difference of models divided by 1e-6 would be wrong by more than 0.01
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_all_oracles_do_the_same_local_work(name):
+    model = regression()
+    optimizer = optimizer_of(name, 2)
+    work = LocalWork(
+        column([0.1, 0.0]),
+        torch.tensor([3, 5]).view(-1, 1, 1),
+        prox=column([0.5, 0.1]),
+        optimizer=optimizer,
+        clip_norm=column([0.7, 2.0]),
+    )
+    answers = [done(model, work, oracle, None).pseudo_gradient for oracle in model.oracles]
+    for answer in answers[1:]:
+        torch.testing.assert_close(answer, answers[0], rtol=1e-10, atol=1e-10)
+
+
+def test_clients_pass_over_their_own_data():
+    model = regression()
+    work = LocalWork(column([0.1]), local_epochs=2, optimizer=optimizer_of("momentum"))
+    found = done(model, work)
+    assert found.steps[0].tolist() == [8, 5, 3, 1]
+    batches = batches_of(model)
+    for client, count in enumerate([8, 5, 3, 1]):
+        end = torch_run("momentum", batches, client, 0.1, count)
+        np.testing.assert_allclose(
+            0.3 - 0.1 * found.pseudo_gradient[0, client, :COLUMNS].numpy(), end, rtol=1e-10, atol=1e-12
+        )
+
+
+WITH_OPTIMIZER = [name for name, module in methods().items() if issubclass(module.Hyper, ClientSteps)]
+WITH_CLIPPING = [name for name, module in methods().items() if issubclass(module.Hyper, Clipped)]
+TASK = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
+
+
+def document(method, task=TASK, **settings):
+    central = {"central": {"fraction": 0.1}} if getattr(methods()[method], "CENTRAL", False) else {}
+    given = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, "prox": 0.2, "displacement": 0.05}
+    given["gradient_weights"] = [1.0, 2.0]
+    known = {item.name: item for item in describe(methods()[method].Hyper)}
+    needed = {name: value for name, value in given.items() if name in known and known[name].required}
+    return {
+        "task": {**task, **central},
+        "method": {"name": method, **needed, **settings},
+        "clients_per_round": getattr(methods()[method], "CLIENTS_PER_ROUND", 3),
+        "batch_size": 4,
+        "rounds": 3,
+        "dtype": "float64",
+    }
+
+
+def curve(given, **changes):
+    keys = ("round", "train_loss", "update_norm", "test_loss")
+    lines = Pack.from_spec(parse({**given, **changes})).advance()
+    return [[line[key] for key in keys] for line in lines if line.get("member", 0) == 0]
+
+
+def near(lines, others, tolerance=1e-10):
+    for line, other in zip(lines, others, strict=True):
+        for one, two in zip(line, other, strict=True):
+            assert one == (two if two is None else pytest.approx(two, rel=tolerance, abs=tolerance))
+
+
+def test_methods_with_local_work_offer_client_optimizers():
+    assert set(WITH_OPTIMIZER) >= {"fedavg", "fedprox", "reptile", "local_sgd", "lookahead", "minibatch_prox"}
+    assert set(WITH_CLIPPING) >= {*WITH_OPTIMIZER, "fedsgd", "local_update", "fomaml"}
+
+
+@pytest.mark.parametrize("method", WITH_OPTIMIZER)
+def test_a_trial_is_the_same_alone_in_a_pack_and_restored(method):
+    name = (
+        "adam"
+        if "adam" in {item.name: item for item in describe(methods()[method].Hyper)}["client_optimizer"].choices
+        else "momentum"
+    )
+    key = {"adam": "client_epsilon", "momentum": "client_momentum"}[name]
+    given = document(method, client_optimizer=name, clip_norm=0.5, **{key: 0.5})
+    members = [{}, {key: 0.01, "clip_norm": None}, {"clip_norm": 0.1}]
+    spec = parse({**given, "members": members})
+    pack = Pack.from_spec(spec)
+    lines = pack.advance(1)
+    pack = Pack.restore(spec, pack.to_bytes())
+    lines += pack.advance()
+    keys = ("train_loss", "update_norm", "test_loss")
+    for number, member in enumerate(members):
+        alone = curve({**given, "method": {**given["method"], **member}})
+        together = [[line["round"], *(line[key] for key in keys)] for line in lines if line["member"] == number]
+        near(together, alone)
+        if number:
+            assert alone[-1][1] != pytest.approx(curve(given)[-1][1], rel=1e-6)
+
+
+@pytest.mark.parametrize("method", WITH_CLIPPING)
+def test_clipping_bounds_every_methods_update(method):
+    steps = {"local_update": 2}.get(method, 3)
+    plain, clipped = curve(document(method)), curve(document(method, clip_norm=1e-3))
+    assert plain[1][2] > 0.02
+    factor = 3.0 if "scaling" in method else 1.0  # linear scaling steps along the sum over its clients
+    assert clipped[1][2] <= 1e-3 * factor * (3.0 if method == "local_update" else steps) * (1 + 1e-9)
+    near(curve(document(method, clip_norm=1e9)), plain)
+
+
+@pytest.mark.parametrize("method", WITH_OPTIMIZER)
+def test_momentum_0_is_sgd_and_one_step_is_too(method):
+    plain = curve(document(method))
+    near(curve(document(method, client_optimizer="momentum", client_momentum=0.0)), plain)
+    near(curve(document(method, client_optimizer="nesterov", client_momentum=0.0)), plain)
+    once = document(method, local_steps=1)
+    near(curve(document(method, client_optimizer="momentum", local_steps=1)), curve(once))
+    assert curve(document(method, client_optimizer="momentum"))[-1][1] != pytest.approx(plain[-1][1], rel=1e-6)
+
+
+def test_adam_with_a_large_epsilon_is_sgd():
+    large = 1e7
+    adam = document("fedavg", client_optimizer="adam", client_beta1=0.0, client_epsilon=large)
+    adam["method"] |= {"client_lr": 0.05 * large, "server_lr": 0.05 * large}
+    for line, other in zip(curve(adam), curve(document("fedavg")), strict=True):
+        assert [line[1], line[3]] == [value if value is None else pytest.approx(value, 1e-6) for value in other[1::2]]
+
+
+@pytest.mark.parametrize("oracle", ["example_space", "autograd"])
+def test_plans_with_other_oracles_give_the_same_curve(oracle):
+    given = document("fedavg", client_optimizer="adagrad", clip_norm=0.3)
+    given["batch_size"] = None
+    plans = [Plan(name, 1, torch.get_num_threads(), "cpu", "float64", 1) for name in ("stacked", oracle)]
+    lines = [Pack.from_spec(parse(given), plan=plan).advance() for plan in plans]
+    for one, other in zip(*lines, strict=True):
+        assert one["test_loss"] == pytest.approx(other["test_loss"], rel=1e-10)
+
+
+def test_defaults_are_filled_in_and_settings_of_others_refused():
+    spec = parse(document("fedavg", client_optimizer="adam", client_beta1=0.5))
+    values = spec.method.member(0)
+    assert (values["client_beta1"], values["client_beta2"], values["client_epsilon"]) == (0.5, 0.999, 1e-8)
+    assert values["client_momentum"] is None
+    assert parse(dict(spec.canonical)).canonical == spec.canonical
+    with pytest.raises(SpecError) as error:
+        parse(document("fedavg", client_optimizer="adam", client_momentum=0.5))
+    assert str(error.value) == (
+        "method.client_momentum must be left out for client_optimizer adam: it is a setting of momentum, nesterov"
+    )
+    with pytest.raises(SpecError, match=r"members\.0\.client_beta2 must be left out for client_optimizer sgd"):
+        parse({**document("fedavg"), "members": [{"client_beta2": 0.5}]})
+    with pytest.raises(SpecError, match=r"method\.client_optimizer must be one of adagrad, adam, .*got .*adm"):
+        parse(document("fedavg", client_optimizer="adm"))
+    with pytest.raises(SpecError, match=r"members\.0\.client_optimizer must be the same for all members"):
+        parse({**document("fedavg"), "members": [{"client_optimizer": "adam"}]})
+    with pytest.raises(SpecError, match=r"method\.clip_norm must be above 0, got clip_norm=0"):
+        parse(document("fedavg", clip_norm=0))
+
+
+def test_client_optimizers_separate_packs_and_their_settings_do_not():
+    one = structure_key(document("fedavg", client_optimizer="adam", client_beta1=0.5))
+    assert one == structure_key(document("fedavg", client_optimizer="adam", client_lr=0.1, clip_norm=1.0))
+    assert one != structure_key(document("fedavg", client_optimizer="adamw"))

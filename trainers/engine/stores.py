@@ -1,0 +1,166 @@
+"""What clients keep from round to round: model-sized tensors for every client of the population.
+
+A method that needs them has a function `stored(hyper)`, which gives their names; all begin at 0. The cohort brings
+those of its clients (`cohort.stored`), the round returns new ones (`state.store`), and the pack writes them back.
+Clients that have not taken part yet cost no room in a checkpoint.
+
+Where they lie: on the device if they take at most a quarter of its free memory, else in the memory of the computer
+(pinned, if the device is a GPU), from where a cohort's share is copied to the device for its round and back. Both give
+the same numbers. A checkpoint takes their size twice more while it is written; together that must be at most nine
+tenths of the memory available to this process, else the trial is refused before it is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.memory import available_memory
+from trainers.errors import SpecError
+
+_DEVICE_SHARE = 0.25  # of the free memory of a device
+_HOST_SHARE = 0.9  # of the available memory of the computer
+_CHECKPOINT_COPIES = 2
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a store is.
+
+    Args:
+        tensors: kept for each client.
+        clients: of the population.
+        parameters: of the model, as they are stored.
+        trials: of the pack.
+        item_bytes: of a number.
+    """
+
+    tensors: int
+    clients: int
+    parameters: int
+    trials: int
+    item_bytes: int
+
+    @property
+    def total(self) -> int:
+        """Bytes."""
+        return self.tensors * self.clients * self.parameters * self.trials * self.item_bytes
+
+
+def place(size: Size, device_free: int | None, host_free: int | None, method: str) -> str:
+    """Where a store goes: "device" or "host"; SpecError where it fits nowhere.
+
+    Args:
+        size: of the store.
+        device_free: bytes free on a device with memory of its own; None where it computes in the computer's.
+        host_free: bytes available to this process; None where that cannot be known.
+        method: its name, for the error.
+
+    Examples:
+        >>> size = Size(tensors=1, clients=1000, parameters=2**20, trials=4, item_bytes=4)
+        >>> place(size, 80 * 2**30, 64 * 2**30, "feddyn"), place(size, 40 * 2**30, 64 * 2**30, "feddyn")
+        ('device', 'host')
+    """
+    on_device = device_free is not None and size.total <= _DEVICE_SHARE * device_free
+    needed = size.total * (_CHECKPOINT_COPIES + (not on_device))
+    if host_free is not None and needed > _HOST_SHARE * host_free:
+        raise SpecError(
+            f"what the clients of {method} keep must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
+            f"clients x {size.parameters} parameters x {size.trials} trials x {size.tensors} of {size.item_bytes} "
+            f"bytes; {needed / _GIB:.3g} GiB while a checkpoint is written), with {host_free / _GIB:.3g} GiB "
+            "available: train fewer trials in a pack (resources.packs of a study), take fewer clients, a smaller "
+            "model or dtype float32, or a method whose clients keep nothing",
+            "method",
+        )
+    return "device" if on_device or device_free is None else "host"
+
+
+class ClientStore:
+    """The store of a pack. T trials, N clients of the population, M of a cohort.
+
+    Args:
+        names: of what is kept.
+        clients: N.
+        like: (T, 1, P), of the type and on the device of the models.
+        method: its name, for errors.
+        host_free: gives the bytes available to this process.
+
+    Raises:
+        SpecError: too large for memory; says how large, and what to do.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        clients: int,
+        like: Tensor,
+        method: str,
+        host_free: Callable[[], int | None] = available_memory,
+    ) -> None:
+        trials, _, parameters = like.shape
+        self.device = like.device
+        self.size = Size(len(names), clients, parameters, trials, like.element_size())
+        cuda = self.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.device)[0] if cuda else None
+        self.place = place(self.size, free, host_free(), method) if names else "device"
+        where = self.device if self.place == "device" else torch.device("cpu")
+        shape, pinned = (clients, trials, parameters), cuda and self.place == "host"
+        self._held = {name: torch.zeros(shape, dtype=like.dtype, device=where, pin_memory=pinned) for name in names}
+        self._seen = np.zeros(clients, bool)
+
+    def gather(self, clients: NDArray[np.int64]) -> dict[str, Tensor]:
+        """What a cohort's clients keep, (T, M, P) each, laid out client-major; copies.
+
+        Args:
+            clients: (M,) numbers.
+        """
+        rows = torch.as_tensor(clients)
+        return {
+            name: held.index_select(0, rows.to(held.device)).to(self.device).transpose(0, 1)
+            for name, held in self._held.items()
+        }
+
+    def put(self, clients: NDArray[np.int64], values: Mapping[str, Tensor], alive: NDArray[np.bool_]) -> None:
+        """Keeps what a cohort's clients have now.
+
+        Args:
+            clients: (M,) numbers.
+            values: (T, M, P) each.
+            alive: (T,); the other trials keep what they had.
+        """
+        if unknown := [name for name in values if name not in self._held]:
+            raise RuntimeError(f"a method must name what it stores in stored(hyper), got {unknown[0]} besides")
+        for name, value in values.items():
+            held = self._held[name]
+            rows = torch.as_tensor(clients, device=held.device)
+            fresh = value.transpose(0, 1).to(held.device)
+            if not alive.all():
+                kept = torch.as_tensor(alive, device=held.device).view(1, -1, 1)
+                fresh = torch.where(kept, fresh, held.index_select(0, rows))
+            held.index_copy_(0, rows, fresh)
+        if values:
+            self._seen[clients] = True
+
+    def payload(self) -> dict[str, Any]:
+        """Tensors for a checkpoint: of the clients that have taken part."""
+        seen = torch.from_numpy(np.flatnonzero(self._seen))
+        return {"seen": seen, **{f"of {name}": held[seen.to(held.device)] for name, held in self._held.items()}}
+
+    def load(self, payload: Mapping[str, Any]) -> None:
+        """Goes to where `payload` was taken.
+
+        Args:
+            payload: with tensors on the CPU.
+        """
+        self._seen[:] = False
+        self._seen[payload["seen"].numpy()] = True
+        for name, held in self._held.items():
+            held.zero_()
+            held.index_copy_(0, payload["seen"].to(held.device), payload[f"of {name}"].to(held.device))

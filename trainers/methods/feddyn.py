@@ -1,0 +1,89 @@
+"""FedDyn: every client's loss is bent, round by round, until all clients and the server agree on the minimizer.
+
+    y_1 = x,   g_k = grad f_i(y_k; batch k) - prox a_i + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. K
+    a_i <- a_i + x - y_{K+1}, for the clients of the round;   a = weighted mean over all clients of a_i
+    q = mean over the cohort of g_1 + ... + g_K, plus a / client_lr;   the server optimizer steps along q with server_lr
+
+prox is the paper's alpha, and prox a_i stands for its grad f_i at the client's last model, to which it tends: where
+all stands still the means of the gradients and of a_i are 0, at the minimizer of the mean loss, whatever server_lr.
+With server_lr equal to client_lr and plain SGD on the server it is the paper's algorithm, x next = mean of y_{K+1} - a,
+with local steps in place of an exact solution. prox at least 0: at 0 the clients' work is FedAvg's, but the server
+still adds all of its past mean changes to each new one, as momentum 1 would, and the limit is FedAvg's. client_lr above
+0, local_steps at least 1, or local_epochs; server_lr above 0. weight_decay at least 0: 0 is none; it is a part of f_i.
+clip_norm above 0 bounds g_k; client_optimizer as in FedAvg.
+Exchanges: one a round, the model down and a pseudo-gradient up. Clients store one model-sized tensor each, a_i, and the
+server one, a.
+
+Source: "Federated Learning Based on Dynamic Regularization" (Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama
+2021), algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.engine.client import ClientSteps
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+
+@dataclass(frozen=True)
+class Hyper(ClientSteps):
+    """Hyperparameters of FedDyn."""
+
+    client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the clients")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the pseudo-gradient; client_lr is the paper's")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="gradients a round")
+    prox: Tensor = hyper(
+        low=0, unit="gradient / model", limit="0 is FedAvg's local work", doc="of the pull and of its correction"
+    )
+    local_epochs: int | None = hyper(
+        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
+    )
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def stored(hyper: Hyper) -> tuple[str, ...]:
+    """What every client keeps: how far it has gone in all its rounds, a_i."""
+    return ("gone",)
+
+
+def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
+    """What the server remembers before the first round: the mean of what the clients keep.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        params: (T, 1, P).
+    """
+    return {"mean_gone": torch.zeros_like(params)}
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    gone = cohort.stored["gone"]
+    work = LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        prox=hyper.prox,
+        correction=-hyper.prox * gone,
+        local_epochs=hyper.local_epochs,
+        weight_decay=hyper.weight_decay,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
+    )
+    pseudo_gradients = cohort.local(state.params, work).pseudo_gradient
+    mean = cohort.mean(pseudo_gradients)
+    mean_gone = state.memory["mean_gone"] + cohort.share * hyper.client_lr * mean
+    state = state.step(mean + mean_gone / hyper.client_lr)
+    return state.remember(mean_gone=mean_gone).store(gone=gone + hyper.client_lr * pseudo_gradients)

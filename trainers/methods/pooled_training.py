@@ -1,0 +1,78 @@
+"""Pooled training: the oracle of mixed federated learning, SGD on the clients' and the server's data in one place.
+
+    g_k = federated_weight (mean over the cohort of grad f_i(y_k; batch k)) + central_weight grad f_c(y_k; batch k)
+    y_1 = x,   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
+    the server optimizer steps along q = g_1 + ... + g_K with server_lr
+
+for the loss federated_weight (mean of f_i) + central_weight f_c, whose minimizer it finds: what mixed federated
+learning would do if data could move. With server_lr equal to client_lr (delta_lr 1) and plain SGD on the server a
+round is K steps of SGD on all data together, by numbers of examples unless the trial says otherwise. Measured curves
+of other methods are compared with its own.
+
+federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is SGD on the clients'
+data alone. client_lr at least 0: 0 is a larger batch. server_lr above 0. local_steps at least 1: 1 is SGD on the mixed
+loss, as parallel training and one-way transfer. central_batch_size at least 1, by default the examples that a step of
+the whole cohort has. train_loss and the task's metrics are of the clients' losses.
+Exchanges: local_steps a round, each a model down and a gradient up: what the same would cost with the data left where
+they are. Nothing is stored.
+
+Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), the oracle of
+section 5; the exchanges are our reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainers import mixing
+from trainers.engine.cohort import Cohort
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+CENTRAL = True
+WEIGHTING = "examples"
+complete = mixing.complete
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of pooled training."""
+
+    client_lr: Tensor = hyper(low=0, limit="0 is a larger batch", doc="step size within a round")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the sum of a round's gradients")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
+    federated_weight: Tensor = hyper(
+        None,
+        low=0,
+        high=1,
+        limit="1 leaves the server's data out",
+        doc="of the clients' loss; null is 1 - central_weight, else 1/2",
+    )
+    central_weight: Tensor = hyper(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
+    central_batch_size: int | None = hyper(
+        None, low=1, unit="examples", traced=False, doc="of the server's part; null is what all clients of a step have"
+    )
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round, and the server's data.
+    """
+    steps = hyper.local_steps.cpu().numpy().reshape(-1)
+    params, total = state.params, torch.zeros_like(state.params)
+    for number in range(int(np.where(cohort.central.alive, steps, 0).max(initial=0))):
+        taking = steps > number
+        gradient = hyper.federated_weight * cohort.mean(cohort.step_gradients(params, number, taking))
+        own = cohort.central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size)
+        rows = torch.as_tensor(taking, device=params.device).view(-1, 1, 1)
+        total = torch.where(rows, total + gradient + own, total)
+        params = state.params - hyper.client_lr * total
+    return state.step(total)

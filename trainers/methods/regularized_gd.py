@@ -1,0 +1,57 @@
+"""Gradient descent on the loss plus misalignment: what GradAlign and FedGA approximate, with Hessian products.
+
+    g_i = grad f_i(x),   g = mean over the cohort of g_i
+    q = g + misalignment_weight mean over the cohort of H_i (g_i - g)
+    the server optimizer steps along q with server_lr
+
+The second part is misalignment_weight times the gradient of the misalignment (1 / 2n) sum ||g_i - g||^2. It is the
+exact reference, for small problems: GradAlign has the same step without a Hessian, to second order in its
+displacement, and on quadratics the same to rounding. misalignment_weight at least 0: 0 is FedSGD. displacement_source
+says on what g_i and H_i are taken: "batch" is the client's first batch, "full" is all its data, which counts as the
+mini-batches of one pass over them. server_lr above 0. weight_decay at least 0: 0 is none; it is a part of f_i and
+misaligns nothing.
+Exchanges: two a round, the model down and g_i up, then g down and H_i (g_i - g) up; a product counts as two gradients.
+Nothing is stored.
+
+Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), section 4.2 and
+appendix A.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainers.engine.cohort import Cohort
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Hyperparameters of gradient descent with misalignment."""
+
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the regularized gradient")
+    misalignment_weight: Tensor = hyper(
+        low=0, unit="model / gradient", limit="0 is FedSGD", doc="of the misalignment beside the loss"
+    )
+    displacement_source: str = hyper(
+        "batch", choices=("full", "batch"), traced=False, doc="data of gradients and Hessians"
+    )
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to the gradient")
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    full = hyper.displacement_source == "full"
+    gradients = cohort.gradients(state.params, full=full)
+    mean = cohort.mean(gradients)
+    slope = cohort.mean(cohort.products(state.params, gradients - mean, full=full, down=[mean]))
+    return state.step(mean + hyper.weight_decay * state.params + hyper.misalignment_weight * slope)

@@ -1,0 +1,42 @@
+"""How strongly FedGA aligns, in units of SCAFFOLD, in every round: displacement / (client_lr (local_steps - 1) / 2).
+
+The denominator is the displacement with the second-order term of SCAFFOLD, which takes back the misalignment that local
+steps bring: above 1 a round lowers the misalignment beyond that of gradient descent, below 1 raises it. None where
+there is nothing to take back, with one local step or client_lr 0. It follows the schedule's client_lr.
+
+Source: derived from theorems 4 and 5 of "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi,
+Barba, Jaggi 2022).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trainers.engine.views import RoundView
+from trainers.hyper import describe
+from trainers.parts import Part
+
+METRICS = ("displacement_ratio",)
+_NEEDS = ("displacement", "client_lr", "local_steps")
+
+
+def refuse(method: Part) -> str | None:
+    """Why a method cannot report it; None where it can.
+
+    Args:
+        method: of the trial.
+    """
+    if not set(_NEEDS) <= {item.name for item in describe(method.module.Hyper)}:
+        return f"a method without {', '.join(_NEEDS[:2])} and {_NEEDS[2]}, as {method.name} is"
+    return "local_epochs: give local_steps" if method.values["local_steps"][0] is None else None
+
+
+def of_round(view: RoundView) -> dict[str, Tensor]:
+    """(T,) values by name.
+
+    Args:
+        view: of the round that has been done.
+    """
+    hyper = view.hyper
+    equivalent = hyper.client_lr.double() * (hyper.local_steps - 1).to(hyper.client_lr.device) / 2
+    return {"displacement_ratio": (hyper.displacement.double() / equivalent).view(-1)}
