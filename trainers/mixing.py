@@ -59,7 +59,7 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
             "method.central_weight",
         )
     found = {**values, "federated_weight": federated, "central_weight": central, **_optimizers(values)}
-    if values["local_epochs"] is not None:
+    if values.get("local_epochs") is not None:
         needed = "central_steps" if "central_steps" in values else "central_batch_size"
         if values[needed] is None:
             place = f"method.{needed}"

@@ -32,7 +32,7 @@ TIED = Hyperparameter(
     doc="in place of server_lr, which follows client_lr through every schedule",
 )
 # Of each pair at most one may be given; the second is then derived from the first, or not needed.
-_EITHER = (("delta_lr", "server_lr"), ("local_epochs", "local_steps"))
+_EITHER = (("delta_lr", "server_lr"), ("local_epochs", "local_steps"), ("constants", "client_lr"))
 SERVER_RATES = ("server_lr", "delta_lr")
 _ALTERNATIVES = tuple(name for pair in _EITHER for name in pair)
 
@@ -171,6 +171,8 @@ def _values(
             )
     if found.get("local_epochs") is not None:
         found["local_steps"] = None
+    if found.get("constants") is not None:
+        found["client_lr"] = None
     for item in described.values():
         if item in (DELTA_LR, TIED):
             continue

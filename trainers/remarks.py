@@ -9,13 +9,15 @@ from trainers.parts import Part
 _RATIO = 10.0
 
 
-def warnings(method: Part, schedule: Part, task: Any) -> list[str]:
+def warnings(method: Part, server: Part, schedule: Part, task: Any, clients_per_round: int | None) -> list[str]:
     """Lines about settings that are allowed, but unlikely to be meant.
 
     Args:
         method: of the trial.
+        server: of the trial.
         schedule: of the trial.
         task: settings of the task.
+        clients_per_round: None is all clients.
     """
     client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
     found = []
@@ -28,7 +30,11 @@ def warnings(method: Part, schedule: Part, task: Any) -> list[str]:
     largest = getattr(task, "smoothness", None)
     if largest is not None:
         proxes = method.values.get("prox", (0.0,) * len(client_lrs))
-        high = max((c * (largest + (p or 0.0)) for c, p in zip(client_lrs, proxes, strict=True) if c), default=0.0)
+        weights = method.values.get("federated_weight", (1.0,) * len(client_lrs))  # inside the loss
+        high = max(
+            (c * (w * largest + (p or 0.0)) for c, p, w in zip(client_lrs, proxes, weights, strict=True) if c),
+            default=0.0,
+        )
         if high >= 1:
             found.append(
                 f"method.client_lr times the largest curvature of a client is {high:.4g}: from 1 on, local steps "
@@ -39,4 +45,21 @@ def warnings(method: Part, schedule: Part, task: Any) -> list[str]:
         if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
             mine, own = different[0]
             found.append(f"schedule.{name} is {mine}, but the method's is {own}: left out it is the same")
-    return found
+    return [*found, *mixed(method, server, schedule, task, clients_per_round)]
+
+
+def mixed(method: Part, server: Part, schedule: Part, task: Any, clients_per_round: int | None) -> list[str]:
+    """Lines about the step sizes of mixed federated learning, where the curvatures of the losses are known.
+
+    Args:
+        method: of the trial.
+        server: of the trial.
+        schedule: of the trial.
+        task: settings of the task.
+        clients_per_round: None is all clients.
+    """
+    if not getattr(method.module, "CENTRAL", False) or getattr(task, "smoothness", None) is None:
+        return []
+    from trainers.mixed_remarks import mixed_remarks  # here: nobody else needs the theory
+
+    return mixed_remarks(method, server, schedule, task, clients_per_round)

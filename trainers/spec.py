@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from trainers import adaptation
 from trainers.adaptation import Adaptation
@@ -34,6 +35,9 @@ _MODELS_OWN = {  # reports that are no module in trainers/reports, with their me
     "params": (),
     "client_accuracy": tuple(f"client_accuracy_{what}" for what in ("mean", "std", "p10", "p50", "p90")),
 }
+
+
+_resolutions: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,7 @@ def parse(document: Any) -> TrialSpec:
     module = tasks()[task_name]
     listed = document.get("members") is not None
     parts = parse_parts(document)
+    parts["method"] = _resolved(parts["method"], task, module, values["batch_size"])
     method, server, schedule = parts["method"], parts["server"], parts["schedule"]
     values["clients_per_round"] = _cohort_size(method, values["clients_per_round"])
     values["init"] = _parse_init(values["init"], task.dimension)
@@ -168,7 +173,7 @@ def parse(document: Any) -> TrialSpec:
         members=method.members,
         listed=listed,
         canonical=canonical,
-        warnings=tuple(warnings(method, schedule, task)),
+        warnings=tuple(warnings(method, server, schedule, task, values["clients_per_round"])),
         **values,
     )
 
@@ -214,6 +219,17 @@ def _parse_task(document: Any) -> tuple[str, Any]:
 def _cached_task(text: str, stamp: Any) -> Any:
     document = json.loads(text)
     return tasks()[document["name"]].parse(document, "task")
+
+
+def _resolved(method: Part, task: Any, module: ModuleType, batch_size: int | None) -> Part:
+    """The method with what it takes from the task's data, where it takes something (`resolve` of its module)."""
+    if not hasattr(method.module, "resolve"):
+        return method
+    key = (method.name, json.dumps(method.values, sort_keys=True), batch_size)
+    known = _resolutions.setdefault(task, {})
+    if key not in known:
+        known[key] = method.module.resolve(method.values, lambda: module.build(task, "float64"), batch_size)
+    return replace(method, values=known[key])
 
 
 def _cohort_size(method: Part, asked: int | None) -> int | None:

@@ -143,9 +143,7 @@ def _named(token: str, access: Access) -> Access:
 
 
 def _stored(record: TokenRecord) -> Access:
-    return Access(
-        record.project, frozenset(record.scopes), None, record.id, record.name, expires_at=record.expires_at
-    )
+    return Access(record.project, frozenset(record.scopes), None, record.id, record.name, expires_at=record.expires_at)
 
 
 def _access(entry: Mapping[str, object]) -> Access:

@@ -1,6 +1,7 @@
 """The HTTP API as an app: routes, errors, limits and its OpenAPI document."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -9,14 +10,17 @@ from fastapi.middleware.gzip import GZipMiddleware
 
 from service.api import problems, submission
 from service.api.access import Tokens
+from service.api.bodies import BodyLimit
 from service.api.context import Context, ResultsProvider, known_parameters
-from service.api.limits import BodyLimit
+from service.api.files import only_under
+from service.api.limits import Limits, Rates
+from service.api.metrics import Counted, Metrics
 from service.api.results import Results
-from service.api.routes import driver, events, health, studies, trials
+from service.api.routes import access, driver, events, health, logs, studies, trials
 from service.store.store import Store
 
-BODY_BYTES = 64 * 2**20
-"""Largest body of a request."""
+FAILURES_A_MINUTE = 10.0
+"""Failed authentications that a process notes in the audit trail; the metrics count all of them."""
 
 
 def create_app(
@@ -25,7 +29,8 @@ def create_app(
     results: ResultsProvider | None = None,
     *,
     check: Callable[[Mapping[str, Any]], submission.CheckedStudy] = submission.check,
-    body_bytes: int = BODY_BYTES,
+    limits: Limits | None = None,
+    data_roots: Sequence[Path] | None = None,
     heartbeat_s: float = 15.0,
     poll_s: float = 0.25,
     wake: Callable[[], None] = lambda: None,
@@ -37,7 +42,9 @@ def create_app(
         tokens: Who may do what.
         results: Gives frontiers and comparisons; computed from the store's curves by default.
         check: Checks a study's document before it is stored.
-        body_bytes: Largest body of a request.
+        limits: Sizes, rates and default quotas; those of `Limits` by default.
+        data_roots: Folders under which the files must lie that a study names; None allows all, for a service of the
+            person who starts it.
         heartbeat_s: Event streams send a comment after this much silence.
         poll_s: How often event streams look for something new.
         wake: Called after an owner's wish was stored, so that a scheduler in this process looks at once.
@@ -53,21 +60,28 @@ def create_app(
         redoc_url=None,
         docs_url=None,  # its page loads scripts from elsewhere
     )
+    allowed = limits or Limits()
+    metrics = Metrics(store)
     app.state.context = Context(
         store=store,
         tokens=tokens,
         results=results or Results(store),
-        check=check,
+        check=check if data_roots is None else only_under(data_roots, check),
         stopping=Event(),
         heartbeat_s=heartbeat_s,
         poll_s=poll_s,
         wake=wake,
+        limits=allowed,
+        rates=Rates(allowed.requests_per_second, allowed.burst),
+        failures=Rates(FAILURES_A_MINUTE / 60, int(FAILURES_A_MINUTE)),
+        metrics=metrics,
     )
-    for module in (studies, trials, events, driver, health):
+    for module in (studies, trials, events, logs, driver, access, health):
         app.include_router(module.ROUTER, dependencies=[Depends(known_parameters)])
     problems.install(app)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
-    app.add_middleware(BodyLimit, bytes_allowed=body_bytes)
+    app.add_middleware(BodyLimit, bytes_allowed=allowed.body_bytes)
+    app.add_middleware(Counted, metrics=metrics)
     _describe_problems(app)
     return app
 

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.problems import answer
+from service.api.problems import Malformed, answer
 from service.errors import InvalidRequest
 
 DEPTH = 64
@@ -73,10 +73,13 @@ class CheckedRequest(Request):
         """The body's value.
 
         Raises:
-            InvalidRequest: It is no JSON in UTF-8, nested too deeply, or holds NaN, a NUL or half a character.
+            Malformed: It is no JSON in UTF-8, nested too deeply, or holds NaN, a NUL or half a character.
         """
         if not hasattr(self, "_json"):
-            self._json = parse(await self.body(), allow_nul=self.allow_nul)
+            try:
+                self._json = parse(await self.body(), allow_nul=self.allow_nul)
+            except InvalidRequest as error:  # FastAPI lets nothing but these through here
+                raise Malformed(error) from None
         return self._json
 
 
@@ -115,7 +118,7 @@ def parse(body: bytes, *, allow_nul: bool = False) -> Any:
         allow_nul: Take texts with NUL and halves of characters, too.
 
     Raises:
-        InvalidRequest: As `CheckedRequest.json` says.
+        InvalidRequest: It is no JSON in UTF-8, nested too deeply, or holds NaN, a NUL or half a character.
 
     Examples:
         >>> parse(b'{"rounds": [1, 2.5]}')

@@ -181,5 +181,3 @@ class _Scheduler:
         yield GaugeMetricFamily(
             "driftline_scheduler_acting", "Whether it has the lock, and acts.", value=float(ours.acting)
         )
-
-

@@ -46,6 +46,18 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+class Malformed(HTTPException):
+    """A body that cannot be read, in the only form that FastAPI hands on.
+
+    Args:
+        error: What is wrong with it.
+    """
+
+    def __init__(self, error: InvalidRequest) -> None:
+        super().__init__(error.status, error.message)
+        self.error = error
+
+
 def answer(error: DriftlineError, status: int | None = None, headers: dict[str, str] | None = None) -> JSONResponse:
     """The response for an error; with another status than its own where one is given."""
     body = problem(error)
@@ -89,6 +101,8 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
 
 def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    if isinstance(error, Malformed):
+        return answer(error.error)
     phrase = HTTPStatus(error.status_code).phrase
     body = {"type": "about:blank", "title": phrase, "status": error.status_code, "detail": str(error.detail)}
     return JSONResponse(body, error.status_code, dict(error.headers or {}), PROBLEM_MEDIA_TYPE)

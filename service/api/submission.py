@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from service.errors import InvalidSpec
+from service.schemas.extension import Extension, StudyEstimate
 from service.schemas.study import Study
 
 
@@ -17,11 +19,13 @@ class CheckedStudy(BaseModel):
         spec: Its canonical form, with defaults written out.
         fingerprint: SHA-256 of that.
         remarks: Things that are allowed but probably not meant, one line each.
+        estimate: What it will cost, where that was asked for.
     """
 
     spec: dict[str, Any]
     fingerprint: str
     remarks: list[str] = []
+    estimate: StudyEstimate | None = None
 
 
 def check(body: Mapping[str, Any]) -> CheckedStudy:
@@ -33,6 +37,25 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
     study = Study.from_json(body)
     remarks = study.check()
     return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks)
+
+
+def extended(spec: Mapping[str, Any], extension: Extension) -> dict[str, Any]:
+    """The document of a study with a larger budget.
+
+    Args:
+        spec: The study as it is stored.
+        extension: The numbers that are asked for.
+
+    Raises:
+        InvalidSpec: One is smaller than now.
+    """
+    budget = dict(spec["budget"])
+    for name, value in extension.model_dump(exclude_none=True).items():
+        now = int(budget.get(name, 0))
+        if value < now:
+            raise InvalidSpec(name, f"must be at least {now}, what the study has now, got {name}={value}")
+        budget[name] = value
+    return {**spec, "budget": budget}
 
 
 def request_hash(body: Mapping[str, Any]) -> str:

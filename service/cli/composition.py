@@ -15,6 +15,7 @@ import yaml
 
 from service.api.access import SCOPES, Access, Tokens
 from service.api.app import create_app
+from service.api.limits import Limits
 from service.api.probes import create_probes
 from service.api.serve import Server
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
@@ -25,6 +26,7 @@ from service.recorders.studies_recorder import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.settings import ServiceSettings
 from service.store.store import Store
+from trainers.data.folder import data_dir
 
 _LOG = logging.getLogger(__name__)
 LAUNCHERS = {"local": "local", "ray_jobs": "ray_jobs", "kubernetes": "kubernetes"}
@@ -89,9 +91,10 @@ class Service:
         self._closers.append(("the store", store.close))
         tokens = self._tokens(store, secret.encode(), admin=only != "scheduler")
         woken: list[Scheduler] = []
-        alone = only == "scheduler"
-        app = create_probes(store) if alone else create_app(store, tokens, wake=lambda: wake(woken))
-        server = Server(app, host=host, port=port)
+        if only == "scheduler":
+            server = Server(create_probes(store), host=host, port=port)
+        else:
+            server = self._serve(store, tokens, woken, host, port)
         self._closers.append(("the server", server.close))
         self.url = server.url
         if only != "api":
@@ -106,7 +109,17 @@ class Service:
             if token is None:
                 token, self.first = kept(self._settings.home, ADMIN_TOKEN)
             known[token] = Access(scopes=SCOPES)
-        return Tokens(known, secret)
+        return Tokens(known, secret, store=store)
+
+    def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
+        app = create_app(
+            store,
+            tokens,
+            limits=Limits.from_json(read_yaml(self._settings.limits, "DRIFTLINE_LIMITS")),
+            data_roots=[data_dir()],  # submitters are not to have any file of this machine opened
+            wake=lambda: wake(woken),
+        )
+        return Server(app, host=host, port=port)
 
     def _schedule(self, store: Store, tokens: Tokens, api_url: str, *, together: bool) -> Scheduler:
         launcher = self._launcher(api_url)

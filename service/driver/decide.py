@@ -4,10 +4,15 @@ Two phases. In the *search* every label gets `trials_per_method` settings, all a
 search is finished, its best `front` settings are each run again on `seeds` fresh seeds: the *front*. Trials of one
 label, phase, seed and structure run together in a pack; a pack whose worker died, or that was stopped, is formed again
 from exactly the same trials, so that its checkpoint fits.
+
+A study may be given more settings or seeds when it has run, even when it was finished. Its search goes on; then the
+best settings of now are repeated as well, and everything that is repeated runs on every seed. What was repeated before
+stays. Where a label has found more new best settings than another, the other repeats its next best: ledgers stay equal.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +65,7 @@ class Row:
         number: Counts from 0 within label and phase.
         seed: Its seed.
         structure: Trials of equal structure may share a pack.
+        setting: For the front: number of the search trial that it repeats.
         state: As in `TrialRecord`.
         pack: Pack that ran it last; None when none did.
         values: What the sampler maximises, when it is complete.
@@ -71,6 +77,7 @@ class Row:
     number: int
     seed: int
     structure: str = ""
+    setting: int | None = None
     state: TrialState = "WAITING"
     pack: str | None = None
     values: tuple[float, ...] | None = None
@@ -87,10 +94,17 @@ class Ask:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Create the label's front: these search trials again on every fresh seed, best first."""
+    """Create trials of the label's front: search trials again on fresh seeds, best first.
+
+    Attributes:
+        label: The label.
+        repeats: Which setting (by its search trial's number) on which fresh seed (from 0).
+        first: Number of the first new front trial; the others follow.
+    """
 
     label: str
-    settings: tuple[int, ...]
+    repeats: tuple[tuple[int, int], ...]
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,16 +197,7 @@ def front_settings(rows: Iterable[Row], count: int) -> tuple[int, ...]:
         rows: The finished search trials of one label.
         count: How many.
     """
-    ordered = sorted(rows, key=lambda row: row.number)
-    complete = [(row, row.values) for row in ordered if row.state == "COMPLETE" and row.values is not None]
-    best = [complete[index][0] for index in select([values for _, values in complete], count)]
-    rest = [row for state in ("DIVERGED", "FAILED", "CANCELLED") for row in ordered if row.state == state]
-    return tuple(row.number for row in [*best, *rest][:count])
-
-
-def front_number(position: int, seed_index: int, plan: Plan) -> int:
-    """Number of the front trial that repeats the setting at `position` on fresh seed `seed_index` (both from 0)."""
-    return position * plan.seeds + seed_index
+    return _ranked(list(rows))[:count]
 
 
 def _finished(row: Row) -> bool:
@@ -210,13 +215,44 @@ def _searched(plan: Plan, rows: Sequence[Row], label: str) -> bool:
 
 
 def _fronts(plan: Plan, rows: Sequence[Row]) -> list[Repeat]:
+    """What is still to be repeated, of every label whose search is finished."""
+    if not plan.repeated:
+        return []
+    had = {label: _repeated_settings(rows, label) for label in plan.labels}
+    ranked = {label: _ranked(_of(rows, label, "search")) for label in plan.labels if _searched(plan, rows, label)}
+    wanted = {label: tuple(dict.fromkeys((*had[label], *best[: plan.repeated]))) for label, best in ranked.items()}
+    most = max(len(settings) for settings in (*wanted.values(), *had.values())) if wanted else 0
     due: list[Repeat] = []
-    for label in plan.labels:
-        if not plan.repeated or not _searched(plan, rows, label):
-            continue
-        if len(_of(rows, label, "front")) < plan.repeated * plan.seeds:
-            due.append(Repeat(label, front_settings(_of(rows, label, "search"), plan.repeated)))
+    for label, settings in wanted.items():
+        settings = tuple(dict.fromkeys((*settings, *ranked[label])))[:most]
+        front = _of(rows, label, "front")
+        there = {(row.setting, row.seed - plan.seed - 1) for row in front}
+        pairs = [(setting, index) for setting in settings for index in range(plan.seeds)]
+        missing = tuple(pair for pair in pairs if pair not in there)
+        if missing:
+            due.append(Repeat(label, missing, max((row.number + 1 for row in front), default=0)))
     return due
+
+
+def _repeated_settings(rows: Sequence[Row], label: str) -> tuple[int, ...]:
+    """Settings of which a label's front has trials, in the order in which these were created."""
+    front = sorted(_of(rows, label, "front"), key=lambda row: row.number)
+    return tuple(dict.fromkeys(row.setting for row in front if row.setting is not None))
+
+
+def _ranked(rows: Sequence[Row]) -> tuple[int, ...]:
+    """Numbers of all settings of a finished search, best first."""
+    return _front_settings(tuple(sorted((row.number, row.state, row.values) for row in rows)))
+
+
+@functools.lru_cache(maxsize=256)  # asked at every decision, and a finished search no longer changes
+def _front_settings(finished: tuple[tuple[int, TrialState, tuple[float, ...] | None], ...]) -> tuple[int, ...]:
+    complete = [(number, values) for number, state, values in finished if state == "COMPLETE" and values is not None]
+    best = [complete[index][0] for index in select([values for _, values in complete], len(complete))]
+    rest = [
+        number for wanted in ("DIVERGED", "FAILED", "CANCELLED") for number, state, _ in finished if state == wanted
+    ]
+    return (*best, *rest)
 
 
 def _complete(plan: Plan, rows: Sequence[Row]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from service.client import ApiClient
 from service.driver import checkpoints
-from service.driver.decide import Ask, Finish, Launch, Plan, Repeat, after_death, decide, front_number
+from service.driver.decide import Ask, Finish, Launch, Plan, Repeat, after_death, decide
 from service.driver.job import Job
 from service.driver.outcome import outcome, trial_result
 from service.driver.table import Pack, Table, append
@@ -185,18 +185,17 @@ class Search:
         )
 
     def _repeat(self, repeat: Repeat) -> None:
-        settings = self.table.settings(repeat.label, repeat.settings)
+        settings = self.table.settings(repeat.label, [setting for setting, _ in repeat.repeats])
         fresh = [
             NewTrial(
                 label=repeat.label,
                 phase="front",
-                number=front_number(position, index, self.plan),
+                number=repeat.first + position,
                 seed=self.plan.seed + 1 + index,
                 setting=number,
                 hyperparameters=setting,
             )
-            for position, (number, setting) in enumerate(zip(repeat.settings, settings, strict=True))
-            for index in range(self.plan.seeds)
+            for position, ((number, index), setting) in enumerate(zip(repeat.repeats, settings, strict=True))
         ]
         self._create(fresh)
 

@@ -15,7 +15,7 @@ from collections import deque
 from types import TracebackType
 from typing import Protocol, Self
 
-from service.errors import DriftlineError, Unavailable
+from service.errors import DriftlineError, NotFound, Unavailable
 from service.schemas.logs import LINES_AT_ONCE, NewLine
 
 LINES_KEPT = 20_000
@@ -99,7 +99,8 @@ class Shipper(logging.Handler):
         super().close()
 
     def _run(self) -> None:
-        pause, batch = self._every_s, []
+        pause = self._every_s
+        batch: list[NewLine] = []
         while True:
             ending = self._over.is_set()
             batch = batch or self._take()  # the same batch again: the API knows it, and takes it once
@@ -110,6 +111,8 @@ class Shipper(logging.Handler):
                     continue
                 except Unavailable:
                     pause = min(2 * pause, LONGEST_PAUSE_S)
+                except NotFound:  # there is no study to whose log they would belong
+                    batch = []
                 except DriftlineError as error:  # it will not take them another time either
                     print(f"{len(batch)} lines of the log were refused: {error}", file=sys.stderr)
                     batch = []

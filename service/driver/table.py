@@ -70,6 +70,7 @@ class Table:
                 number=record.number,
                 seed=record.seed,
                 structure=self.structures.get(record.id, ""),
+                setting=record.setting,
                 state=record.state,
                 pack=record.pack,
                 values=self._values(record),

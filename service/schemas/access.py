@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints
 
 from service.schemas.records import Record
 
@@ -27,6 +27,8 @@ class NewToken(Record):
         scopes: What it may do.
         expires_in_days: After which it is no longer known; None never.
     """
+
+    model_config = ConfigDict(strict=True)
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
     project: ProjectName = "default"
@@ -101,6 +103,8 @@ class Quota(Record):
         trials: Trials that these may have in all.
         gpu_hours: GPU-hours used by all its studies since the beginning; once they are used, nothing new starts.
     """
+
+    model_config = ConfigDict(strict=True)  # true is no number
 
     studies: int | None = Field(default=None, ge=0, le=2**31 - 1)
     trials: int | None = Field(default=None, ge=0, le=2**53)

@@ -8,7 +8,7 @@ would merely diverge are fine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from search_spaces.parameters import Space
@@ -24,6 +24,7 @@ from trainers import spec
 from trainers.errors import SpecError
 from trainers.parts import offered
 from trainers.registry import methods, schedules, servers
+from trainers.remarks import mixed
 from trainers.scalars import shown
 from trainers.spelling import hint, nearest
 
@@ -43,11 +44,13 @@ def check(study: Study) -> list[str]:
     remarks = []
     for index, entry in enumerate(study.methods):
         _check_names(entry, f"methods[{index}]")
+        read = []
         for setting in corners(entry.parameters()):
             try:
-                spec.parse(trial_document(study, entry.label, [setting], study.seed))
+                read.append(spec.parse(trial_document(study, entry.label, [setting], study.seed)))
             except SpecError as error:
                 raise from_spec_error(error, _study_path(error.path, index)) from error
+        remarks += _step_sizes(read[:2], f"methods[{index}]")
         remarks += [*_start(study, index), *_grid(study, index)]
     _check_quality(study)
     if study.budget.seeds and study.budget.front > study.budget.trials_per_method:
@@ -56,6 +59,23 @@ def check(study: Study) -> list[str]:
             f"{study.budget.trials_per_method} are searched: all of them will be"
         )
     return remarks
+
+
+def _step_sizes(ends: Sequence[spec.TrialSpec], path: str) -> list[str]:
+    """What is to be said of the step sizes of a mixed method: at the low ends of its space, else at the high ends.
+
+    Args:
+        ends: Trials with all settings low, and with all high where that is another setting.
+        path: Of the entry.
+    """
+    where = ("at the low ends of its space already", "towards the high ends of its space")
+    if len(ends) == 1:
+        where = ("with its one setting",)
+    for trial, place in zip(ends, where, strict=True):
+        lines = mixed(trial.method, trial.server, trial.schedule, trial.task, trial.clients_per_round)
+        if lines:
+            return [f"{path}, {place}: {line}" for line in lines]
+    return []
 
 
 def _check_names(entry: Entry, path: str) -> None:

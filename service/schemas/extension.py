@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from service.schemas.records import Record
 
@@ -17,6 +17,8 @@ class Extension(Record):
         trials_per_method: Settings searched for each entry, at least as many as now.
         seeds: Fresh seeds for the front, at least as many as now.
     """
+
+    model_config = ConfigDict(strict=True)
 
     trials_per_method: int | None = Field(default=None, ge=1)
     seeds: int | None = Field(default=None, ge=0)

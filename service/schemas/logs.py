@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from service.schemas.records import Record
 
@@ -32,6 +32,8 @@ class NewLine(Record):
         text: The line; cut at 4,000 characters.
     """
 
+    model_config = ConfigDict(strict=True)
+
     at: float = Field(ge=0, lt=253_402_300_800, allow_inf_nan=False)
     level: Annotated[str, AfterValidator(lambda level: _text(level)[:16])] = "info"
     text: Text
@@ -44,6 +46,8 @@ class NewLines(Record):
         attempt: The driver's; one that has been replaced may still tell its last lines.
         lines: In their order.
     """
+
+    model_config = ConfigDict(strict=True)
 
     attempt: int = Field(ge=0, le=2**31 - 1)
     lines: list[NewLine] = Field(max_length=LINES_AT_ONCE)

@@ -83,7 +83,7 @@ class StartPack(Record):
     attempt: int
     pack: str
     trials: list[str] = Field(min_length=1)
-    gpus: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
+    gpus: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False, strict=True)
 
 
 class Report(Record):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -52,9 +54,13 @@ class Counts(Logs):
             running, leases = connection.execute(sa.select(held, sa.func.count()).where(driving)).one()
             count, since = connection.execute(behind).one()
         return Overview(
-            studies={state: number for state, number in studies},
-            trials={state: number for state, number in trials},
+            studies=_counts(studies),
+            trials=_counts(trials),
             leases={"held": int(running), "expired": int(leases) - int(running)},
             behind=int(count),
             lag_s=max(0.0, now - since) if since is not None else 0.0,
         )
+
+
+def _counts(rows: Sequence[Any]) -> dict[str, int]:
+    return {str(state): int(count) for state, count in rows}

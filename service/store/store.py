@@ -7,10 +7,10 @@ A driver writes under the attempt that `Store.acquire` gave it. Once another dri
 write under the older attempt raises `StaleDriver`: two drivers never move the same trials.
 """
 
-from service.store.overview import Counts
+from service.store.speeds import Speeds
 
 
-class Store(Counts):
+class Store(Speeds):
     """A database of studies.
 
     Args:

@@ -1,6 +1,7 @@
 """The rules of the driver: by hand, and as properties of whole simulated studies."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,6 @@ from service.driver.decide import (
     Row,
     after_death,
     decide,
-    front_number,
     front_settings,
     width,
 )
@@ -69,8 +69,7 @@ def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
 def test_the_front_repeats_the_best_settings_of_a_finished_label() -> None:
     values = [(0.0, 3.0), (1.0, 2.0), (0.5, 0.5), (3.0, 0.0)]
     rows = [replace(row, state="COMPLETE", values=values[row.number]) for row in searched("a", 4)]
-    assert decide(PLAN, rows, {}, slots=1) == [Repeat("a", (0, 3))]
-    assert [front_number(place, seed, PLAN) for place in range(2) for seed in range(2)] == [0, 1, 2, 3]
+    assert decide(PLAN, rows, {}, slots=1) == [Repeat("a", ((0, 0), (0, 1), (3, 0), (3, 1)), first=0)]
 
 
 def test_a_front_of_too_few_complete_trials_is_filled_with_diverged_then_failed_ones() -> None:
@@ -87,7 +86,7 @@ def test_one_objective_orders_the_front_by_itself() -> None:
 
 def test_a_front_pack_holds_one_seed() -> None:
     done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
-    front = [Row(f"f{n}", "a", "front", n, seed=1 + n % 2) for n in range(4)]
+    front = [Row(f"f{n}", "a", "front", n, seed=1 + n % 2, setting=n // 2) for n in range(4)]
     plan = replace(PLAN, labels=("a",), packs=8)
     assert decide(plan, done + front, {}, slots=2) == [Launch(("f0", "f2")), Launch(("f1", "f3"))]
 
@@ -151,14 +150,12 @@ class Simulation:
             case Ask(label, first, count):
                 for number in range(first, first + count):
                     self.add(Row(f"{label}.s{number}", label, "search", number, plan.seed, self.chance.choice("xxy")))
-            case Repeat(label, numbers):
-                for place, number in enumerate(numbers):
-                    for index in range(plan.seeds):
-                        structure = self.rows[f"{label}.s{number}"].structure
-                        name = f"{label}.f{front_number(place, index, plan)}"
-                        if name not in self.rows:
-                            number_ = front_number(place, index, plan)
-                            self.add(Row(name, label, "front", number_, plan.seed + 1 + index, structure))
+            case Repeat(label, repeats, first):
+                for number, (setting, index) in enumerate(repeats, first):
+                    structure = self.rows[f"{label}.s{setting}"].structure
+                    self.add(
+                        Row(f"{label}.f{number}", label, "front", number, plan.seed + 1 + index, structure, setting)
+                    )
             case Launch(trials, resume):
                 busy = {trial for pack in self.running.values() for trial in pack}
                 assert not busy & set(trials), "a trial runs twice"
@@ -226,3 +223,104 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
         assert per_seed == [min(front, trials)] * seeds
     assert all(row.state in ("COMPLETE", "DIVERGED", "FAILED") for row in rows)
     assert max(simulation.deaths.values(), default=0) <= ATTEMPTS
+
+
+# ---- a study that is given more
+
+
+def repeated(label: str, settings: Sequence[int], seeds: int) -> list[Row]:
+    """A finished front."""
+    pairs = [(setting, index) for setting in settings for index in range(seeds)]
+    return [
+        Row(
+            f"{label}.f{number}",
+            label,
+            "front",
+            number,
+            1 + index,
+            setting=setting,
+            state="COMPLETE",
+            values=(0.0, 0.0),
+        )
+        for number, (setting, index) in enumerate(pairs)
+    ]
+
+
+def finished(label: str, values: Sequence[float]) -> list[Row]:
+    rows = searched(label, len(values))
+    return [replace(row, state="COMPLETE", values=(value, value)) for row, value in zip(rows, values, strict=True)]
+
+
+def test_more_settings_are_searched_before_anything_is_repeated_again() -> None:
+    plan = replace(PLAN, labels=("a",), trials_per_method=6)
+    rows = [*finished("a", [4, 3, 2, 1]), *repeated("a", (0, 1), 2)]
+    assert decide(plan, rows, {}, slots=1) == [Ask("a", 4, 1)]
+    assert decide(replace(plan, trials_per_method=4), rows, {}, slots=1) == [Finish()]
+
+
+def test_new_best_settings_are_repeated_beside_the_old_ones() -> None:
+    plan = replace(PLAN, labels=("a",), trials_per_method=6)
+    rows = [*finished("a", [4, 3, 2, 1, 9, 0]), *repeated("a", (0, 1), 2)]
+    assert decide(plan, rows, {}, slots=1) == [Repeat("a", ((4, 0), (4, 1)), first=4)]
+
+
+def test_the_other_labels_repeat_as_many_settings_more() -> None:
+    plan = replace(PLAN, trials_per_method=6)
+    a = [*finished("a", [4, 3, 2, 1, 9, 8]), *repeated("a", (0, 1), 2)]
+    b = [*finished("b", [4, 3, 2, 1, 0, 0.5]), *repeated("b", (0, 1), 2)]
+    assert decide(plan, [*a, *b], {}, slots=1) == [
+        Repeat("a", ((4, 0), (4, 1), (5, 0), (5, 1)), first=4),
+        Repeat("b", ((2, 0), (2, 1), (3, 0), (3, 1)), first=4),
+    ]
+
+
+def test_more_seeds_repeat_what_was_repeated() -> None:
+    plan = replace(PLAN, labels=("a",), seeds=3)
+    rows = [*finished("a", [4, 3, 2, 1]), *repeated("a", (0, 1), 2)]
+    assert decide(plan, rows, {}, slots=1) == [Repeat("a", ((0, 2), (1, 2)), first=4)]
+
+
+def test_seeds_for_a_study_that_had_none() -> None:
+    plan = replace(PLAN, labels=("a",), seeds=1)
+    assert decide(plan, finished("a", [1, 2, 3, 4]), {}, slots=1) == [Repeat("a", ((3, 0), (2, 0)), first=0)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    labels=st.integers(1, 3),
+    trials=st.integers(1, 12),
+    front=st.integers(1, 5),
+    seeds=st.integers(0, 2),
+    more=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), min_size=1, max_size=3),
+    deadliness=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 10**6),
+)
+def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
+    labels: int, trials: int, front: int, seeds: int, more: list[tuple[int, int]], deadliness: float, seed: int
+) -> None:
+    plan = Plan(tuple("abc"[:labels]), trials, front, seeds, seed=7)
+    simulation = Simulation(plan, random.Random(seed), deadliness)
+    simulation.run(2)
+    for further_trials, further_seeds in more:
+        before = dict(simulation.rows)
+        plan = replace(
+            plan, trials_per_method=plan.trials_per_method + further_trials, seeds=plan.seeds + further_seeds
+        )
+        simulation.plan = plan
+        simulation.run(2)
+        rows = list(simulation.rows.values())
+        assert {name: simulation.rows[name] for name in before} == before, "what was finished is final"
+        sizes = set()
+        for label in plan.labels:
+            own = [row for row in rows if row.label == label and row.phase == "front"]
+            search = [row for row in rows if row.label == label and row.phase == "search"]
+            assert sorted(row.number for row in search) == list(range(plan.trials_per_method))
+            assert sorted(row.number for row in own) == list(range(len(own)))
+            pairs = {(row.setting, row.seed - 8) for row in own}
+            again = {setting for setting, _ in pairs}
+            assert pairs == {(setting, index) for setting in again for index in range(plan.seeds)}
+            assert len(pairs) == len(own)
+            if plan.seeds:
+                assert set(front_settings(search, plan.repeated)) <= again
+            sizes.add(len(own))
+        assert len(sizes) == 1, "labels repeat equally many"

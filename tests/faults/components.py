@@ -7,6 +7,7 @@ import itertools
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,8 @@ from service.driver import cluster, searcher
 from service.driver import main as driver_main
 from service.driver import run as driver_run
 from service.driver.worker import Worker
+from service.embedded import folder as embedded_folder
+from service.embedded import run as embedded_run
 from service.embedded.run import EmbeddedRun
 from service.errors import Conflict
 from service.launchers import local
@@ -87,10 +90,16 @@ def tokens() -> Tokens:
     return Tokens({_TOKEN: Access()}, b"the secret of all processes")
 
 
+def without_pictures() -> None:
+    """Results as JSON and CSV only: drawing takes longer than all the rest."""
+    for module in (mlflow_recorder, embedded_run, embedded_folder):
+        module.FILES = ("frontier.json", "trials.csv")  # type: ignore[attr-defined]
+
+
 def api(place: Place, fuse: Fuse) -> None:
     """The API, until it is killed."""
     fuses.commits(fuse)
-    app = create_app(Store(place.database), tokens(), poll_s=0.02)
+    app = create_app(Store(place.database), tokens(), poll_s=0.1)
     with Server(fuses.answers(fuse, app), loopback=True, port=place.port):
         while True:
             time.sleep(60)
@@ -113,7 +122,7 @@ def scheduler(place: Place, fuse: Fuse, start: Callable[..., Any]) -> None:
     loop = Scheduler(store, launcher, signer.driver)
     while True:
         loop.step()
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def recorder(place: Place, fuse: Fuse) -> None:
@@ -124,7 +133,7 @@ def recorder(place: Place, fuse: Fuse) -> None:
     recording = StudiesRecorder(Store(place.database), place.mlflow, str(place.folder / "artifacts"))
     while True:
         recording.sync()
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def driver(place: Place, fuse: Fuse, arguments: list[str], token: str) -> None:
@@ -134,7 +143,7 @@ def driver(place: Place, fuse: Fuse, arguments: list[str], token: str) -> None:
     without_ray(fuse, place.folder)
     os.environ["DRIFTLINE_TOKEN"] = token
     driver_main.PATIENCE_S = _PATIENCE_S
-    driver_run.HEARTBEAT_S = 0.05
+    driver_run.HEARTBEAT_S = 0.2
     raise SystemExit(driver_main.main(arguments))
 
 
@@ -173,6 +182,7 @@ def embedded(place: Place, fuse: Fuse) -> None:
         time.sleep(0.02)
     run.finish()
     run.close()
+    (place.folder / "modules").write_text("\n".join(list(sys.modules)))
 
 
 def without_ray(fuse: Fuse, folder: Path) -> None:

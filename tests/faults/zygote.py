@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -103,6 +104,7 @@ class Supervisor:
             socket.send_fds(theirs, [json.dumps([command[3:], env["DRIFTLINE_TOKEN"]]).encode()], list(pass_fds))
             return components.Elsewhere(int(theirs.recv(100)))
 
+        ours.setblocking(False)
         pid = self._fork(part, child)
         self._wishes[pid] = ours
         theirs.close()
@@ -131,7 +133,7 @@ class Supervisor:
     def _serve_wishes(self) -> None:
         for pid, wishes in list(self._wishes.items()):
             try:
-                line, held, *_ = socket.recv_fds(wishes, 100_000, 4, socket.MSG_DONTWAIT)
+                line, held, *_ = socket.recv_fds(wishes, 100_000, 4)
             except BlockingIOError:
                 continue
             except OSError:
@@ -204,12 +206,24 @@ def _collect() -> None:
     pid, _ = os.wait()
     question = _running.pop(pid)
     said = json.loads((Path(question["folder"]) / "answer").read_text())
+    _import_what_it_used(Path(question["folder"]) / "modules")
     print(json.dumps({**question, **said}), flush=True)
+
+
+def _import_what_it_used(modules: Path) -> None:
+    """Imports here what a study had to import, so that no later one has to."""
+    if modules.exists():
+        for name in modules.read_text().splitlines():
+            if name not in sys.modules:
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
+        modules.unlink()
 
 
 def main() -> None:
     """Answers questions until there are no more; as many at once as the first argument says."""
     torch.set_num_threads(1)
+    components.without_pictures()
     at_once = int(sys.argv[1])
     for line in sys.stdin:
         answer(json.loads(line))

@@ -51,12 +51,11 @@ class Plane:
         kubeconfig = json.loads(self.kubeconfig.read_text())
         server = kubeconfig["clusters"][0]["cluster"]["server"]
         headers = {"Authorization": "Bearer admin-token", "Content-Type": content}
-        with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False) as pool:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the certificate is the test server's own
-                answer = pool.request(
-                    method, server + path, body=json.dumps(body) if body is not None else None, headers=headers
-                )
+        with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False) as pool, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the certificate is the test server's own
+            answer = pool.request(
+                method, server + path, body=json.dumps(body) if body is not None else None, headers=headers
+            )
         found = answer.json() if "json" in answer.headers.get("Content-Type", "") else answer.data
         assert answer.status in ok, (method, path, answer.status, found)
         return answer.status, found

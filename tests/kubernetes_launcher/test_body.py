@@ -124,6 +124,25 @@ def test_the_head_takes_no_work_and_workers_have_the_gpus():
     assert "tolerations" not in head
 
 
+def test_ray_counts_cores_and_gpus_as_the_launcher_says():
+    def params(values, **asked):
+        return made(values, launch(**asked))["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["rayStartParams"]
+
+    assert params(FULL) == {"num-cpus": "8", "num-gpus": "2"}
+    assert params(FULL, gpus=0) == {"num-cpus": "8", "num-gpus": "0"}
+    assert params({"image": "i", "workers": {"cpu": "1500m"}}) == {"num-cpus": "2", "num-gpus": "0"}
+
+
+def test_cores_may_be_left_without_a_limit():
+    free = {"image": "i", "head": {"limit_cpu": False}, "workers": {"limit_cpu": False, "gpus": 1}}
+    head, worker = (template["containers"][0]["resources"] for template in templates(made(free)))
+    assert head == {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {"memory": "4Gi"}}
+    assert worker == {
+        "requests": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"},
+        "limits": {"memory": "16Gi", "nvidia.com/gpu": "1"},
+    }
+
+
 def test_a_study_without_gpus_gets_workers_without():
     limits = templates(made(asked=launch(gpus=0)))[1]["containers"][0]["resources"]["limits"]
     assert limits == {"cpu": "8", "memory": "32Gi"}

@@ -10,6 +10,7 @@ import pytest
 
 from service.api import submission
 from service.api.access import Access, Tokens
+from service.api.limits import Limits
 from service.errors import Conflict, Forbidden, InvalidRequest, InvalidSpec, NotFound, StaleDriver, Unauthorized
 from service.schemas.protocol import NewTrial, Report, TrialResult
 from service.schemas.records import Values
@@ -23,7 +24,7 @@ PROBLEM = "application/problem+json"
 
 @pytest.fixture
 def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store, body_bytes=200_000) as started:
+    with running(sqlite_store, limits=Limits(body_bytes=200_000)) as started:
         yield started
 
 
@@ -421,12 +422,14 @@ def test_the_openapi_document(service: Service) -> None:
     assert set(operations) == {
         "createStudy", "listStudies", "getStudy", "pauseStudy", "resumeStudy", "cancelStudy", "listTrials", "getCurves",
         "getFrontier", "compareLabels", "streamEvents", "acquireStudy", "heartbeat", "releaseStudy", "createTrials",
-        "startPack", "reportPack", "finishTrials", "healthz", "readyz",
+        "startPack", "reportPack", "finishTrials", "healthz", "readyz", "metrics", "extendStudy", "sendLogs", "getLogs",
+        "whoami", "createToken", "listTokens", "revokeToken", "getQuota", "getProjectQuota", "setProjectQuota",
+        "listAudit",
     }  # fmt: skip
     for name, operation in operations.items():
         assert operation.get("summary"), name
         assert "4XX" in operation["responses"], name
-        assert bool(operation.get("security")) == (name not in ("healthz", "readyz")), name
+        assert bool(operation.get("security")) == (name not in ("healthz", "readyz", "metrics")), name
     schemas = document["components"]["schemas"]
     assert {"StudyRecord", "TrialPage", "CurvesPage", "Lease", "Problem"} <= set(schemas)
     assert "/v1/studies/{study_id}:pause" in document["paths"]

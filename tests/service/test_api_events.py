@@ -237,7 +237,7 @@ def test_a_port_that_is_taken(sqlite_store: Store) -> None:
 
     with running(sqlite_store, loopback=True) as service:
         port = int(service.server.url.rpartition(":")[2])
-        with pytest.raises(Unavailable, match=f"port {port} of this machine must be free"):
+        with pytest.raises(Unavailable, match=f"port {port} of 127.0.0.1 must be free"):
             Server(create_app(sqlite_store, Tokens()), loopback=True, port=port)
 
 

@@ -84,9 +84,12 @@ def test_start_is_read_as_trials_are():
 
 
 def test_a_wrong_mix_of_values_is_found_under_start(monkeypatch):
+    real = spec.parse
+
     def refuse(document):
         if document["members"][0]["local_steps"] == 10 and document["members"][0]["client_lr"] == 0.5:
             raise SpecError("members.0.server.momentum must not be so", "members.0.server.momentum")
+        return real(document)
 
     monkeypatch.setattr(spec, "parse", refuse)
     with pytest.raises(InvalidSpec) as error:
@@ -192,3 +195,35 @@ def test_a_reported_extra_may_be_the_quality() -> None:
         Study.from_json({key: value for key, value in document.items() if key != "report"}).check()
     with pytest.raises(InvalidSpec, match="report"):
         Study.from_json(document | {"report": ["full_los"]}).check()
+
+
+MIXED = """
+name: mixed
+task: {name: quadratic, problem: random, clients: 4, dimension: 2, central: {hessian: [[2, 0], [0, 1]], center: [1, 1]}}
+methods:
+  - {label: parallel, name: parallel_training, space: {client_lr: RATE, delta_lr: 1.0, local_steps: 2}}
+objective: {quality: loss, cost: rounds}
+budget: {trials_per_method: 8, rounds: 10}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "where"),
+    [
+        ("{float: [1.0e-5, 1.0], log: true}", "methods[0], towards the high ends of its space: method.server_lr"),
+        ("{float: [0.5, 1.0], log: true}", "methods[0], at the low ends of its space already: method.server_lr"),
+        ("0.05", "methods[0], with its one setting: method.server_lr"),
+    ],
+)
+def test_step_sizes_beyond_the_theory_are_remarked(rate, where) -> None:
+    remarks = Study.from_yaml(MIXED.replace("RATE", rate)).check()
+    assert remarks[0].startswith(where)
+    assert "up to which theorem B.1" in remarks[0]
+    assert any("unstable" in line for line in remarks) == (rate != "0.05")
+    assert Study.from_yaml(MIXED.replace("RATE", "1.0e-4")).check() == []
+
+
+def test_a_mixed_study_without_central_data_is_refused() -> None:
+    bad = MIXED.replace("RATE", "0.1").replace(", central: {hessian: [[2, 0], [0, 1]], center: [1, 1]}", "")
+    with pytest.raises(InvalidSpec, match=r"task.central: must be given for parallel_training, which trains on data"):
+        Study.from_yaml(bad).check()

@@ -73,6 +73,11 @@ def returned(name, clients, params):
         return weights @ gradients(clients, anchor + SHIFT * (own - mean))
     if name == "regularized_gd":
         return mean + SHIFT * weights @ np.einsum("ijk,ik->ij", clients.hessians - clients.hessian, own - mean)
+    if name == "linear_scaling":
+        return count * mean
+    if name == "aligned_linear_scaling":
+        others = count * mean - own
+        return count * weights @ gradients(clients, anchor - LR / 2 * others)
     raise AssertionError(name)
 
 
@@ -85,12 +90,13 @@ def setting(name):
         "gradalign": {"displacement": SHIFT},
         "regularized_gd": {"misalignment_weight": SHIFT},
     }.get(name, {})
-    steps = {} if name in ("local_update", "gradalign", "regularized_gd") else {"local_steps": STEPS}
-    rate = {} if name == "regularized_gd" else {"client_lr": LR}
+    one_step = ("local_update", "gradalign", "regularized_gd", "linear_scaling", "aligned_linear_scaling")
+    steps = {} if name in one_step else {"local_steps": STEPS}
+    rate = {} if name in ("regularized_gd", "linear_scaling") else {"client_lr": LR}
     return {"name": name, "server_lr": 0.01, **rate, **steps, **extra}
 
 
-@pytest.mark.parametrize("name", sorted(set(FEDERATED) - {"maml"}))
+@pytest.mark.parametrize("name", sorted(set(FEDERATED) - {"maml", "feddyn", "mime", "mimelite"}))
 def test_round_maps_are_what_local_work_returns(name, clients):
     params = np.array([1.0, -2.0, 0.5])
     affine = affine_round(setting(name), clients)
@@ -179,6 +185,14 @@ def test_server_momentum_as_in_the_framework(momentum, nesterov, clients):
     assert found.fixed_point == pytest.approx(fixed_point(method, clients), abs=1e-11)
 
 
+def each(client, pull, clients):
+    """The minimizer of one client's loss and the server's together."""
+    hessian = clients.hessians[client]
+    offsets = hessian @ clients.centers[client] - pull(np.zeros(3))
+    slopes = np.stack([pull(unit) - pull(np.zeros(3)) for unit in np.eye(3)], axis=1)
+    return np.linalg.solve(hessian + slopes, offsets)
+
+
 def mixed_run(name, clients, central, rounds, server_lr, central_lr, merge_lr=1.0, central_steps=STEPS):
     """Models of a mixed method from 0, by doing its rounds."""
     weights, params = clients.weights, np.zeros(3)
@@ -190,6 +204,20 @@ def mixed_run(name, clients, central, rounds, server_lr, central_lr, merge_lr=1.
     for _ in range(rounds):
         anchor = np.tile(params, (len(weights), 1))
         two_way = name == "two_way_transfer"
+        if name == "pooled_training":
+            ends = params
+            for _ in range(STEPS):
+                ends = ends - LR * (weights @ gradients(clients, ends) + pull(ends))
+            params = params + server_lr / LR * (ends - params)
+            models.append(params)
+            continue
+        if name == "all_on_client":
+            joined = client_quadratics(
+                clients.hessians + central.hessian, [each(i, pull, clients) for i in range(len(weights))], weights
+            )
+            params = params - server_lr * weights @ walk(joined, anchor, anchor, STEPS, 0 * anchor)[0].sum(axis=0)
+            models.append(params)
+            continue
         correction = pull(params) if name == "one_way_transfer" else to_clients
         seen, ends = walk(clients, anchor, anchor, STEPS, correction * np.ones((len(weights), 1)))
         federated = -server_lr * weights @ seen.sum(axis=0)
@@ -214,13 +242,14 @@ def mixed_run(name, clients, central, rounds, server_lr, central_lr, merge_lr=1.
 @pytest.mark.parametrize(("server_lr", "central_lr", "merge_lr"), [(LR, LR, 1.0), (0.03, 0.02, 0.5)])
 def test_mixed_methods_round_by_round(name, server_lr, central_lr, merge_lr, clients, central):
     method = {"name": name, "client_lr": LR, "server_lr": server_lr, "local_steps": STEPS}
-    if name != "one_way_transfer":
+    if name in ("parallel_training", "two_way_transfer"):
         method |= {"central_lr": central_lr, "merge_lr": merge_lr, "central_steps": 4}
     found = round_map(method, clients, central=central)
     models = mixed_run(name, clients, central, 25, server_lr, central_lr, merge_lr, 4)
     size = np.abs(models).max()
     assert found.after(np.zeros(3), 25) == pytest.approx(models, rel=1e-9, abs=1e-11 * size)
-    assert np.linalg.norm(found.fixed_point - optimum(method, clients, central)) > 1e-3  # the clients' own drift
+    drifts = name != "pooled_training"  # the clients' own
+    assert (np.linalg.norm(found.fixed_point - optimum(method, clients, central)) > 1e-3) == drifts
 
 
 @pytest.mark.parametrize("name", sorted(MIXED))

@@ -4,10 +4,9 @@
     q = mean over the cohort of g_K;   the server optimizer steps along q with server_lr
 
 In the language of meta-learning local_steps = K means K - 1 steps of adaptation, and the gradient at the adapted model.
-local_steps at least 1: 1 is FedSGD. client_lr at least 0: 0 is FedSGD too, on the last batch. server_lr above 0.
-prox at least 0: 0 is none; above it, proximal FO-MAML, the pull is in the gradient that goes back too. weight_decay at
-least 0: 0 is none. clip_norm above 0: largest norm of a g_k. Exchanges: one a round, the model down and
-a gradient up.
+local_steps at least 1: 1 is FedSGD. client_lr at least 0: 0 is FedSGD too, on the last batch. server_lr above 0. prox
+at least 0: 0 is none; above it, proximal FO-MAML, the pull is in the gradient that goes back too. weight_decay at least
+0: 0 is none. clip_norm above 0: largest norm of a g_k. Exchanges: one a round, the model down and a gradient up.
 
 Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Finn, Abbeel, Levine 2017), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

@@ -1,7 +1,7 @@
 """What softmax regression and linear regression share: scores that are affine in the inputs.
 
 A model is one tensor "weight" (outputs, inputs + 1), the bias in the last column, rows padded to 16 numbers; inputs
-carry a 1 in that column. So scores, gradients and Hessian products of all trials of a client are one product each.
+carry a 1 in that column (model setting "bias" false: neither the column nor the 1). So scores, gradients and Hessian products of all trials of a client are one product each.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Affine:
         self.classifies = classifies
         self.like = torch.empty(0, dtype=dtype, device=device)
         self.features = math.prod(train.inputs.shape[1:])
-        self.layout = Layout.of({"weight": (outputs, self.features + 1)}, padded_rows=("weight",))
+        self.columns = self.features + int(problem.model_settings.get("bias", True))
+        self.layout = Layout.of({"weight": (outputs, self.columns)}, padded_rows=("weight",))
+        self.optimum = None if problem.optimum is None else torch.as_tensor(problem.optimum, device=device)
         self.clients = train.clients
         self.examples: NDArray[np.int64] | None = train.sizes
         self.offsets, self.sizes = train.offsets, train.sizes
@@ -72,10 +74,10 @@ class Affine:
         if problem.test is not None and test_wanted is not None:
             self.test = self._held(problem.test.inputs), owned(test_wanted, self.like)
             self.test_examples = len(self.test[0])
-        self.stacked = Stacked(loss, outputs, self.features + 1)
+        self.stacked = Stacked(loss, outputs, self.columns)
         self.oracles: Mapping[str, Oracle] = {
             "stacked": self.stacked,
-            "example_space": ExampleSpace(loss, outputs, self.features + 1),
+            "example_space": ExampleSpace(loss, outputs, self.columns),
             "autograd": Autograd(self.layout, self._example_losses),
         }
 
@@ -99,10 +101,15 @@ class Affine:
     def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
         """test_loss over the union of all test examples, and test_accuracy of a classifier, (T,) each.
 
+        Where the optimum is known, loss is the mean over the clients and distance that to the optimum, instead.
+
         Args:
             params: (T, 1, P).
             reports: "client_accuracy" adds how accuracy is distributed over the test clients.
         """
+        if self.optimum is not None:
+            away = self.layout.vector(params[:, 0]).double() - self.optimum
+            return {"loss": self.full_loss(params, self.client_weights), "distance": away.norm(dim=-1)}
         if self.test is None or self.test_clients is None:
             return {}
         loss, right = self._answers(params, *self.test)
@@ -153,11 +160,11 @@ class Affine:
 
     def _held(self, inputs: NDArray[np.float64]) -> Tensor:
         """(rows, row): flattened, with the 1 of the bias, padded with zeros."""
-        held = self.like.new_zeros((len(inputs), aligned(self.features + 1)))
+        held = self.like.new_zeros((len(inputs), aligned(self.columns)))
         held[:, : self.features] = torch.as_tensor(inputs).reshape(len(inputs), -1)
-        held[:, self.features] = 1
+        held[:, self.features : self.columns] = 1
         return held
 
     def _example_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
-        scores = tensors["weight"] @ data["inputs"][:, : self.features + 1].T
+        scores = tensors["weight"] @ data["inputs"][:, : self.columns].T
         return self.loss.losses(scores, data["wanted"])

@@ -73,11 +73,14 @@ class MassHyperparameters:
     auxiliary_lr: float
 
 
-def sample_constants(features: Any) -> SampleConstants:
+def sample_constants(features: Any, weight_decay: float = 0.0) -> SampleConstants:
     """The constants of a device's data.
+
+    With weight_decay the matrix of an example is x x' + weight_decay in the place of x x', and H is their mean.
 
     Args:
         features: (examples, d).
+        weight_decay: at least 0; 0 is none.
 
     Raises:
         SpecError: not a matrix, or all zero.
@@ -86,16 +89,18 @@ def sample_constants(features: Any) -> SampleConstants:
     if data.ndim != 2 or not np.isfinite(data).all():
         raise SpecError(f"features must be a finite matrix (examples, d), got shape {data.shape}", "features")
     eigenvalues, vectors = np.linalg.eigh(data.T @ data / len(data))
+    eigenvalues = eigenvalues + weight_decay
     kept = eigenvalues > RANK_TOLERANCE * max(eigenvalues[-1], 0.0)
     if not kept.any():
         raise SpecError("features must not all be 0", "features")
     eigenvalues = eigenvalues[kept]
-    whitened = data @ vectors[:, kept] / np.sqrt(eigenvalues)  # (examples, rank), second moment the identity
+    whitened = data @ vectors[:, kept] / np.sqrt(eigenvalues)  # without weight_decay of second moment the identity
+    share = weight_decay / eigenvalues  # of weight_decay in H
     return SampleConstants(
         float(eigenvalues[-1]),
         float(eigenvalues[0]),
-        _largest_weighted(whitened, np.sum(data**2, axis=1)),
-        _largest_weighted(whitened, np.sum(whitened**2, axis=1)),
+        _largest_weighted(whitened, np.sum(data**2, axis=1), weight_decay * (2 * (1 - share) + share)),
+        _largest_weighted(whitened, np.sum(whitened**2, axis=1), 2 * share * (1 - share) + share**2),
     )
 
 
@@ -198,6 +203,6 @@ def expected_distance_bound(mixing: float, steps: Any, start_sq: float) -> Array
     return 2 * np.exp(np.asarray(steps, float) * np.log1p(-mixing)) * start_sq if mixing < 1 else np.zeros_like(steps)
 
 
-def _largest_weighted(whitened: Array, weights: Array) -> float:
+def _largest_weighted(whitened: Array, weights: Array, diagonal: Array) -> float:
     moment = (whitened * weights[:, None]).T @ whitened / len(whitened)
-    return float(np.linalg.eigvalsh(moment)[-1])
+    return float(np.linalg.eigvalsh(moment + np.diag(diagonal))[-1])

@@ -32,7 +32,9 @@ def readyz(asked: Asked) -> Health:
     "/metrics",
     operation_id="metrics",
     response_class=Response,
-    responses={200: {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={
+        200: {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    },
 )
 def metrics(asked: Asked) -> Response:
     """What this process counts, for Prometheus."""

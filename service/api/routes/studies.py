@@ -1,13 +1,17 @@
-"""Studies: submitted, listed, paused, resumed, cancelled."""
+"""Studies: submitted, listed, paused, resumed, cancelled, extended."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Response
 
+from service.api.access import Access
 from service.api.bodies import CheckedRoute
-from service.api.context import Access, Allowed, Asked, Context, ReadableStudy, WritableStudy
+from service.api.context import Allowed, Asked, Context, ReadableStudy, WritableStudy
+from service.api.estimate import estimate
 from service.api.paging import PageSize, PageToken, position, token
-from service.api.submission import CheckedStudy, request_hash
+from service.api.submission import CheckedStudy, extended, request_hash
+from service.errors import Conflict
+from service.schemas.extension import Extension
 from service.schemas.records import StudyPage, StudyRecord
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
@@ -49,9 +53,17 @@ def create(
     allowed.require("write")
     checked = asked.check(body)
     if validate_only:
-        return Response(checked.model_dump_json(), media_type="application/json")
+        cost = estimate(asked.store, allowed.project, checked.spec)
+        shown = checked.model_copy(update={"estimate": cost})
+        return Response(shown.model_dump_json(), media_type="application/json")
     study = asked.store.create_study(
-        checked.spec, checked.fingerprint, project=allowed.project, key=key, request_hash=request_hash(body)
+        checked.spec,
+        checked.fingerprint,
+        project=allowed.project,
+        key=key,
+        request_hash=request_hash(body),
+        actor=allowed.actor,
+        limits=asked.quota,
     )
     asked.wake()
     response.headers["Location"] = f"/v1/studies/{study.id}"
@@ -77,24 +89,51 @@ def study(study_id: ReadableStudy, asked: Asked) -> StudyRecord:
 
 
 @ROUTER.post("/{study_id}:pause", operation_id="pauseStudy")
-def pause(study_id: WritableStudy, asked: Asked) -> StudyRecord:
+def pause(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> StudyRecord:
     """Ask for a stop with checkpoints."""
-    return _intend(asked, study_id, "pause")
+    return _intend(asked, allowed, study_id, "pause")
 
 
 @ROUTER.post("/{study_id}:resume", operation_id="resumeStudy")
-def resume(study_id: WritableStudy, asked: Asked) -> StudyRecord:
+def resume(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> StudyRecord:
     """Go on with a paused or failed study; finished trials are not repeated."""
-    return _intend(asked, study_id, "resume")
+    return _intend(asked, allowed, study_id, "resume")
 
 
 @ROUTER.post("/{study_id}:cancel", operation_id="cancelStudy")
-def cancel(study_id: WritableStudy, asked: Asked) -> StudyRecord:
+def cancel(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> StudyRecord:
     """End a study for good; what was measured stays."""
-    return _intend(asked, study_id, "cancel")
+    return _intend(asked, allowed, study_id, "cancel")
 
 
-def _intend(asked: Context, study_id: str, intent: str) -> StudyRecord:
-    record = asked.store.intend(study_id, intent)
+@ROUTER.post("/{study_id}:extend", operation_id="extendStudy")
+def extend(study_id: WritableStudy, body: Extension, asked: Asked, allowed: Allowed) -> StudyRecord:
+    """Give a study a larger budget; a finished one becomes PENDING and is searched on, a paused one stays paused.
+
+    The numbers are the new totals, so the same request again changes nothing. The study's `spec` and `fingerprint`
+    are those of the larger study from then on; the idempotency key it was made with still stands for it.
+    """
+    while True:
+        was = asked.store.study(study_id)
+        checked = asked.check(extended(was.spec, body))
+        try:
+            record = asked.store.extend(
+                study_id,
+                checked.spec["budget"],
+                checked.fingerprint,
+                was=was.fingerprint,
+                actor=allowed.actor,
+                limits=asked.quota,
+            )
+        except Conflict:
+            if asked.store.study(study_id).fingerprint == was.fingerprint:
+                raise
+            continue  # somebody else has extended it meanwhile
+        asked.wake()
+        return record
+
+
+def _intend(asked: Context, allowed: Access, study_id: str, intent: str) -> StudyRecord:
+    record = asked.store.intend(study_id, intent, actor=allowed.actor, limits=asked.quota)
     asked.wake()
     return record

@@ -8,10 +8,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from kubernetes.utils.quantity import parse_quantity
-
 from service.errors import InvalidSpec
-from service.launchers.kubernetes_rayjob.config import Config, Placement
+from service.launchers.kubernetes_rayjob.config import Config, Head, Placement, Workers
 from service.launchers.kubernetes_rayjob.names import ATTEMPT, STUDY, common_labels, job_name
 from service.launchers.protocol import Launch
 
@@ -42,8 +40,8 @@ def check(config: Config, launch: Launch) -> None:
         InvalidSpec: It does not, and never will; says what a worker has.
     """
     workers = config.workers
-    if launch.cpus > float(parse_quantity(workers.cpu)):
-        raise InvalidSpec("resources.cpus", f"must be at most the {workers.cpu} of a worker, got {launch.cpus:g}")
+    if launch.cpus > workers.cores:
+        raise InvalidSpec("resources.cpus", f"must be at most the {workers.cores} of a worker, got {launch.cpus:g}")
     if (launch.gpus or 0) > workers.gpus:
         raise InvalidSpec("resources.gpu", f"must be at most the {workers.gpus} of a worker, got {launch.gpus:g}")
 
@@ -63,7 +61,7 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
         url: Of the service, as the driver reaches it.
         folder: For checkpoints.
     """
-    with_gpus = config.workers.gpus > 0 and launch.gpus != 0
+    gpus = 0 if launch.gpus == 0 else config.workers.gpus
     command = ["python", "-m", "service.driver", "--study", launch.study_id, "--url", url, "--folder", folder]
     spec: dict[str, Any] = {
         "entrypoint": shlex.join([*command, "--address", "auto"]),
@@ -85,8 +83,8 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
                     "replicas": config.workers.min,
                     "minReplicas": config.workers.min,
                     "maxReplicas": config.workers.max,
-                    "rayStartParams": {},
-                    "template": _worker(config, launch, with_gpus),
+                    "rayStartParams": {"num-cpus": str(config.workers.cores), "num-gpus": str(gpus)},
+                    "template": _worker(config, launch, gpus),
                 }
             ],
             **_autoscaling(config),
@@ -146,6 +144,7 @@ def _autoscaling(config: Config) -> dict[str, Any]:
     return {
         "enableInTreeAutoscaling": True,
         "autoscalerOptions": {
+            "version": "v2",
             "idleTimeoutSeconds": config.workers.idle_seconds,
             "imagePullPolicy": config.image_pull_policy,
             "securityContext": _SECURITY,
@@ -156,7 +155,7 @@ def _autoscaling(config: Config) -> dict[str, Any]:
 
 
 def _head(config: Config, launch: Launch) -> dict[str, Any]:
-    amounts = {"cpu": config.head.cpu, "memory": config.head.memory}
+    amounts = _amounts(config.head)
     name = job_name(launch.study_id, launch.attempt)
     token = {"name": "DRIFTLINE_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": DRIVER_KEY}}}
     container = {
@@ -171,15 +170,20 @@ def _head(config: Config, launch: Launch) -> dict[str, Any]:
     return _template(config, launch, config.head, container)
 
 
-def _worker(config: Config, launch: Launch, with_gpus: bool) -> dict[str, Any]:
-    workers = config.workers
-    amounts = {"cpu": workers.cpu, "memory": workers.memory}
-    if with_gpus:
-        amounts[workers.gpu_resource] = str(workers.gpus)
-    return _template(config, launch, workers, _container(config, "ray-worker", amounts))
+def _worker(config: Config, launch: Launch, gpus: int) -> dict[str, Any]:
+    amounts = _amounts(config.workers)
+    if gpus:
+        for part in amounts.values():
+            part[config.workers.gpu_resource] = str(gpus)
+    return _template(config, launch, config.workers, _container(config, "ray-worker", amounts))
 
 
-def _container(config: Config, name: str, amounts: Mapping[str, str]) -> dict[str, Any]:
+def _amounts(pods: Head | Workers) -> dict[str, dict[str, str]]:
+    asked = {"cpu": pods.cpu, "memory": pods.memory}
+    return {"requests": asked, "limits": dict(asked) if pods.limit_cpu else {"memory": pods.memory}}
+
+
+def _container(config: Config, name: str, amounts: Mapping[str, Any]) -> dict[str, Any]:
     env = {"HOME": _SCRATCH["mountPath"], "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0", **config.env}
     return {
         "name": name,
@@ -187,7 +191,7 @@ def _container(config: Config, name: str, amounts: Mapping[str, str]) -> dict[st
         "imagePullPolicy": config.image_pull_policy,
         "env": [{"name": key, "value": value} for key, value in env.items()],
         **({"envFrom": list(config.env_from)} if config.env_from else {}),
-        "resources": {"limits": dict(amounts), "requests": dict(amounts)},
+        "resources": dict(amounts),
         "securityContext": _SECURITY,
         "volumeMounts": [_SCRATCH, *config.volume_mounts],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import re
 from typing import Annotated, Any, Literal
 
@@ -59,12 +60,14 @@ class Head(Placement):
     """The pod with Ray's head and the study's driver; it trains nothing.
 
     Attributes:
-        cpu: CPU cores.
+        cpu: CPU cores that it requests.
         memory: Memory: requested, and the limit.
+        limit_cpu: Whether it gets no more cores than it requests.
     """
 
     cpu: Quantity = "1"
     memory: Quantity = "4Gi"
+    limit_cpu: bool = True
 
 
 class Workers(Placement):
@@ -73,8 +76,9 @@ class Workers(Placement):
     Attributes:
         min: Pods that are there from the start. At 0 none is there until a pack waits for one.
         max: Most pods; with more than `min`, Ray's autoscaler adds and removes them.
-        cpu: CPU cores of a pod.
+        cpu: CPU cores that a pod requests; Ray counts a part of a core as one.
         memory: Memory of a pod: requested, and the limit.
+        limit_cpu: Whether a pod gets no more cores than it requests.
         gpus: Whole GPUs of a pod; packs share them. 0 trains on CPU cores.
         gpu_resource: How the cluster calls a GPU.
         idle_seconds: A pod that has trained nothing for so long is removed, down to `min`.
@@ -84,9 +88,15 @@ class Workers(Placement):
     max: Whole = Field(1, ge=1)
     cpu: Quantity = "4"
     memory: Quantity = "16Gi"
+    limit_cpu: bool = True
     gpus: Whole = Field(0, ge=0)
     gpu_resource: str = "nvidia.com/gpu"
     idle_seconds: Whole = Field(300, ge=1)
+
+    @property
+    def cores(self) -> int:
+        """CPU cores of a pod, as Ray counts them."""
+        return math.ceil(float(parse_quantity(self.cpu)))
 
     @model_validator(mode="after")
     def _ordered(self) -> Workers:

@@ -93,7 +93,7 @@ def linear_scaling(clients: ClientQuadratics) -> AffineRound:
 
 
 def aligned_linear_scaling(clients: ClientQuadratics, *, client_lr: float) -> AffineRound:
-    """n sum_i p_i A_i (I - client_lr (n A - A_i) / 2); client_lr 0 is linear scaling."""
+    """The matrix n sum_i p_i A_i (I - client_lr (n A - A_i) / 2), n clients; client_lr 0 is linear scaling."""
     count = len(clients.weights)
     pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers)
     others = client_lr / 2 * (count * clients.hessian - clients.hessians)

@@ -1,8 +1,8 @@
 """Methods in which clients or the server remember vectors from round to round: stored variates, FedDyn, Mime.
 
-Closed forms on quadratics with all clients in every round (derived): with A_i Hessians, b_i = A_i c_i and S_i = sum_(j <
-K) (I - client_lr A_i)^j, local work that begins along r_i sums up to S_i r_i. r_i and all that is remembered are affine
-in the state z: the model first, then what is remembered, each d numbers.
+Closed forms on quadratics with all clients in every round (derived): with A_i Hessians, b_i = A_i c_i and S_i = sum_(j
+< K) (I - client_lr A_i)^j, local work that begins along r_i sums up to S_i r_i. r_i and all that is remembered are
+affine in the state z: the model first, then what is remembered, each d numbers.
 """
 
 from __future__ import annotations

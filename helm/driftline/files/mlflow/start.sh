@@ -1,0 +1,12 @@
+# MLflow with passwords: nobody sees an experiment without an account and a grant. Its accounts lie in its database.
+set -eu
+umask 077
+{
+  printf '[mlflow]\n'
+  printf 'default_permission = %s\n' "$DEFAULT_PERMISSION"
+  printf 'database_uri = %s\n' "$(printf %s "$MLFLOW_DATABASE" | sed 's/%/%%/g')"
+} > "$MLFLOW_AUTH_CONFIG_PATH"
+export MLFLOW_BACKEND_STORE_URI="$MLFLOW_DATABASE"
+exec mlflow server --app-name basic-auth --host 0.0.0.0 --port 5000 --workers 1 \
+  --serve-artifacts --artifacts-destination "$ARTIFACTS" \
+  --allowed-hosts "$ALLOWED_HOSTS" --cors-allowed-origins "$ALLOWED_ORIGINS"

@@ -1,0 +1,232 @@
+{{- define "driftline.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "driftline.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "driftline.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "driftline.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "driftline.image" -}}
+{{- $tag := .tag | default .otherwise -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ $tag }}{{- end -}}
+{{- end -}}
+
+{{- define "driftline.ownImage" -}}
+{{- include "driftline.image" (merge (dict "otherwise" .Chart.AppVersion) .Values.image) -}}
+{{- end -}}
+
+{{/* Arguments: root, component */}}
+{{- define "driftline.selector" -}}
+app.kubernetes.io/name: {{ include "driftline.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "driftline.labels" -}}
+{{ include "driftline.selector" . }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: driftline
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Pods' labels: no version, so that nothing restarts for it */}}
+{{- define "driftline.podLabels" -}}
+{{ include "driftline.selector" . }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Arguments: root, which (scheduler, service or studies) */}}
+{{- define "driftline.serviceAccount" -}}
+{{- $name := get .root.Values.serviceAccounts .which -}}
+{{- if $name -}}{{ $name }}
+{{- else if .root.Values.serviceAccounts.create -}}{{ include "driftline.fullname" .root }}-{{ .which }}
+{{- else -}}default
+{{- end -}}
+{{- end -}}
+
+{{- define "driftline.studiesNamespace" -}}
+{{- .Values.studies.namespace | default .Release.Namespace -}}
+{{- end -}}
+
+{{- define "driftline.secretName" -}}{{ include "driftline.fullname" . }}{{- end -}}
+{{- define "driftline.authSecret" -}}{{ .Values.auth.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
+{{- define "driftline.databaseSecret" -}}{{ .Values.database.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
+{{- define "driftline.databaseKey" -}}
+{{- if .Values.database.existingSecret -}}{{ .Values.database.existingSecretKey }}{{- else -}}database-url{{- end -}}
+{{- end -}}
+{{- define "driftline.mlflowSecret" -}}{{ .Values.mlflow.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
+
+{{- define "driftline.apiUrl" -}}
+http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ .Values.api.service.port }}
+{{- end -}}
+
+{{- define "driftline.records" -}}{{- if or .Values.mlflow.enabled .Values.mlflow.trackingUri -}}yes{{- end -}}{{- end -}}
+{{- define "driftline.mlflowUrl" -}}
+{{- if .Values.mlflow.enabled -}}http://{{ include "driftline.fullname" . }}-mlflow.{{ .Release.Namespace }}.svc:5000
+{{- else -}}{{ .Values.mlflow.trackingUri | default "none" }}{{- end -}}
+{{- end -}}
+{{- define "driftline.mlflowPublicUrl" -}}
+{{- if .Values.mlflow.publicUrl -}}{{ .Values.mlflow.publicUrl }}
+{{- else if and .Values.ingress.enabled .Values.ingress.mlflowHost -}}
+{{ ternary "https" "http" (ne .Values.ingress.tlsSecret "") }}://{{ .Values.ingress.mlflowHost }}
+{{- else -}}{{ include "driftline.mlflowUrl" . }}{{- end -}}
+{{- end -}}
+
+{{- define "driftline.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.podSecurity.userId | int64 }}
+runAsGroup: {{ .Values.podSecurity.groupId | int64 }}
+fsGroup: {{ .Values.podSecurity.groupId | int64 }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "driftline.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{/* Arguments: root, which (service or studies), name */}}
+{{- define "driftline.priorityClass" -}}
+{{- if .name -}}{{ .name }}
+{{- else if .root.Values.priorityClasses.create -}}{{ include "driftline.fullname" .root }}-{{ .which }}
+{{- end -}}
+{{- end -}}
+
+{{/* Where a pod may run. Arguments: root, component, values */}}
+{{- define "driftline.placement" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "driftline.selector" (dict "root" .root "component" .component) | nindent 8 }}
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "driftline.selector" (dict "root" .root "component" .component) | nindent 8 }}
+{{- with include "driftline.priorityClass" (dict "root" .root "which" "service" "name" .values.priorityClassName) }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "driftline.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "driftline.databaseEnv" -}}
+- name: DRIFTLINE_DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.databaseSecret" . }}, key: {{ include "driftline.databaseKey" . }}}}
+{{- end -}}
+
+{{- define "driftline.serviceEnv" -}}
+{{ include "driftline.databaseEnv" . }}
+- name: DRIFTLINE_SECRET
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.authSecret" . }}, key: secret}}
+- {name: DRIFTLINE_MLFLOW_URL, value: {{ include "driftline.mlflowUrl" . | quote }}}
+{{- if include "driftline.records" . }}
+- {name: DRIFTLINE_MLFLOW_PUBLIC_URL, value: {{ include "driftline.mlflowPublicUrl" . | quote }}}
+{{- end }}
+- {name: DRIFTLINE_CHECKPOINTS, value: {{ .Values.checkpoints.url | default "/checkpoints" | quote }}}
+{{- if .Values.data.enabled }}
+- {name: DATA_DIR, value: /data}
+{{- end }}
+{{- end -}}
+
+{{- define "driftline.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 2
+  failureThreshold: 90
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end -}}
+
+{{/* The volume of checkpoints or data. Arguments: name, values, claim */}}
+{{- define "driftline.volume" -}}
+name: {{ .name }}
+{{- if .values.source }}
+{{ toYaml .values.source }}
+{{- else }}
+persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim }}}
+{{- end }}
+{{- end -}}
+
+{{- define "driftline.checkpointsVolume" -}}
+{{ include "driftline.volume" (dict "name" "checkpoints" "values" .Values.checkpoints.volume "claim" (printf "%s-checkpoints" (include "driftline.fullname" .))) }}
+{{- end -}}
+
+{{- define "driftline.dataVolume" -}}
+{{ include "driftline.volume" (dict "name" "data" "values" .Values.data "claim" (printf "%s-data" (include "driftline.fullname" .))) }}
+{{- end -}}
+
+{{- define "driftline.scratch" -}}
+- {name: tmp, emptyDir: {sizeLimit: 2Gi}}
+- {name: home, emptyDir: {sizeLimit: 2Gi}}
+{{- end -}}
+{{- define "driftline.scratchMounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: home, mountPath: /var/lib/driftline}
+{{- end -}}
+
+{{/* Arguments: values of persistence, name, root, accessModes, component */}}
+{{- define "driftline.claim" -}}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace | default .root.Release.Namespace }}
+  labels:
+    {{- include "driftline.labels" (dict "root" .root "component" .component) | nindent 4 }}
+spec:
+  accessModes:
+    {{- toYaml .accessModes | nindent 4 }}
+  {{- with .values.storageClass }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources:
+    requests:
+      storage: {{ .values.size }}
+{{- end -}}

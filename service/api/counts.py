@@ -1,0 +1,97 @@
+"""How much work a study is, counted by the engine itself: one round of each label with one local step, and with two.
+
+Bytes do not depend on the number of local steps, gradients rise evenly with it: two rounds give both for every setting
+of a space, however many steps that has. Nothing of it is stored.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from search_spaces.parameters import Parameter
+from service.errors import DriftlineError
+from service.schemas.check import corners
+from service.schemas.study import Study
+from service.schemas.trials import trial_document
+from trainers.errors import SpecError
+
+DRAWS = 256
+"""Settings that the mean number of local steps is taken over."""
+
+_LONGEST = 1000  # weights of a list that is tried as it is
+_KEPT = 64
+_STEPS = ("local_epochs", "local_steps")
+_kept: OrderedDict[str, Mapping[str, Work]] = OrderedDict()
+_turn = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a round of one trial takes, on average over its space.
+
+    Attributes:
+        client_gradients: Gradients that clients evaluate.
+        bytes_up: Bytes that clients send.
+        bytes_down: Bytes that clients receive.
+    """
+
+    client_gradients: float
+    bytes_up: float
+    bytes_down: float
+
+
+def a_round(study: Study) -> Mapping[str, Work]:
+    """The work of one round of one trial, by label; labels for which it cannot be counted are left out.
+
+    The results for the last studies are kept. One study at a time.
+    """
+    key = study.fingerprint()
+    with _turn:
+        found = _kept.get(key)
+        if found is None:
+            found = {}
+            for label in study.labels:
+                try:
+                    found[label] = _label(study, label)
+                except (DriftlineError, SpecError, MemoryError, ValueError, RuntimeError):
+                    continue  # it is too large for this process, or needs what is not here
+            _kept[key] = found
+            while len(_kept) > _KEPT:
+                _kept.popitem(last=False)
+        return found
+
+
+def _label(study: Study, label: str) -> Work:
+    space = study.entry(label).parameters()
+    setting = next(corners(space))
+    if any(isinstance(value, list) and len(value) > _LONGEST for value in setting.values()):
+        raise ValueError("too long to be tried")
+    name = next((name for name in _STEPS if setting.get(name) is not None), None)
+    if name is None:
+        return _one_round(study, label, setting)
+    one = _one_round(study, label, setting | {name: 1})
+    two = _one_round(study, label, setting | {name: 2})
+    steps = _mean(space[name], study.seed)
+    gradients = one.client_gradients + (steps - 1) * (two.client_gradients - one.client_gradients)
+    return Work(gradients, one.bytes_up, one.bytes_down)
+
+
+def _one_round(study: Study, label: str, setting: Mapping[str, Any]) -> Work:
+    from trainers.engine.pack import Pack
+    from trainers.spec import parse
+
+    document = trial_document(study, label, [setting], study.seed) | {"rounds": 1, "report": []}
+    pack = Pack.from_spec(parse(document), device="cpu")
+    last = pack.advance(max_rounds=1)[-1]
+    return Work(float(last["client_gradients"]), float(last["bytes_up"]), float(last["bytes_down"]))
+
+
+def _mean(parameter: Parameter, seed: int) -> float:
+    generator = np.random.default_rng(seed)
+    return float(np.mean([float(parameter.sample(generator) or 1) for _ in range(DRAWS)]))

@@ -1,0 +1,155 @@
+"""A driver's log on its way to the API: nothing waits, nothing is lost while the API is away for a while."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from service.driver import shipping
+from service.driver.shipping import Shipper
+from service.errors import Forbidden, NotFound, Unavailable
+from service.schemas.logs import NewLine
+
+LOG = logging.getLogger("tests.shipping")
+
+
+class Api:
+    """Keeps batches; can be away, refuse, or hang."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.refuses: Exception | None = None
+        self.hangs = threading.Event()
+        self.hangs.set()
+        self.lines: list[tuple[int, str, str]] = []
+        self.asked = 0
+
+    def send_logs(self, study_id: str, attempt: int, lines: list[NewLine]) -> int:
+        LOG.warning("sending")  # as an HTTP library might: must not be sent in turn
+        self.asked += 1
+        self.hangs.wait(10)
+        if self.away:
+            raise Unavailable("away")
+        if self.refuses is not None:
+            raise self.refuses
+        self.lines += [(attempt, line.level, line.text) for line in lines]
+        return len(lines)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, _, text in self.lines]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipping, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(shipping, "CLOSE_S", 0.3)
+    monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_lines_arrive_in_their_order_under_the_attempt() -> None:
+    api = Api()
+    with Shipper(api, "study", every_s=0.01) as shipper:
+        LOG.info("before the study was taken")
+        time.sleep(0.05)
+        assert api.asked == 0
+        shipper.attempt = 3
+        LOG.debug("not wanted")
+        LOG.warning("two\nlines")
+        try:
+            raise ValueError("no good")
+        except ValueError:
+            LOG.exception("it failed")
+        until(lambda: "ValueError: no good" in api.texts)
+    assert api.texts[:4] == ["before the study was taken", "two", "lines", "it failed"]
+    assert api.lines[0] == (3, "info", "before the study was taken")
+    assert {level for _, level, _ in api.lines} == {"info", "warning", "error"}
+    assert "sending" not in api.texts
+    LOG.warning("after the end")
+    assert "after the end" not in api.texts
+
+
+def test_what_is_left_is_sent_at_the_end() -> None:
+    api = Api()
+    with Shipper(api, "study", every_s=60.0) as shipper:
+        shipper.attempt = 1
+        for number in range(1200):  # more than one batch
+            LOG.info("line %d", number)
+    assert api.texts == [f"line {number}" for number in range(1200)]
+
+
+def test_lines_wait_while_the_api_is_away_and_what_was_dropped_is_said() -> None:
+    api = Api()
+    api.away = True
+    with Shipper(api, "study", lines_kept=5, every_s=0.01) as shipper:
+        shipper.attempt = 1
+        LOG.info("first")
+        until(lambda: api.asked > 2)
+        for number in range(8):
+            LOG.info("line %d", number)
+        api.away = False
+        until(lambda: "line 7" in api.texts)
+    kept = [f"line {number}" for number in range(3, 8)]
+    assert api.texts == ["first", "3 lines before this one were dropped: the API was away for too long", *kept]
+
+
+def test_logging_never_waits_for_the_api() -> None:
+    api = Api()
+    with Shipper(api, "study", every_s=0.01) as shipper:
+        shipper.attempt = 1
+        api.hangs.clear()
+        LOG.info("first")
+        until(lambda: api.asked)
+        began = time.monotonic()
+        for number in range(1000):
+            LOG.info("line %d", number)
+        assert time.monotonic() - began < 2
+        api.hangs.set()
+    assert len(api.texts) == 1001
+
+
+def test_an_api_that_stays_away_does_not_keep_a_driver_from_ending(capsys: pytest.CaptureFixture[str]) -> None:
+    api = Api()
+    api.away = True
+    began = time.monotonic()
+    with Shipper(api, "study", every_s=0.01) as shipper:
+        shipper.attempt = 1
+        LOG.info("first")
+    assert time.monotonic() - began < 5
+    assert "1 lines of the log could not be sent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "said"), [(Forbidden("no"), "refused: no"), (NotFound("none"), "")])
+def test_lines_that_are_refused_are_not_sent_again(
+    error: Exception, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = Api()
+    api.refuses = error
+    with Shipper(api, "study", every_s=0.01) as shipper:
+        shipper.attempt = 1
+        LOG.info("first")
+        until(lambda: api.asked)
+        time.sleep(0.05)
+    assert api.asked == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_receiver_that_breaks_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+    api = Api()
+    api.refuses = RuntimeError("a bug")
+    with Shipper(api, "study", every_s=0.01) as shipper:
+        shipper.attempt = 1
+        LOG.info("first")
+        until(lambda: api.asked > 1)
+        api.refuses = None
+        until(lambda: api.texts)
+    assert "RuntimeError: a bug" in capsys.readouterr().err

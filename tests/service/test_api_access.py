@@ -1,0 +1,333 @@
+"""Tokens, quotas, rates and the audit trail over a real server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.limits import Limits, Rates
+from service.errors import Forbidden, NotFound, QuotaExceeded, RateLimited, Unauthorized
+from service.schemas.access import NewToken
+from service.store.store import Store
+
+from .api_setup import Service, running
+from .conftest import SPEC, Clock, new_trials
+
+TRIALS = 2 * (4 + 1 * 2)
+"""What SPEC asks for: two labels, four settings, one of them repeated on two seeds."""
+
+
+@pytest.fixture
+def service(store: Store) -> Iterator[Service]:
+    with running(store) as started:
+        yield started
+
+
+def made(service: Service, **fields: Any) -> dict[str, Any]:
+    body = {"name": "ann", "project": "team", "scopes": ["read", "write"], **fields}
+    with service.http() as http:
+        response = http.post("/v1/tokens", json=body)
+        assert response.status_code == 201
+        answer: dict[str, Any] = response.json()
+        return answer
+
+
+def actions(service: Service, **params: Any) -> list[tuple[str, str, str]]:
+    with service.http() as http:
+        events = http.get("/v1/audit", params=params).json()["events"]
+    return [(event["action"], event["actor_name"], event["project"]) for event in events]
+
+
+# ---- tokens
+
+
+def test_a_token_is_shown_once_and_stored_as_a_hash(service: Service) -> None:
+    token = made(service, expires_in_days=1)
+    with service.http() as http:
+        listed = http.get("/v1/tokens").json()["tokens"]
+    assert [one["id"] for one in listed] == [token["id"]]
+    assert "token" not in listed[0]
+    with service.store._database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM tokens").all()
+    assert token["token"] not in str(rows)
+    with service.client(token["token"]) as ann:
+        assert ann.create(SPEC).project == "team"
+        who = ann.whoami()
+    assert (who.id, who.name, who.project, who.scopes, who.study) == (
+        token["id"], "ann", "team", ["read", "write"], None,
+    )  # fmt: skip
+
+
+def test_a_revoked_token_is_refused_at_once(service: Service) -> None:
+    token = made(service)
+    with service.client(token["token"]) as ann, service.client() as boss:
+        assert ann.studies() == []
+        boss.revoke_token(token["id"])
+        with pytest.raises(Unauthorized, match="not known, or no longer"):
+            ann.studies()
+        boss.revoke_token(token["id"])  # the same again
+        with pytest.raises(NotFound, match="no token 'x'"):
+            boss.revoke_token("x")
+    assert actions(service) == [
+        ("auth.failed", "", ""),
+        ("token.revoke", "configured", "team"),
+        ("token.create", "configured", "team"),
+    ]
+
+
+def test_a_token_expires(service: Service, clock: Clock) -> None:
+    token = made(service, expires_in_days=2)
+    with service.client(token["token"]) as ann:
+        clock.now += 2 * 24 * 3600 - 1
+        assert ann.whoami().expires_at is not None
+        clock.now += 1
+        with pytest.raises(Unauthorized):
+            ann.whoami()
+
+
+def test_when_a_token_was_used_is_noted_now_and_then(service: Service, clock: Clock) -> None:
+    token = made(service)
+    with service.client(token["token"]) as ann, service.client() as boss:
+        assert boss.tokens()[0].last_used_at is None
+        ann.whoami()
+        first = boss.tokens()[0].last_used_at
+        clock.now += 60
+        ann.whoami()
+        assert boss.tokens()[0].last_used_at == first
+        clock.now += 300
+        ann.whoami()
+        later = boss.tokens()[0].last_used_at
+        assert first is not None
+        assert later is not None
+        assert (later - first).total_seconds() == 360
+
+
+def test_only_admins_make_tokens_set_quotas_and_see_the_trail(service: Service) -> None:
+    with service.http("writer") as http:
+        for method, path, body in (
+            ("POST", "/v1/tokens", {"name": "x"}),
+            ("GET", "/v1/tokens", None),
+            ("DELETE", "/v1/tokens/x", None),
+            ("GET", "/v1/audit", None),
+            ("GET", "/v1/projects/other/quota", None),
+            ("PUT", "/v1/projects/other/quota", {"studies": 100}),
+        ):
+            response = http.request(method, path, json=body)
+            assert (response.status_code, response.json()["type"]) == (403, "urn:driftline:forbidden"), path
+        assert http.get("/v1/quota").status_code == 200
+        assert http.get("/v1/whoami").json()["scopes"] == ["read", "write"]
+
+
+def test_a_drivers_token_knows_itself(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.client(service.tokens.driver(study)) as driver:
+        who = driver.whoami()
+        assert (who.study, who.scopes) == (study, ["driver"])
+        with pytest.raises(Forbidden):
+            driver.tokens()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": ""},
+        {"name": "x\n"},
+        {"name": "x", "scopes": ["root"]},
+        {"name": "x", "scopes": []},
+        {"name": "x", "project": "../etc"},
+        {"name": "x", "expires_in_days": 0},
+        {"name": "x", "expires_in_days": 1e300},
+        {"name": "x", "expires_in_days": True},
+        {"name": "x", "admin": True},
+    ],
+)
+def test_tokens_that_cannot_be(service: Service, body: dict[str, Any]) -> None:
+    with service.http() as http:
+        assert http.post("/v1/tokens", json=body).status_code == 422
+        assert http.get("/v1/tokens").json()["tokens"] == []
+
+
+def test_tokens_and_the_trail_in_pages(service: Service) -> None:
+    ids = [service.store.create_token(NewToken(name=f"n{number}")).id for number in range(5)]
+    with service.http() as http:
+        for path, key in (("/v1/tokens", "tokens"), ("/v1/audit", "events")):
+            found: list[Any] = []
+            params: dict[str, Any] = {"page_size": 2}
+            while True:
+                page = http.get(path, params=params).json()
+                found += page[key]
+                if page["next_page_token"] is None:
+                    break
+                params["page_token"] = page["next_page_token"]
+            assert len(found) == 5
+            numbers = [one["id"] for one in found]
+            assert numbers == sorted(numbers, reverse=True)
+        assert {one["target"] for one in found} == set(ids)
+
+
+# ---- quotas
+
+
+def quota(service: Service, **limits: float | None) -> None:
+    with service.http() as http:
+        assert http.put("/v1/projects/default/quota", json=limits).status_code == 200
+
+
+def test_a_project_has_no_more_studies_than_its_quota(service: Service) -> None:
+    quota(service, studies=1)
+    with service.client() as client, service.http() as http:
+        study = client.create(SPEC, key="k").id
+        assert client.create(SPEC, key="k").id == study  # the same request is no second study
+        with pytest.raises(
+            QuotaExceeded, match="may have 1 studies, and has 1 unfinished studies: cancel one"
+        ) as caught:
+            client.create(SPEC)
+        assert caught.value.details == {"limit": "studies", "allowed": 1, "used": 1}
+        assert len(client.studies()) == 1
+        client.pause(study)
+        with pytest.raises(QuotaExceeded):
+            client.create(SPEC)
+        client.cancel(study)
+        second = client.create(SPEC).id
+        assert http.get("/v1/quota").json() == {
+            "project": "default",
+            "limits": {"studies": 1, "trials": None, "gpu_hours": None},
+            "use": {"studies": 1, "trials": TRIALS, "gpu_hours": 0.0},
+            "own": True,
+        }
+        service.store.acquire(second, "h/1")
+        service.store.release(second, 1, "FAILED", "broken")
+        client.create(SPEC)
+        with pytest.raises(QuotaExceeded):
+            client.resume(second)
+        assert client.study(second).state == "FAILED"
+
+
+def test_a_project_has_no_more_trials_than_its_quota(service: Service) -> None:
+    quota(service, trials=2 * TRIALS)
+    with service.client() as client:
+        first = client.create(SPEC).id
+        client.create(SPEC)
+        with pytest.raises(QuotaExceeded, match=f"has {2 * TRIALS} trials in unfinished studies, and this asks for"):
+            client.create(SPEC)
+        with pytest.raises(QuotaExceeded):
+            client.extend(first, seeds=3)
+        assert client.study(first).spec == SPEC
+        client.cancel(first)
+        client.create(SPEC)
+
+
+def test_gpu_hours_are_counted_from_packs_and_limited(service: Service, clock: Clock) -> None:
+    quota(service, gpu_hours=1.5)
+    store = service.store
+    with service.client() as client, service.http() as http:
+        study = client.create(SPEC).id
+        store.acquire(study, "elsewhere/1")
+        trials = [trial.id for trial in store.create_trials(study, 1, new_trials("fedavg", 3))]
+        store.start_pack(study, 1, "p1", trials[:2], gpus=0.5)
+        store.start_pack(study, 1, "p2", trials[2:], gpus=2)
+        clock.now += 1800
+        assert http.get("/v1/quota").json()["use"]["gpu_hours"] == 1.25
+        store.settle(study, "PENDING")  # its lease ran out 30 s after it was given: so long it may have run
+        assert http.get("/v1/quota").json()["use"]["gpu_hours"] == 1.25
+        client.create(SPEC)
+        store.acquire(study, "elsewhere/2")
+        store.start_pack(study, 2, "p3", trials, gpus=1)
+        clock.now += 900
+        with pytest.raises(QuotaExceeded, match=r"may have 1.5 gpu-hours, and has 1.5 GPU-hours used"):
+            client.create(SPEC)
+        assert client.pause(study).state == "PAUSING"  # what runs may be stopped
+        quota(service, gpu_hours=None)
+        client.create(SPEC)
+
+
+def test_default_quotas_are_the_services(store: Store) -> None:
+    with running(store, limits=Limits(studies=0)) as service:
+        with service.client() as client, pytest.raises(QuotaExceeded, match="may have 0 studies"):
+            client.create(SPEC)
+        quota(service, studies=None)
+        with service.client() as client:
+            client.create(SPEC)
+
+
+# ---- rates
+
+
+def test_a_token_that_asks_too_often_waits(sqlite_store: Store) -> None:
+    limits = Limits(requests_per_second=0.5, burst=3)
+    with running(sqlite_store, limits=limits) as service, service.http() as http, service.http("reader") as other:
+        for _ in range(3):
+            assert http.get("/v1/studies").status_code == 200
+        refused = http.get("/v1/studies")
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:driftline:rate-limited")
+        assert refused.headers["retry-after"] == "2"
+        assert other.get("/v1/studies").status_code == 200
+        assert http.get("/healthz").status_code == 200
+
+
+def test_buckets_fill_at_their_rate() -> None:
+    now = Clock(0.0)
+    rates = Rates(2.0, 3, now)
+    for _ in range(3):
+        rates.take("a")
+    with pytest.raises(RateLimited, match=r"2 requests a second, and 3 at once: wait 0.5 s"):
+        rates.take("a")
+    rates.take("b")
+    now.now += 0.5
+    rates.take("a")
+    with pytest.raises(RateLimited):
+        rates.take("a")
+    now.now += 100
+    for _ in range(3):
+        rates.take("a")
+    with pytest.raises(RateLimited):
+        rates.take("a")
+    Rates(None, 1).take("a")
+
+
+# ---- the trail
+
+
+def test_who_did_what_is_kept(service: Service) -> None:
+    ann = made(service)["token"]
+    with service.client(ann) as client:
+        study = client.create(SPEC).id
+        client.extend(study, trials_per_method=5)
+        client.pause(study)
+        client.pause(study)  # changes nothing
+        client.resume(study)
+        client.cancel(study)
+    quota(service, studies=5)
+    assert actions(service)[::-1] == [
+        ("token.create", "configured", "team"),
+        ("study.submit", "ann", "team"),
+        ("study.extend", "ann", "team"),
+        ("study.pause", "ann", "team"),
+        ("study.resume", "ann", "team"),
+        ("study.cancel", "ann", "team"),
+        ("quota.set", "configured", "default"),
+    ]
+    assert len(actions(service, project="team")) == 6
+    assert actions(service, action="study.pause") == [("study.pause", "ann", "team")]
+    with service.http() as http:
+        (event,) = http.get("/v1/audit", params={"action": "study.extend"}).json()["events"]
+    assert (event["target"], event["details"]) == (study, {"trials_per_method": [4, 5], "seeds": [2, 2]})
+
+
+def test_failed_authentications_are_noted_a_few_a_minute(service: Service) -> None:
+    with service.http("wrong") as wrong:
+        for _ in range(25):
+            assert wrong.get("/v1/studies").status_code == 401
+        text: httpx.Response = wrong.get("/metrics")
+    assert actions(service, action="auth.failed") == [("auth.failed", "", "")] * 10
+    assert "driftline_auth_failures_total 25.0" in text.text
+
+
+def test_failed_authentications_are_forgotten_after_90_days(store: Store, clock: Clock) -> None:
+    store.audit("auth.failed")
+    store.audit("study.submit")
+    clock.now += 91 * 24 * 3600
+    store.audit("auth.failed")
+    assert [event.action for event in store.audited()] == ["auth.failed", "study.submit"]

@@ -1,0 +1,224 @@
+"""FedAvg with MaSS: accelerated local steps that do not over-descend on mini-batches.
+
+Every client has a model w, a look-ahead u and an auxiliary v, all of them x at first. In each of local_steps steps
+
+    g = grad f_i(u; batch),   v <- (1 - mixing) v + mixing u - auxiliary_lr g,   w <- u - client_lr g
+    u <- (mixing v + w) / (1 + mixing)
+
+or, the same steps in two sequences,
+
+    w' = u - client_lr g,   u <- w' + momentum (w' - w) + compensation_lr g,   w <- w'
+    mixing = (1 - momentum) / (1 + momentum),   compensation_lr = (client_lr - mixing auxiliary_lr) / (1 + mixing)
+
+after which x is the mean over the cohort of the w (with plain SGD on the server; another server optimizer steps along
+the mean of (x - w) / client_lr at the rate client_lr). What becomes of the rest then is `sync`:
+
+    lyapunov           v stays with its client; the next round begins with w = x and u = (mixing v + x) / (1 + mixing)
+    momentum_half      the same steps in two sequences: u = (1 + momentum) / 2 (x + w) - momentum w_ + compensation_lr g
+    momentum_literal   u = x + momentum (x - w_) + compensation_lr g;  unstable from 3 local steps on, once momentum is
+                       above 0.618, where the clients differ: of use for comparison only
+    momentum_wu        u is averaged too, and begins the next round
+    avg_v              v is averaged too, and begins the next round
+    reset              every round begins with v = u = w = x: nothing is remembered
+
+with w_ and g the model before the last step and its gradient. Give either client_lr with momentum (0.9 if none of the
+five is given) and compensation_lr (0 if not given); or client_lr with mixing and auxiliary_lr; or client_lr with mixing
+and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr), 1 if not given; the others follow, and
+schedules of client_lr move auxiliary_lr and compensation_lr with it. Or give `constants` in the place of all of them:
+"estimate" takes them from the data of all clients and batch_size, for linear regression and quadratics exactly, for
+softmax regression with weight_decay by bounds; an object has the numbers smoothness, strong_convexity and, with
+mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m,
+mixing = 1 / sqrt(kappa_m kappa~_m), kappa~_m of the theorem, with the largest L_m and kappa~_m and the smallest mu of
+all clients.
+
+Limits: compensation_lr 0 is Nesterov's method on the clients (auxiliary_lr = client_lr / mixing,
+batch_statistical_condition_number 1), which is what a full batch gives. momentum 0 with compensation_lr 0 (mixing 1,
+auxiliary_lr = client_lr) is local_sgd, for momentum_literal, momentum_wu, avg_v and reset: lyapunov and momentum_half
+begin a round half way between x and the client's own w then. One client and any local_steps is MaSS itself.
+client_lr above 0, mixing in (0, 1], momentum in [0, 1), compensation_lr at least 0, auxiliary_lr above 0 and at most
+client_lr / mixing, local_steps at least 1 or local_epochs, weight_decay at least 0, clip_norm above 0.
+
+The theorem is for all clients in every round. With fewer (our extension), reset, avg_v and momentum_wu know nothing of
+who was there before; in the others a client takes up what it kept when it was last there, and begins with v = u = x
+when it never was. With reset the squared distance to the optimum falls by 2 (1 - mixing)^local_steps a round at least,
+in expectation.
+
+Exchanges: one a round, the model down and a pseudo-gradient up, beside them with momentum_wu u and with avg_v v, both
+down and up. Under lyapunov, momentum_half and momentum_literal every client stores one model-sized tensor; under
+momentum_wu and avg_v the server does.
+
+Source: "Accelerating SGD with momentum for over-parameterized learning" (Liu, Belkin 2020), with FedAvg as in an
+untitled draft, "Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from trainers.engine.client import Clipped
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import Local, LocalWork
+from trainers.engine.sequences import AUXILIARY, MODEL, ThreeSequences, TwoSequences
+from trainers.engine.state import State
+from trainers.hyper import hyper
+from trainers.problem import Problem
+from trainers.theory import mass_settings
+
+TIED = True
+KEPT = {"lyapunov": "auxiliary", "momentum_half": "rest", "momentum_literal": "rest"}
+AVERAGED = {"momentum_wu": "lookahead", "avg_v": "auxiliary"}
+
+
+@dataclass(frozen=True)
+class Hyper(Clipped):
+    """Hyperparameters of MaSS."""
+
+    client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the model sequence, and of the server")
+    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="gradients a round")
+    momentum: Tensor = hyper(
+        None, kind="float", low=0, high=1, high_open=True, limit="0 is SGD", doc="of the two-sequence form"
+    )
+    compensation_lr: Tensor = hyper(
+        None, kind="float", low=0, limit="0 is Nesterov", doc="multiple of the gradient that is added back"
+    )
+    mixing: Tensor = hyper(
+        None, kind="float", low=0, low_open=True, high=1, limit="1 is SGD", doc="of the three-sequence form"
+    )
+    auxiliary_lr: Tensor = hyper(
+        None, kind="float", low=0, low_open=True, limit="client_lr / mixing is Nesterov", doc="step of the auxiliary"
+    )
+    batch_statistical_condition_number: Tensor = hyper(
+        None, kind="float", low=1, limit="1 is Nesterov", doc="client_lr / (mixing auxiliary_lr)"
+    )
+    constants: Any = hyper(
+        None, kind="any", traced=False, doc='"estimate", or numbers, from which client_lr and the five above follow'
+    )
+    sync: str = hyper("lyapunov", choices=(*KEPT, *AVERAGED, "reset"), traced=False, doc="what a round leaves behind")
+    local_epochs: int | None = hyper(
+        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
+    )
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+
+
+def complete(values: dict[str, Any]) -> dict[str, Any]:
+    """One trial's values with both forms filled in; those that `constants` stand for wait for `resolve`.
+
+    Args:
+        values: checked one by one.
+
+    Raises:
+        SpecError: none of the three ways to set them, two at once, or numbers that do not go together.
+    """
+    return mass_settings.complete(values)
+
+
+def resolve(
+    values: Mapping[str, tuple[Any, ...]], problem: Callable[[], Problem], batch_size: int | None
+) -> dict[str, tuple[Any, ...]]:
+    """The values of all members, with those that follow from `constants` in their place.
+
+    Args:
+        values: hyperparameter -> one value for each member.
+        problem: gives the clients' data.
+        batch_size: examples a local step; None is the full local data.
+
+    Raises:
+        SpecError: constants that cannot be estimated, or a strong convexity that is not positive.
+    """
+    return mass_settings.resolve(values, problem, batch_size)
+
+
+def stored(hyper: Hyper) -> tuple[str, ...]:
+    """Names of what every client keeps.
+
+    Args:
+        hyper: of the method.
+    """
+    return (KEPT[hyper.sync],) if hyper.sync in KEPT else ()
+
+
+def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
+    """What the server remembers before the first round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        params: (T, 1, P).
+    """
+    return {AVERAGED[hyper.sync]: params.clone()} if hyper.sync in AVERAGED else {}
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    rounds = _two_sequences if hyper.sync.startswith("momentum") else _three_sequences
+    return rounds(hyper, state, cohort)
+
+
+def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
+    """A round of lyapunov, avg_v and reset, which differ in the auxiliary v that it begins with."""
+    x, rate, mixing = state.params, hyper.client_lr, hyper.mixing
+    auxiliary, shared = None, hyper.sync == "avg_v"
+    if hyper.sync != "reset":
+        kept = state.memory["auxiliary"] if shared else cohort.stored["auxiliary"]
+        auxiliary = kept if shared else kept.where(kept.any(-1, keepdim=True), x)
+    # u - x at the start, and V = (u - v) / client_lr
+    displacement = None if auxiliary is None else mixing / (1 + mixing) * (auxiliary - x)
+    begin = None if auxiliary is None else (x - auxiliary) / ((1 + mixing) * rate)
+    ratio = 1 / (mixing * hyper.batch_statistical_condition_number)
+    work = _work(hyper, displacement, ThreeSequences(mixing, ratio, begin))
+    down = [state.memory["auxiliary"]] if shared else []
+    done = cohort.local(x, work, down=down, up=2 if shared else 1)
+    after = state.step(cohort.mean(_moved(done, displacement, rate)))
+    if hyper.sync == "reset":
+        return after
+    start = x if displacement is None else x + displacement
+    end = start - rate * done.kept[AUXILIARY]
+    return after.remember(auxiliary=cohort.mean(end)) if shared else after.store(auxiliary=end)
+
+
+def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
+    """A round of momentum_half, momentum_literal and momentum_wu, which differ in the u that it begins with."""
+    x, rate, momentum, shared = state.params, hyper.client_lr, hyper.momentum, hyper.sync == "momentum_wu"
+    share = (1 + momentum) / 2 if hyper.sync == "momentum_half" else 1 + momentum  # of the new x in u
+    if shared:
+        displacement = state.memory["lookahead"] - x
+    else:
+        rest = cohort.stored["rest"]
+        displacement = ((share - 1) * x + rest).where(rest.any(-1, keepdim=True), x.new_zeros(()))
+    ratio = (1 - 1 / hyper.batch_statistical_condition_number) / (1 + hyper.mixing)
+    work = _work(hyper, displacement, TwoSequences(momentum, ratio, displacement / rate))
+    down = [state.memory["lookahead"]] if shared else []
+    done = cohort.local(x, work, down=down, up=2 if shared else 1)
+    after = state.step(cohort.mean(_moved(done, displacement, rate)))
+    lookahead = x + displacement - rate * done.pseudo_gradient
+    if shared:
+        return after.remember(lookahead=cohort.mean(lookahead))
+    model = x + displacement - rate * done.kept[MODEL]
+    return after.store(rest=lookahead - share * model)
+
+
+def _work(hyper: Hyper, displacement: Tensor | None, optimizer: ThreeSequences | TwoSequences) -> LocalWork:
+    return LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        displacement=displacement,
+        local_epochs=hyper.local_epochs,
+        weight_decay=hyper.weight_decay,
+        optimizer=optimizer,
+        clip_norm=hyper.clip_norm,
+    )
+
+
+def _moved(done: Local, displacement: Tensor | None, client_lr: Tensor) -> Tensor:
+    """(x - w) / client_lr of every client; the sums count from where the client started."""
+    sums = done.kept[MODEL]
+    return sums if displacement is None else sums - displacement / client_lr

@@ -1,0 +1,275 @@
+"""From what a user says of MaSS to all of its hyperparameters: three ways to set them, or constants of the data.
+
+The constants come from numbers, or are estimated from the data of all clients (theory/mass.py):
+
+    linear regression    exactly, per example and for the batch size
+    quadratics           exactly; their noise does not depend on the batch, so that batches count as full
+    softmax regression   by bounds, with weight_decay above 0, which is its only strong convexity
+
+With weight_decay the losses are f_i(x) + weight_decay |x|^2 / 2, in all three.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.errors import SpecError
+from trainers.hyper import check, hyper
+from trainers.problem import Examples, Problem
+from trainers.scalars import shown
+from trainers.theory.mass import (
+    BatchConstants,
+    MassHyperparameters,
+    SampleConstants,
+    batch_constants,
+    best_hyperparameters,
+    common_constants,
+    from_three_sequences,
+    from_two_sequences,
+    sample_constants,
+)
+
+ESTIMATE = "estimate"
+CONDITION = "batch_statistical_condition_number"
+TWO, THREE = ("momentum", "compensation_lr"), ("mixing", "auxiliary_lr", CONDITION)
+FORMS = (*TWO, *THREE)
+MOMENTUM = 0.9
+_AGREE = 1e-9
+_WAYS = (
+    "give client_lr with momentum and compensation_lr, or with mixing and auxiliary_lr, or with mixing and "
+    "batch_statistical_condition_number"
+)
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The numbers that `constants` may give."""
+
+    smoothness: float = hyper(low=0, low_open=True, doc="L, of every client")
+    strong_convexity: float = hyper(low=0, low_open=True, doc="mu, of every client")
+    sample_smoothness: float | None = hyper(None, low=0, low_open=True, doc="L_1; only mini-batches need it")
+    statistical_condition_number: float | None = hyper(None, low=1, doc="kappa~; only mini-batches need it")
+
+
+def complete(values: dict[str, Any]) -> dict[str, Any]:
+    """One trial's values with all of momentum, compensation_lr, mixing, auxiliary_lr and the condition number.
+
+    Args:
+        values: of the method, checked one by one; client_lr is None where constants are given.
+
+    Raises:
+        SpecError: of two ways some of each, or numbers that do not go together.
+    """
+    given = [name for name in FORMS if values[name] is not None]
+    if values["constants"] is not None:
+        if given:
+            path = f"method.{given[0]}"
+            raise SpecError(f"{path} must be left out where constants are given, got both: leave one out", path)
+        return {**values, "constants": checked(values["constants"])}
+    if len(given) == len(FORMS):
+        return _agreeing(values)
+    if set(given) & set(TWO) and set(given) & set(THREE):
+        path = f"method.{given[-1]}"
+        raise SpecError(f"{path} must not be given beside {given[0]}: {_WAYS}", path)
+    if "auxiliary_lr" in given and CONDITION in given:
+        path = f"method.{CONDITION}"
+        raise SpecError(f"{path} must not be given beside auxiliary_lr, from which it follows: leave one out", path)
+    if set(given) & set(THREE) and "mixing" not in given:
+        raise SpecError(f"method.mixing must be given beside {given[0]}", "method.mixing")
+    return {**values, **_filled(values)}
+
+
+def resolve(
+    values: Mapping[str, tuple[Any, ...]], problem: Callable[[], Problem], batch_size: int | None
+) -> dict[str, tuple[Any, ...]]:
+    """The values of all members, with those that follow from `constants` in their place.
+
+    Args:
+        values: hyperparameter -> one value for each member, from `complete`.
+        problem: gives the clients' data.
+        batch_size: examples a local step; None is the full local data.
+
+    Raises:
+        SpecError: constants that cannot be estimated, or a strong convexity that is not positive.
+    """
+    constants = values["constants"][0]
+    if constants is None:
+        return dict(values)
+    found: dict[float, dict[str, Any]] = {}
+    for decay in dict.fromkeys(values["weight_decay"]):
+        if constants == ESTIMATE:
+            common = estimate(problem(), batch_size, decay)
+        else:
+            common = _of_numbers(constants, batch_size, decay)
+        found[decay] = {**_all(best_hyperparameters(common)), "constants": None}
+    rows = [found[decay] for decay in values["weight_decay"]]
+    return {**values, **{name: tuple(row[name] for row in rows) for name in ("client_lr", "constants", *FORMS)}}
+
+
+def checked(constants: Any) -> Any:
+    """ "estimate", or an object of all four numbers, None for those that were not given.
+
+    Args:
+        constants: as it came from a document.
+
+    Raises:
+        SpecError: something else, or a number outside its range.
+    """
+    if constants == ESTIMATE:
+        return ESTIMATE
+    if not isinstance(constants, Mapping):
+        raise SpecError(
+            'method.constants must be "estimate" or an object like {"smoothness": 1, "strong_convexity": 0.1}, '
+            f"got {shown(constants)}",
+            "method.constants",
+        )
+    numbers = check(Constants, constants, "method.constants")
+    if numbers["smoothness"] < numbers["strong_convexity"]:
+        raise SpecError(
+            f"method.constants.smoothness must be at least strong_convexity={shown(numbers['strong_convexity'])}, "
+            f"got smoothness={shown(numbers['smoothness'])}",
+            "method.constants.smoothness",
+        )
+    return numbers
+
+
+def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0) -> BatchConstants:
+    """Constants that are safe for all clients of a problem, at a batch size.
+
+    Args:
+        problem: with model linear, softmax or quadratic.
+        batch_size: examples a local step; None is the full local data.
+        weight_decay: L2 of every loss.
+
+    Raises:
+        SpecError: another model, or softmax regression without weight_decay.
+
+    Examples:
+        >>> from trainers.data.quadratics import two_clients
+        >>> estimate(Problem("quadratic", two_clients()), 4).batch_condition_number
+        2.0
+    """
+    size = math.inf if batch_size is None else batch_size
+    if not isinstance(problem.train, Examples):
+        eigenvalues = np.linalg.eigvalsh(problem.train.hessians) + weight_decay
+        return batch_constants(_full(float(eigenvalues.max()), float(eigenvalues.min())), math.inf)
+    of_client = {"linear": _linear, "softmax": _softmax}.get(problem.model)
+    if of_client is None:
+        raise SpecError(
+            f'method.constants must be left out, or numbers, for the model {problem.model}: "estimate" knows linear '
+            f"and softmax regression and quadratics; {_WAYS}",
+            "method.constants",
+        )
+    bias = problem.model_settings.get("bias", True)
+    devices = [batch_constants(of_client(features, weight_decay), size) for features in _features(problem.train, bias)]
+    return common_constants(devices)
+
+
+def _linear(features: NDArray[np.float64], weight_decay: float) -> SampleConstants:
+    return sample_constants(features, weight_decay)
+
+
+def _softmax(features: NDArray[np.float64], weight_decay: float) -> SampleConstants:
+    """Bounds: the Hessian of an example is at most half its squared features, and at least weight_decay.
+
+    L_1 is at most the largest such bound, and kappa~ at most L_1 / mu.
+    """
+    if not weight_decay > 0:
+        raise SpecError(
+            'method.weight_decay must be above 0 for constants="estimate" with softmax regression: it is its only '
+            f"strong convexity, which must be positive, got weight_decay={shown(weight_decay)}",
+            "method.weight_decay",
+        )
+    largest = float(np.linalg.eigvalsh(features.T @ features / len(features))[-1])
+    sample = float(np.square(features).sum(1).max()) / 2 + weight_decay
+    return SampleConstants(largest / 2 + weight_decay, weight_decay, sample, sample / weight_decay)
+
+
+def _features(train: Examples, bias: bool) -> list[NDArray[np.float64]]:
+    """The features of every client, (examples, d), with the 1 of the bias."""
+    flat = np.asarray(train.inputs, np.float64).reshape(len(train.inputs), -1)
+    if bias:
+        flat = np.hstack([flat, np.ones((len(flat), 1))])
+    return [flat[first : first + size] for first, size in zip(train.offsets, train.sizes, strict=True)]
+
+
+def _of_numbers(numbers: Mapping[str, Any], batch_size: int | None, weight_decay: float) -> BatchConstants:
+    """Constants at a batch size from numbers, which are those of the losses without weight_decay."""
+    high, low = numbers["smoothness"] + weight_decay, numbers["strong_convexity"] + weight_decay
+    if batch_size is None:
+        return batch_constants(_full(high, low), math.inf)
+    for name in ("sample_smoothness", "statistical_condition_number"):
+        if numbers[name] is None:
+            path = f"method.constants.{name}"
+            raise SpecError(f"{path} must be given with batch_size={batch_size}, which makes mini-batches", path)
+    sample = SampleConstants(
+        high, low, numbers["sample_smoothness"] + weight_decay, numbers["statistical_condition_number"]
+    )
+    return batch_constants(sample, batch_size)
+
+
+def _full(smoothness: float, strong_convexity: float) -> SampleConstants:
+    """Constants without mini-batches."""
+    return SampleConstants(smoothness, strong_convexity, smoothness, 1.0)
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, float]:
+    """Both forms from one of them; the condition number is 1 and compensation_lr 0 where nothing says them."""
+    client_lr = values["client_lr"]
+    if values["mixing"] is None:
+        momentum = MOMENTUM if values["momentum"] is None else values["momentum"]
+        compensation = values["compensation_lr"] or 0.0
+        most = client_lr * (1 + momentum) / 2  # client_lr / (1 + mixing)
+        if not compensation < most:
+            raise SpecError(
+                f"method.compensation_lr must be below client_lr / (1 + mixing) = {most:g}, got compensation_lr="
+                f"{shown(compensation)}",
+                "method.compensation_lr",
+            )
+        found = _all(from_two_sequences(client_lr, momentum, compensation))
+        return {**found, "momentum": momentum, "compensation_lr": compensation}
+    mixing, condition, auxiliary = values["mixing"], values[CONDITION], values["auxiliary_lr"]
+    if auxiliary is None:
+        condition = 1.0 if condition is None else condition
+        found = _all(from_three_sequences(client_lr, mixing, client_lr / (mixing * condition)))
+        return {**found, CONDITION: condition}
+    if auxiliary * mixing > client_lr * (1 + _AGREE):
+        raise SpecError(
+            f"method.auxiliary_lr must be at most client_lr / mixing = {client_lr / mixing:g}, which is Nesterov, got "
+            f"auxiliary_lr={shown(auxiliary)}",
+            "method.auxiliary_lr",
+        )
+    return _all(from_three_sequences(client_lr, mixing, auxiliary))
+
+
+def _all(form: MassHyperparameters) -> dict[str, float]:
+    """All numbers of both forms, with rounding kept within their ranges."""
+    return {
+        "client_lr": form.client_lr,
+        "momentum": max(form.momentum, 0.0),
+        "compensation_lr": max(form.compensation_lr, 0.0),
+        "mixing": min(form.mixing, 1.0),
+        "auxiliary_lr": form.auxiliary_lr,
+        CONDITION: max(form.client_lr / (form.mixing * form.auxiliary_lr), 1.0),
+    }
+
+
+def _agreeing(values: dict[str, Any]) -> dict[str, Any]:
+    """Values that say both forms, if they are the same steps."""
+    client_lr, mixing, condition = values["client_lr"], values["mixing"], values[CONDITION]
+    wanted = _all(from_three_sequences(client_lr, mixing, client_lr / (mixing * condition)))
+    for name in FORMS:
+        if not math.isclose(values[name], wanted[name], rel_tol=_AGREE, abs_tol=_AGREE * client_lr):
+            path = f"method.{name}"
+            raise SpecError(
+                f"{path} must be {wanted[name]:g} beside mixing={shown(mixing)} and {CONDITION}={shown(condition)}, "
+                f"got {name}={shown(values[name])}: {_WAYS}",
+                path,
+            )
+    return values

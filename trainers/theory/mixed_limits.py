@@ -1,0 +1,270 @@
+"""Step sizes up to which the theorems of mixed federated learning speak, and the rounds they promise.
+
+Augenstein et al., "Mixed Federated Learning: Joint Decentralized and Centralized Learning", definition 4.2, tables 1, 3
+and 4, theorems B.1 (parallel training), B.2 (one-way transfer) and B.3 (two-way transfer). Weights are inside the
+losses; smoothness is that of every client's and of the server's loss. The conditions are sufficient, far from
+necessary, and the paper's own experiments (delta_lr 1) do not meet those of one-way transfer: a setting beyond them is
+worth a remark, never an error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.errors import SpecError
+from trainers.scalars import shown
+from trainers.spelling import hint
+from trainers.theory.clients import ClientQuadratics
+from trainers.theory.rounds.central import CentralQuadratic, scaled, weighted_central
+
+Array = NDArray[np.float64]
+CONVEXITIES = ("strongly_convex", "convex", "non_convex")
+_ONE_WAY = {"strongly_convex": 8.0, "convex": 8.0, "non_convex": 18.0}
+_TWO_WAY = {"strongly_convex": 81.0, "convex": 81.0, "non_convex": 24.0}
+THEOREMS = {"parallel_training": "B.1", "one_way_transfer": "B.2", "two_way_transfer": "B.3"}
+
+
+def rate_limit(
+    method: str,
+    smoothness: float,
+    local_steps: int,
+    *,
+    convexity: str = "strongly_convex",
+    merge_lr: float = 1.0,
+    dissimilarity_factor_sq: float = 1.0,
+    strong_convexity: float = 0.0,
+) -> float:
+    """The largest server_lr (client_lr delta_lr), and central_lr where there is one, of the method's theorem.
+
+    parallel_training  1 / (6 (1 + B^2) smoothness local_steps merge_lr)
+    one_way_transfer   1 / (8 smoothness local_steps), 18 for losses that are not convex
+    two_way_transfer   1 / (81 smoothness local_steps merge_lr), and 1 / (15 strong_convexity local_steps merge_lr) for
+                       losses that are strongly convex; 24 for losses that are not convex
+
+    Args:
+        method: "parallel_training", "one_way_transfer" or "two_way_transfer".
+        smoothness: of all parts of the loss, above 0.
+        local_steps: at least 1.
+        convexity: "strongly_convex", "convex" or "non_convex".
+        merge_lr: at least 1 in the theorems; with merge "mean" half of what is set.
+        dissimilarity_factor_sq: B^2, at least 1.
+        strong_convexity: 0 is unknown.
+
+    Raises:
+        SpecError: another method or convexity.
+
+    Examples:
+        >>> rate_limit("one_way_transfer", 1.0, 2) == 1 / 16
+        True
+    """
+    _known(method, convexity)
+    steps = smoothness * local_steps
+    if method == "parallel_training":
+        return 1 / (6 * (1 + dissimilarity_factor_sq) * steps * merge_lr)
+    if method == "one_way_transfer":
+        return 1 / (_ONE_WAY[convexity] * steps)
+    found = 1 / (_TWO_WAY[convexity] * steps * merge_lr)
+    if convexity == "strongly_convex" and strong_convexity > 0:
+        found = min(found, 1 / (15 * strong_convexity * local_steps * merge_lr))
+    return found
+
+
+def least_delta_lr(clients_per_round: int, *, convexity: str = "strongly_convex") -> float:
+    """The delta_lr that one-way transfer must exceed (reach, where the loss is not convex): sqrt(5 S / 8), or sqrt(S).
+
+    Args:
+        clients_per_round: S.
+        convexity: as in `rate_limit`.
+
+    Examples:
+        >>> least_delta_lr(100, convexity="non_convex")
+        10.0
+    """
+    _known("one_way_transfer", convexity)
+    return math.sqrt(clients_per_round) if convexity == "non_convex" else math.sqrt(5 * clients_per_round / 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difficulty:
+    """What table 1 needs to know of a problem.
+
+    Args:
+        smoothness: above 0.
+        strong_convexity: above 0 for "strongly_convex".
+        client_gradient_variance: sigma^2, of one client's gradient.
+        central_gradient_variance: sigma_c^2.
+        client_heterogeneity: sigma_f^2, mean squared distance of the clients' gradients from their mean; 0 is iid.
+        dissimilarity_offset: G.
+        dissimilarity_factor: B, at least 1.
+        initial_distance_sq: D^2, for "convex".
+        initial_gap: F, for "non_convex".
+    """
+
+    smoothness: float
+    strong_convexity: float = 0.0
+    client_gradient_variance: float = 0.0
+    central_gradient_variance: float = 0.0
+    client_heterogeneity: float = 0.0
+    dissimilarity_offset: float = 0.0
+    dissimilarity_factor: float = 1.0
+    initial_distance_sq: float = 1.0
+    initial_gap: float = 1.0
+
+
+def rounds_to(
+    method: str, problem: Difficulty, tolerance: float, *, convexity: str, clients_per_round: int, local_steps: int
+) -> float:
+    """Rounds to a tolerance by table 1, constants left out: only ratios between methods and settings mean something.
+
+    The leading term is that of noise, (sigma^2 + S sigma_c^2 + K sigma_f^2) / (K S ...), with K S sigma_c^2 for one-way
+    transfer, which takes one central gradient a round; parallel training adds a term in G and has B^2 in the last.
+
+    Args:
+        method: as in `rate_limit`.
+        problem: its constants.
+        tolerance: of the loss above its least value; of the squared norm of its gradient for "non_convex".
+        convexity: as in `rate_limit`.
+        clients_per_round: S, at least 1.
+        local_steps: K, at least 2 in the theorems.
+
+    Raises:
+        SpecError: another method or convexity, or a loss that is to be strongly convex and is not.
+    """
+    _known(method, convexity)
+    cohort, steps, held = clients_per_round, local_steps, problem
+    batches = steps * cohort if method == "one_way_transfer" else cohort
+    noise = held.client_gradient_variance + batches * held.central_gradient_variance + steps * held.client_heterogeneity
+    noise /= steps * cohort
+    parallel = method == "parallel_training"
+    factor_sq = held.dissimilarity_factor**2 if parallel else 1.0
+    offset = held.dissimilarity_offset if parallel else 0.0
+    smoothness = held.smoothness
+    if convexity == "strongly_convex":
+        if not held.strong_convexity > 0:
+            raise SpecError(f"strong_convexity must be above 0, got {shown(held.strong_convexity)}", "strong_convexity")
+        bent = offset * math.sqrt(smoothness) / math.sqrt(tolerance)
+        linear = factor_sq * smoothness * math.log(1 / tolerance)
+        return (noise / tolerance + bent + linear) / held.strong_convexity
+    if convexity == "convex":
+        first = noise * held.initial_distance_sq / tolerance**2
+        last = factor_sq * smoothness * held.initial_distance_sq / tolerance
+    else:
+        first = noise * smoothness * held.initial_gap / tolerance**2
+        last = factor_sq * smoothness * held.initial_gap / tolerance
+    return first + offset * math.sqrt(smoothness) / tolerance**1.5 + last
+
+
+def dissimilarity(federated: Any, central: Any, federated_weight: float) -> tuple[float, float]:
+    """Estimates of G^2 (were B 1) and B^2 (were G 0) from both parts' gradients at one model, weights inside.
+
+    |a|^2 / w + |b|^2 / (1 - w) - |a + b|^2   and   (|a|^2 / w + |b|^2 / (1 - w)) / |a + b|^2
+
+    Args:
+        federated: (d,) gradient a of the clients' loss.
+        central: (d,) gradient b of the server's loss.
+        federated_weight: w in (0, 1).
+
+    Examples:
+        >>> dissimilarity([1.0, 0.0], [0.0, 1.0], 0.5)
+        (2.0, 2.0)
+    """
+    first, second = np.asarray(federated, float), np.asarray(central, float)
+    weight, other = federated_weight, 1 - federated_weight
+    whole = float(((first + second) ** 2).sum())
+    gap = first / weight - second / other
+    offset = weight * other * float((gap**2).sum())  # the difference above, without its rounding
+    return offset, 1 + offset / whole if whole > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Both parts of a mixed quadratic loss, weights inside; build with `parts`.
+
+    Args:
+        clients: of the clients.
+        central: of the server.
+        federated_weight: in (0, 1).
+    """
+
+    clients: ClientQuadratics
+    central: CentralQuadratic
+    federated_weight: float
+
+    @property
+    def smoothness(self) -> float:
+        """Largest curvature of any client's and of the server's part."""
+        return max(float(self.clients.smoothness), float(self.central.clients.smoothness))
+
+    @property
+    def strong_convexity(self) -> float:
+        """Smallest curvature of any client's and of the server's part."""
+        return min(float(self.clients.strong_convexity), float(self.central.clients.strong_convexity))
+
+    @property
+    def optimum(self) -> Array:
+        """(d,) minimizer of the sum."""
+        pull = self.clients.hessian @ self.clients.optimum + self.central.hessian @ self.central.center
+        return np.asarray(np.linalg.solve(self.clients.hessian + self.central.hessian, pull))
+
+    def gradients(self, params: Any) -> tuple[Array, Array]:
+        """(d,) gradients of the clients' and of the server's part."""
+        held = np.asarray(params, float)
+        own = self.clients.hessian @ (held - self.clients.optimum)
+        return own, self.central.hessian @ (held - self.central.center)
+
+    @property
+    def least_factor_sq(self) -> float:
+        """The least B^2 with which (G, B) holds for some G: what remains far from the minimizer.
+
+        The largest eigenvalue of A^2 / w + C^2 / (1 - w) relative to (A + C)^2; 1 where both parts bend alike.
+        """
+        first, second, weight = self.clients.hessian, self.central.hessian, self.federated_weight
+        whole = np.linalg.inv(first + second)
+        parts = first @ first / weight + second @ second / (1 - weight)
+        return float(np.linalg.eigvals(whole @ whole @ parts).real.max())
+
+    def offset_sq(self, factor_sq: float) -> float:
+        """The least G^2 that goes with a B^2 above `least_factor_sq`; at the minimizer itself it is what B cannot take.
+
+        With e the distance from the minimizer, the bound is |A e + r|^2 / w + |C e - r|^2 / (1 - w) - B^2 |(A + C) e|^2
+        <= G^2, r the clients' gradient at the minimizer: a concave quadratic of e, whose maximum is in closed form.
+
+        Args:
+            factor_sq: B^2.
+        """
+        first, second, weight = self.clients.hessian, self.central.hessian, self.federated_weight
+        rest = self.gradients(self.optimum)[0]
+        whole = first + second
+        bend = factor_sq * whole @ whole - first @ first / weight - second @ second / (1 - weight)
+        slope = first @ rest / weight - second @ rest / (1 - weight)
+        at = float(rest @ rest) * (1 / weight + 1 / (1 - weight))
+        if not np.linalg.eigvalsh((bend + bend.T) / 2)[0] > 0:
+            raise SpecError(
+                f"factor_sq must be above {self.least_factor_sq:.6g}, the least B^2 of these losses, got {factor_sq:g}",
+                "factor_sq",
+            )
+        return at + float(slope @ np.linalg.solve(bend, slope))
+
+
+def parts(clients: ClientQuadratics, central: CentralQuadratic, federated_weight: float) -> Parts:
+    """Both parts of the loss federated_weight (clients' mean) + (1 - federated_weight) (server's).
+
+    Args:
+        clients: without the weight.
+        central: without the weight.
+        federated_weight: in (0, 1).
+    """
+    other = 1 - federated_weight
+    return Parts(scaled(clients, federated_weight), weighted_central(central, other), federated_weight)
+
+
+def _known(method: str, convexity: str) -> None:
+    if method not in THEOREMS:
+        raise SpecError(f"no theorem for method {shown(method)}: {hint(method, THEOREMS)}", "method.name")
+    if convexity not in CONVEXITIES:
+        raise SpecError(f"convexity must be one of {', '.join(CONVEXITIES)}, got {shown(convexity)}", "convexity")
