@@ -223,9 +223,11 @@ class ApiClient(Connection):
         body = CreateTrials(attempt=attempt, trials=list(trials))
         return self._post(_path(study_id, "/trials"), body, TrialPage).trials
 
-    def start_pack(self, study_id: str, attempt: int, pack: str, trials: Sequence[str]) -> list[TrialRecord]:
-        """Marks trials as running in a pack; each one's attempt grows by 1."""
-        body = StartPack(attempt=attempt, pack=pack, trials=list(trials))
+    def start_pack(
+        self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
+    ) -> list[TrialRecord]:
+        """Marks trials as running in a pack that has so many GPUs; each one's attempt grows by 1."""
+        body = StartPack(attempt=attempt, pack=pack, trials=list(trials), gpus=gpus)
         return self._post(_path(study_id, "/packs"), body, TrialPage).trials
 
     def report(self, study_id: str, report: Report) -> int:

@@ -21,7 +21,8 @@ _HEAD = """# Methods, client optimizers, server optimizers and schedules
 
 A trial has one method, one server optimizer (plain SGD unless it names another) and one schedule (constant rates unless
 it names another). FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with the server optimizers `sgd` (with
-momentum), `adam`, `yogi` and `adagrad`. `driftline methods NAME` prints the update equations.
+momentum), `adam`, `yogi` and `adagrad`; in a study `preset: fedadam` is such an entry. `driftline methods NAME` prints
+the update equations.
 
 A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients;
 of `server_lr`, `delta_lr` and `tied` one is given, of `local_steps` and `local_epochs` too. What is marked * separates

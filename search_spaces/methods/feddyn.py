@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search_spaces import rates
-from search_spaces.parameters import Choice, Float, Space
+from search_spaces.parameters import Choice, Float, Space, fixed
 
 
 def default() -> Space:
@@ -16,7 +16,7 @@ def default() -> Space:
     }
 
 
-def tied() -> Space:
+def averaged() -> Space:
     """The paper's server, which takes the mean of the clients' models: delta_lr is 1."""
     space = {name: parameter for name, parameter in default().items() if name != "server_lr"}
-    return {**space, "delta_lr": Choice((1.0,))}
+    return {**space, "delta_lr": fixed(1.0)}

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from search_spaces import rates
-from search_spaces.parameters import Choice, Float, Space
+from search_spaces.parameters import Choice, Float, Space, fixed
 
 
 def default() -> Space:
-    """client_lr on a log scale, the server's step as the paper has it, 2 to 32 local steps, epsilon from 1e-4 to 1."""
+    """Rates and epsilon on log scales, the server's step up to 4 times the paper's either way; 2 to 32 local steps."""
     return {
         "client_lr": rates.moving_client_lr(),
-        "delta_lr": Choice((1.0,)),
+        "delta_lr": Float(0.25, 4.0, log=True),
         "local_steps": Choice((2, 4, 8, 16, 32)),
         "epsilon": Float(1e-4, 1.0, log=True),
     }
+
+
+def averaged() -> Space:
+    """The paper's server, whose step is the extrapolation alone: delta_lr is 1."""
+    return {**default(), "delta_lr": fixed(1.0)}

@@ -16,7 +16,7 @@ def default() -> Space:
 
 
 def grid() -> Space:
-    """client_lr on the 5 decades of [1e-4, 1], 6 values of mixing, 5 condition numbers from 1, Nesterov: 150 settings."""
+    """client_lr on the 5 decades of [1e-4, 1], 6 values of mixing, 5 condition numbers (1: Nesterov): 150 settings."""
     return {
         "client_lr": Choice((1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
         "mixing": Choice((0.5, 0.2, 0.1, 0.05, 0.01, 0.005)),

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from search_spaces import rates
-from search_spaces.parameters import Choice, Space, fixed
+from search_spaces import mixing
+from search_spaces.parameters import Space
 
 
 def default() -> Space:
     """client_lr and server_lr on a log scale, and 1 to 32 local steps in powers of two."""
-    return {
-        "client_lr": rates.moving_client_lr(),
-        "server_lr": rates.server_lr(),
-        "local_steps": Choice((1, 2, 4, 8, 16, 32)),
-    }
+    return mixing.default()
 
 
 def tied() -> Space:
-    """The paper's experiments: delta_lr 1, 10 local steps, client_lr on a log scale (the paper prints no grid)."""
-    return {"client_lr": rates.moving_client_lr(), "delta_lr": fixed(1.0), "local_steps": fixed(10)}
+    """The authors' ties: delta_lr 1, 10 local steps, client_lr on a log scale (the paper prints no grid)."""
+    return mixing.tied()
+
+
+def smile() -> Space:
+    """The paper's setting of smile classification, with cohorts of 100 clients and batches of 5."""
+    return mixing.smile("parallel_training")
+
+
+def language() -> Space:
+    """The paper's setting of next-character prediction, with cohorts of 100 clients and batches of 8."""
+    return mixing.language("parallel_training")
+
+
+def movies() -> Space:
+    """The paper's setting of next-movie recommendation, with cohorts of 100 clients and batches of 16."""
+    return mixing.movies()
+
+
+def wide() -> Space:
+    """Rates apart, 1 to 16 steps, batches of the server from 5 to 1000, and both ways to merge."""
+    return mixing.wide(branch=True)

@@ -6,6 +6,7 @@ of a space, however many steps that has. Nothing of it is stored.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -17,13 +18,14 @@ import numpy as np
 from search_spaces.parameters import Parameter
 from service.errors import DriftlineError
 from service.schemas.check import corners
-from service.schemas.study import Study
+from service.schemas.study import LARGEST, Study
 from service.schemas.trials import trial_document
 from trainers.errors import SpecError
 
 DRAWS = 256
 """Settings that the mean number of local steps is taken over."""
 
+_MOST_PARAMETERS = 1e7  # of a model that is built here
 _LONGEST = 1000  # weights of a list that is tried as it is
 _KEPT = 64
 _STEPS = ("local_epochs", "local_steps")
@@ -59,7 +61,7 @@ def a_round(study: Study) -> Mapping[str, Work]:
             for label in study.labels:
                 try:
                     found[label] = _label(study, label)
-                except (DriftlineError, SpecError, MemoryError, ValueError, RuntimeError):
+                except (DriftlineError, SpecError, MemoryError, OverflowError, ValueError, RuntimeError):
                     continue  # it is too large for this process, or needs what is not here
             _kept[key] = found
             while len(_kept) > _KEPT:
@@ -70,6 +72,8 @@ def a_round(study: Study) -> Mapping[str, Work]:
 def _label(study: Study, label: str) -> Work:
     space = study.entry(label).parameters()
     setting = next(corners(space))
+    if _parameters(study.task.get("model")) > _MOST_PARAMETERS:
+        raise ValueError("too large to be tried")
     if any(isinstance(value, list) and len(value) > _LONGEST for value in setting.values()):
         raise ValueError("too long to be tried")
     name = next((name for name in _STEPS if setting.get(name) is not None), None)
@@ -80,6 +84,16 @@ def _label(study: Study, label: str) -> Work:
     steps = _mean(space[name], study.seed)
     gradients = one.client_gradients + (steps - 1) * (two.client_gradients - one.client_gradients)
     return Work(gradients, one.bytes_up, one.bytes_down)
+
+
+def _parameters(value: Any) -> float:
+    """At least about as many as the numbers in a model's settings, taken for widths of layers, lead to."""
+    if isinstance(value, Mapping):
+        return sum(_parameters(inner) for inner in value.values())
+    if isinstance(value, list):
+        widths = [float(inner) for inner in value if isinstance(inner, int | float)]
+        return sum(one * two for one, two in itertools.pairwise(widths)) + max(widths, default=0.0)
+    return 0.0
 
 
 def _one_round(study: Study, label: str, setting: Mapping[str, Any]) -> Work:
@@ -94,4 +108,7 @@ def _one_round(study: Study, label: str, setting: Mapping[str, Any]) -> Work:
 
 def _mean(parameter: Parameter, seed: int) -> float:
     generator = np.random.default_rng(seed)
-    return float(np.mean([float(parameter.sample(generator) or 1) for _ in range(DRAWS)]))
+    mean = float(np.mean([min(float(parameter.sample(generator) or 1), LARGEST) for _ in range(DRAWS)]))
+    if not mean < LARGEST:
+        raise OverflowError("more steps than can be counted")
+    return mean

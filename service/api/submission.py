@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from service.errors import InvalidSpec
+from service.errors import DriftlineError, InvalidSpec
 from service.schemas.extension import Extension, StudyEstimate
 from service.schemas.study import Study
+
+_LOG = logging.getLogger(__name__)
 
 
 class CheckedStudy(BaseModel):
@@ -35,7 +38,13 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
         InvalidSpec: One line with the key, what must hold, and what came.
     """
     study = Study.from_json(body)
-    remarks = study.check()
+    try:
+        remarks = study.check()
+    except DriftlineError:
+        raise
+    except (MemoryError, OverflowError, RecursionError, ValueError) as error:  # out of numpy, where nothing else looked
+        _LOG.warning("a study could not be checked", exc_info=error)
+        raise InvalidSpec("task", f"its sizes must fit this computer, got {type(error).__name__}: {error}") from error
     return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks)
 
 

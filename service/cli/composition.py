@@ -39,6 +39,9 @@ DRIVERS_S = 14.0
 """How long local drivers get to write their checkpoints when the service ends."""
 
 RECORDER_S = 5.0
+START_S = 600.0
+"""How long a driver may take until it has its study, unless its launcher says otherwise."""
+
 Part = Literal["api", "scheduler"]
 
 
@@ -128,7 +131,13 @@ class Service:
         else:
             self._closers.append(("the launcher", launcher.close))
         own = self._settings.launcher == "kubernetes"  # there every study has a Ray cluster of its own
-        scheduler = Scheduler(store, launcher, tokens.driver, cluster=lambda study: None if own else "ray")
+        scheduler = Scheduler(
+            store,
+            launcher,
+            tokens.driver,
+            cluster=lambda study: None if own else "ray",
+            start_seconds=getattr(launcher, "start_seconds", START_S),
+        )
         scheduler.start()
         self._closers.append(("the scheduler", scheduler.close))
         return scheduler

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from service.errors import InvalidSpec
@@ -42,8 +43,7 @@ def kept(home: Path, name: str) -> tuple[str, bool]:
 
 def _make(file: Path) -> bool:
     """Writes a fresh secret, whole or not at all; False when another process was faster."""
-    part = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             out.write(secrets.token_urlsafe(32) + "\n")
@@ -54,4 +54,4 @@ def _make(file: Path) -> bool:
             return True
         return False
     finally:
-        part.unlink()
+        os.unlink(part)

@@ -57,7 +57,7 @@ def serve(host: str, port: int | None, only: str | None, mlflow_port: int | None
         wanted = PORTS[part] if port is None else port
         service = Service(settings, host=host, port=wanted, only=part, mlflow_public=public)
         try:
-            _say(service, settings, host, part, public)
+            say(service, settings, host, part, public)
             while not stop.wait(3600.0):
                 pass
             typer.echo("Ending: drivers of this machine write their checkpoints ...", err=True)
@@ -81,7 +81,7 @@ def migrate(database: str | None) -> None:
     typer.echo("The database is at the newest revision.", err=True)
 
 
-def _say(service: Service, settings: ServiceSettings, host: str, only: Part | None, mlflow: str) -> None:
+def say(service: Service, settings: ServiceSettings, host: str, only: Part | None, mlflow: str) -> None:
     """How to use it, on stderr."""
     lines = [f"Driftline's {only or 'service'} is ready at {service.url}"]
     if mlflow:

@@ -8,6 +8,7 @@ trainers' own checksum.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ import fsspec
 
 KEPT = 2
 _SUFFIX = ".ckpt"
+_DRAFT = ".part"
+_FLAG = "stop."
 
 
 def join(folder: str, *names: str) -> str:
@@ -80,18 +83,37 @@ def remove(prefix_url: str) -> None:
 
 
 def clear(folder: str) -> None:
-    """Removes all checkpoints in a folder, and the folder when nothing else is in it; no folder is fine."""
+    """Removes all checkpoints in a folder, with drafts and flags that dead drivers have left; no folder is fine.
+
+    The folder goes too when nothing else is in it.
+    """
     files, root = _open(folder)
-    for name in files.glob(f"{_literal(root)}/*{_SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError):
-            files.rm_file(name)
+    for pattern in (f"*{_SUFFIX}", f"*{_DRAFT}", f"{_FLAG}*"):
+        for name in files.glob(f"{_literal(root)}/{pattern}"):
+            with contextlib.suppress(FileNotFoundError):
+                files.rm_file(name)
     with contextlib.suppress(OSError, NotImplementedError):
         files.rmdir(root)
 
 
+def flag(folder: str, attempt: int) -> str:
+    """The file that asks the packs of a driver's attempt to stop.
+
+    Examples:
+        >>> flag("out/checkpoints/01k6", 2)
+        'out/checkpoints/01k6/stop.2'
+    """
+    return join(folder, f"{_FLAG}{attempt}")
+
+
 def raise_flag(url: str) -> None:
-    """Asks all packs that look at this flag to stop."""
-    _put(url, b"stop")
+    """Asks all packs that look at this flag to stop. Only that it is there counts: an empty file fits on a full disk."""
+    try:
+        _put(url, b"stop")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _put(url, b"")
 
 
 def flagged(url: str) -> bool:
@@ -124,7 +146,7 @@ def _put(url: str, data: bytes) -> None:
         files.pipe_file(path, data)  # an object store shows the whole object or none
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.{os.getpid()}.part"
+    draft = f"{path}.{os.getpid()}{_DRAFT}"
     try:
         with open(draft, "wb") as file:
             file.write(data)

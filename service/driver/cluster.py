@@ -37,6 +37,7 @@ _LONGEST = 32  # of the folder; Ray adds about 65 characters
 _STORE_BYTES = 200 * 1024 * 1024  # reports are small
 _NAME = "driftline-driver"
 _LOOK_S = 5.0
+_MOST_WISHED = 512
 _MARK_S = 10.0  # how long the mark of a driver that has died may still be there
 _busy = threading.Lock()
 
@@ -53,6 +54,7 @@ class Cluster:
     folder: Path
     own: bool
     _seen: tuple[float, list[Node]] = (0.0, [])
+    _wished: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def nodes(self) -> list[Node]:
         """The nodes that are alive, as seen in the last seconds."""
@@ -72,6 +74,22 @@ class Cluster:
         """How many packs fit at once."""
         return slots(self.nodes(), cpus, gpus)
 
+    def wish(self, packs: int, cpus: float, gpus: float) -> None:
+        """Tells the autoscaler of a joined cluster for how many packs there is work; others take no notice.
+
+        Without it a cluster would never grow: packs are handed out only where there is room for them.
+        """
+        packs = min(packs, _MOST_WISHED)
+        if self.own or (packs, cpus, gpus) == self._wished:
+            return
+        sdk = importlib.import_module("ray.autoscaler.sdk")
+        bundle = {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
+        try:
+            sdk.request_resources(bundles=[bundle] * packs)
+        except Exception as error:
+            _LOG.warning("the autoscaler could not be told of %d packs: %s", packs, error)
+        self._wished = (packs, cpus, gpus)
+
     def wait_for(self, cpus: float, gpus: float, patience_s: float, progress: Progress, stop: threading.Event) -> None:
         """Returns when some node has room for a pack.
 
@@ -80,6 +98,7 @@ class Cluster:
         """
         deadline = time.monotonic() + (0.0 if self.own else patience_s)
         told = False
+        self.wish(1, cpus, gpus)
         while not self.slots(cpus, gpus) and time.monotonic() < deadline and not stop.is_set():
             if not told:
                 progress(f"waiting up to {patience_s:.0f} s for a node with {Node(cpus, gpus)} free for packs ...")

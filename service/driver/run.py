@@ -117,13 +117,18 @@ def _drive(
 
         cluster.wait_for(cpus, 0.0 if wanted == "auto" else float(wanted), nodes_s, progress, stop)
         gpus = cluster.gpus(wanted)
+
+        def slots() -> int:
+            cluster.wish(search.left(), cpus, gpus)
+            return cluster.slots(cpus, gpus)
+
         search = Search(
             client,
             study_id,
             study,
             attempt,
             folder=folder,
-            slots=lambda: cluster.slots(cpus, gpus),
+            slots=slots,
             gpus=gpus,
             options=options,
         )
@@ -140,6 +145,7 @@ def _drive(
                 if not watch.why:
                     return "LOST", f"Ray broke: {type(error).__name__}: {error}"
             finally:
+                watch.leave()  # a heartbeat after the release would raise the flag once more, for nobody
                 checkpoints.lower_flag(search.flag)
         ended, reason = _ended(search.complete(), search.outcome, watch)
         if ended in ("SUCCEEDED", "CANCELLED"):

@@ -75,7 +75,7 @@ class Search:
         self._gpus = gpus
         self._options = dict(options or {})
         self.folder = checkpoints.join(folder, study_id)
-        self.flag = checkpoints.join(self.folder, f"stop.{attempt}")
+        self.flag = checkpoints.flag(self.folder, attempt)
         budget = study.budget
         self.plan = Plan(
             labels=study.labels,
@@ -167,6 +167,11 @@ class Search:
         """Whether nothing is left to be done."""
         return decide(self.plan, self.table.rows(), self.table.running(), 1) == [Finish()]
 
+    def left(self) -> int:
+        """How many trials are still to be finished, those included that nobody has asked for yet."""
+        a_label = self.plan.trials_per_method + self.plan.repeated * self.plan.seeds
+        return max(0, len(self.plan.labels) * a_label - sum(trial.finished for trial in self.table.trials.values()))
+
     def outcome(self) -> tuple[Released, str]:
         """State and reason of a study that is complete."""
         return outcome(list(self.table.trials.values()))
@@ -242,7 +247,7 @@ class Search:
             gpus=self._gpus,
             **self._options,
         )
-        self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials))
+        self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, self._gpus))
         self.table.packs[name] = Pack(name, launch.trials, prefix)
         self._waiting_at = None
         return job

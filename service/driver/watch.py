@@ -50,6 +50,7 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"driftline-lease-{study_id}", daemon=True)
         self._since = 0.0
+        self._acting = threading.Lock()
         self._asked: Callable[[], None] = lambda: None
         self.why: Why = ""
         self.reason = ""
@@ -71,6 +72,11 @@ class Watch:
             due = bool(self.why)
         if due:
             self._act()
+
+    def leave(self) -> None:
+        """Has nothing done any more when there is a reason to stop: packs have ended. Waits for what is under way."""
+        with self._acting:
+            self._asked = lambda: None
 
     def ask(self, why: Why, reason: str = "") -> None:
         """Notes a reason to stop; a weightier one replaces a lighter one."""
@@ -98,7 +104,8 @@ class Watch:
 
     def _act(self) -> None:
         try:
-            self._asked()
+            with self._acting:
+                self._asked()
         except Exception:
             _LOG.exception("packs could not be asked to stop; they are stopped after %.0f s", self._grace_s)
 

@@ -61,6 +61,12 @@ class EmbeddedJob(Job):
         self._run.finish()
         return self
 
+    def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Job:
+        """Gives the study a larger budget, and goes on with it."""
+        super().extend(trials_per_method=trials_per_method, seeds=seeds)
+        self._run.start()
+        return self
+
     def _watch(self, shown: Progress | None) -> None:
         _take_signals_back()
         for line in self._run.said():

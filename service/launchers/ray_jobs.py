@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.errors import Conflict, InvalidSpec, Unavailable
+from service.errors import Conflict, InvalidSpec
 from service.launchers.protocol import Launch, Seen
 from service.launchers.ray_dashboard.api import Dashboard, RayJob
 from service.launchers.ray_dashboard.package import package
@@ -43,6 +43,7 @@ class Config(Section):
         data_dir: DATA_DIR of drivers and workers: the folder of the data sets on every node.
         environment: Further variables of drivers and workers.
         autoscaling: Whether nodes come when they are needed: what a pack needs is then not checked beforehand.
+        node_seconds: How long to wait for a node that has room for a pack, before the study fails.
         stop_seconds: How long a driver gets to have checkpoints written, before Ray kills it.
     """
 
@@ -53,6 +54,7 @@ class Config(Section):
     data_dir: str | None = None
     environment: dict[str, str] = Field(default_factory=dict)
     autoscaling: bool = False
+    node_seconds: float = Field(60.0, ge=0)
     stop_seconds: float = Field(150.0, gt=0)
 
     def token(self) -> str | None:
@@ -107,7 +109,8 @@ class RayJobsLauncher:
         self._ray = dashboard
         self._url = url
         self._checkpoints = checkpoints
-        self._refused: dict[str, Seen] = {}
+        self._refused: dict[str, str] = {}  # study to why it cannot run here, whatever is tried
+        self._waiting: dict[str, tuple[Launch, float]] = {}  # for a node, since when
         self._reasons: dict[str, str] = {}  # by job: its log is read once
         self._listed: tuple[float, list[RayJob]] = (float("-inf"), [])
 
@@ -117,10 +120,18 @@ class RayJobsLauncher:
         self._refused.pop(study_id, None)
         if any(job.alive for job in self._jobs(study_id, fresh=True)):
             return
-        problem = self._problem(launch)
-        if problem is not None:
-            self._refused[study_id] = Seen(False, problem, hopeless=True)
-            return
+        version = self._ray.ray_version()
+        if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < RAY:
+            self._refused[study_id] = (
+                f"the Ray cluster must run Ray {RAY[0]}.{RAY[1]} or newer, it runs {version}: upgrade it"
+            )
+        elif self._lacks(launch) is None:
+            self._submit(launch)
+        else:
+            self._waiting[study_id] = (launch, time.monotonic())
+
+    def _submit(self, launch: Launch) -> None:
+        study_id = launch.study_id
         name, content = package()
         if not self._ray.has_package(name):
             self._ray.put_package(name, content)
@@ -140,7 +151,9 @@ class RayJobsLauncher:
     def seen(self, study_id: str) -> Seen:
         """The study's driver as Ray sees it; a dead one with the end of its log."""
         if study_id in self._refused:
-            return self._refused[study_id]
+            return Seen(False, self._refused[study_id], hopeless=True)
+        if study_id in self._waiting:
+            return self._wait(study_id)
         jobs = self._jobs(study_id)
         if not jobs:
             return Seen(False)
@@ -156,6 +169,7 @@ class RayJobsLauncher:
     def stop(self, study_id: str, *, suspend: bool = False) -> None:
         """Has the study's driver come to its checkpoints and end; comes back at once."""
         self._refused.pop(study_id, None)
+        self._waiting.pop(study_id, None)
         for job in self._jobs(study_id, fresh=True):
             if job.alive:
                 self._ray.stop(job.id)
@@ -181,23 +195,29 @@ class RayJobsLauncher:
             self._listed = (time.monotonic(), jobs)
         return sorted((job for job in jobs if _study(job) == study_id), key=lambda job: job.began)
 
-    def _problem(self, launch: Launch) -> str | None:
-        """Why the cluster cannot run the study; None when it can."""
-        version = self._ray.ray_version()
-        if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < RAY:
-            return f"the Ray cluster must run Ray {RAY[0]}.{RAY[1]} or newer, it runs {version}: upgrade it"
+    def _wait(self, study_id: str) -> Seen:
+        """A driver that is submitted as soon as some node has room for a pack; hopeless when none comes."""
+        launch, since = self._waiting[study_id]
+        lacks = self._lacks(launch)
+        if lacks is None:
+            del self._waiting[study_id]
+            self._submit(launch)
+            return Seen(True)
+        if time.monotonic() - since < self._config.node_seconds:
+            return Seen(True, f"waits for a node: {lacks}")
+        return Seen(False, f"{lacks}: ask for less under resources", hopeless=True)
+
+    def _lacks(self, launch: Launch) -> str | None:
+        """What no node has that a pack needs; None when one has it, or nodes come when they are needed."""
         if self._config.autoscaling:
             return None
         nodes = [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in self._ray.nodes()]
-        if not nodes:
-            raise Unavailable("Ray must have a node that is alive, got none")
         gpus = launch.gpus or 0.0
         if any(cpu >= launch.cpus and gpu >= gpus for cpu, gpu in nodes):
             return None
-        have = ", ".join(sorted({f"{cpu:g} CPU and {gpu:g} GPU" for cpu, gpu in nodes}))
+        have = ", ".join(sorted({f"{cpu:g} CPU and {gpu:g} GPU" for cpu, gpu in nodes})) or "nothing yet"
         return (
-            f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU of one node, the nodes of the Ray cluster have {have}: "
-            "ask for less under resources"
+            f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU of one node, the nodes of the Ray cluster have {have}"
         )
 
     def _body(self, launch: Launch, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from service.errors import DriftlineError, NotFound
+from service.errors import DriftlineError, InvalidSpec, NotFound
 from service.launchers.protocol import Launch, Launcher, Seen
 from service.names import holder
 from service.scheduler.reconcile import MAX_DEATHS, Action, Launched, Lost, Queue, Settle, Start, Stop, reconcile
@@ -19,6 +19,8 @@ _LOG = logging.getLogger(__name__)
 _LOCK = "scheduler"
 _LOCK_S = 30.0
 _COLLECT_S = 60.0
+_JUMP_S = 120.0
+"""A clock that moves so much further than time has passed was set, or the machine slept."""
 _ENDED_S = 24 * 3600.0
 _ENDED_MOST = 200
 
@@ -63,6 +65,8 @@ class Scheduler:
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._collected = float("-inf")
+        self._ahead: float | None = None  # of the store's clock, before the one that is never set
+        self._calm_at = float("-inf")
         self._name = f"{holder()}/{id(self):x}"
         self._stop = threading.Event()
         self._look = threading.Event()
@@ -99,6 +103,8 @@ class Scheduler:
             self._started.clear()  # another one acts, and may change everything
             self._unsure = None
             return []
+        if not self._calm():
+            return []
         studies = {study.id: study for study in self._store.driven()}
         clusters = {study.id: self._cluster(study) or study.id for study in studies.values()}
         now = self._store.clock()
@@ -122,6 +128,20 @@ class Scheduler:
                 _LOG.info("%s was overtaken: %s", action, error)
         self._collect()
         return actions
+
+    def _calm(self) -> bool:
+        """Whether leases can be judged: when the clock was set, not before drivers have had time to renew theirs."""
+        running = time.monotonic()
+        ahead = self._store.clock() - running
+        moved = 0.0 if self._ahead is None else ahead - self._ahead
+        self._ahead = ahead
+        if abs(moved) > _JUMP_S:
+            self._calm_at = running + self._store.lease_seconds
+            _LOG.warning("the clock was set by %.0f s: leases are judged again when all can have been renewed", moved)
+            for study_id, ours in self._started.items():
+                idle = None if ours.idle_since is None else ours.idle_since + moved
+                self._started[study_id] = replace(ours, since=ours.since + moved, idle_since=idle)
+        return running >= self._calm_at
 
     def _ask(self, study_id: str) -> Seen | None:
         """The driver as its launcher sees it; None when that cannot be said for now."""
@@ -168,6 +188,8 @@ class Scheduler:
             case Start() if study is not None:
                 try:
                     self._launcher.start(self._launch(study, action.attempt))
+                except InvalidSpec as error:  # no other start would end in another way
+                    self._store.settle(study_id, "FAILED", error.message)
                 except Exception as error:
                     _LOG.exception("the driver of study %s could not be started", study_id)
                     self._store.lost(study_id, 0, f"it could not be started: {error}")

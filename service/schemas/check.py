@@ -28,6 +28,11 @@ from trainers.remarks import mixed
 from trainers.scalars import shown
 from trainers.spelling import hint, nearest
 
+MOST_CHOICES = 5_000
+MOST_POINTS = 100_000
+MOST_NUMBERS = 1e8
+"""Limits of a study, see `_check_sizes`."""
+
 
 def check(study: Study) -> list[str]:
     """Everything that can be found wrong with a study before it runs; imports the trainers and torch.
@@ -42,6 +47,7 @@ def check(study: Study) -> list[str]:
         InvalidSpec: One line with the key, what must hold, and what came.
     """
     remarks = []
+    _check_sizes(study)
     for index, entry in enumerate(study.methods):
         _check_names(entry, f"methods[{index}]")
         read = []
@@ -68,14 +74,45 @@ def _step_sizes(ends: Sequence[spec.TrialSpec], path: str) -> list[str]:
         ends: Trials with all settings low, and with all high where that is another setting.
         path: Of the entry.
     """
-    where = ("at the low ends of its space already", "towards the high ends of its space")
+    where = ["at the low ends of its space already", "towards the high ends of its space"]
     if len(ends) == 1:
-        where = ("with its one setting",)
+        where = ["with its one setting"]
     for trial, place in zip(ends, where, strict=True):
         lines = mixed(trial.method, trial.server, trial.schedule, trial.task, trial.clients_per_round)
         if lines:
             return [f"{path}, {place}: {line}" for line in lines]
     return []
+
+
+def _check_sizes(study: Study) -> None:
+    """What would take minutes or all memory only to be looked at is refused: it cannot be meant.
+
+    Raises:
+        InvalidSpec: Too many choices in all, too many points on a grid, or a random problem that is too large.
+    """
+    choices = 0
+    for index, entry in enumerate(study.methods):
+        for name, parameter in entry.parameters().items():
+            choices += len(parameter.ends())
+            points = getattr(parameter, "points", None) or 0
+            if points > MOST_POINTS:
+                path = f"methods[{index}].space.{name}.points"
+                raise InvalidSpec(path, f"must be at most {MOST_POINTS}, got points={shown(points)}")
+    if choices > MOST_CHOICES:
+        raise InvalidSpec("methods", f"all spaces together must have at most {MOST_CHOICES} choices, got {choices}")
+    if study.task["name"] == "quadratic" and "problem" in study.task:
+        clients, dimension = (_size(study.task.get(key)) for key in ("clients", "dimension"))
+        if clients * dimension**2 > MOST_NUMBERS:
+            given = f"clients={clients:.3g}, dimension={dimension:.3g}"
+            raise InvalidSpec("task", f"clients x dimension^2 must be at most {MOST_NUMBERS:.0e}, got {given}")
+
+
+def _size(value: Any) -> float:
+    """A number as it may be written; what is none is found wrong elsewhere."""
+    try:
+        return abs(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return 1.0 if not isinstance(value, int) else float("inf")
 
 
 def _check_names(entry: Entry, path: str) -> None:

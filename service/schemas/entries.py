@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 from pydantic import Field as Key
 
-from search_spaces import forms, spaces
+from search_spaces import forms, presets, spaces
 from search_spaces.parameters import Space
 from service.errors import InvalidSpec
 from service.schemas import start as points
@@ -48,6 +48,18 @@ def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
         return values | {"space": spaces.default(kind, values["name"])}
     except SpecError as error:
         raise InvalidSpec("name", str(error)) from error
+
+
+def _preset(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with a preset written out; what stands beside it replaces what it says."""
+    if "preset" not in values:
+        return values
+    if "name" in values:
+        raise InvalidSpec("preset", f"must stand without name, got preset {shown(values['preset'])} and name")
+    try:
+        return presets.entry(values["preset"]) | {key: value for key, value in values.items() if key != "preset"}
+    except SpecError as error:
+        raise InvalidSpec("preset", str(error)) from error
 
 
 SpaceField = Annotated[
@@ -98,7 +110,7 @@ class Entry(Section):
 
     Attributes:
         label: What results call it; unique in the study. The method's name by default.
-        name: As in trainers/methods.
+        name: As in trainers/methods; or ``preset`` in its place, see `search_spaces.presets`.
         space: Hyperparameter -> parameter; its default space by default.
         server: sgd without momentum by default.
         schedule: constant rates by default.
@@ -117,7 +129,7 @@ class Entry(Section):
     def _defaults(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        values = {"space": "default", **values}
+        values = {"space": "default", **_preset(values)}
         if isinstance(values.get("name"), str):
             values = {"label": values["name"], **values}
         return _resolve(values, "methods")

@@ -30,6 +30,7 @@ _KINDS = {
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
     "too_short": "must not be empty",
+    "too_long": "must not have that many items",
 }
 
 
@@ -147,8 +148,8 @@ def _real(value: Any) -> float:
         raise ValueError(f"must be a finite number, got {shown(value)}") from None
 
 
-def auto_or_number(least: float, whole: bool = False) -> BeforeValidator:
-    """A validator that takes the text auto, or a number from `least` (a whole one, if need be); None passes."""
+def auto_or_number(least: float, most: float, whole: bool = False) -> BeforeValidator:
+    """A validator that takes the text auto, or a number in a range (a whole one, if need be); None passes."""
 
     def check(value: Any) -> Any:
         if value is None or value == "auto":
@@ -160,6 +161,8 @@ def auto_or_number(least: float, whole: bool = False) -> BeforeValidator:
             checked = least - 1
         if checked < least:
             raise ValueError(f"must be auto or {kind} of at least {shown(least)}, got {shown(value)}")
+        if checked > most:
+            raise ValueError(f"must be auto or {kind} of at most {shown(most)}, got {shown(value)}")
         return checked
 
     return BeforeValidator(check)

@@ -46,6 +46,13 @@ from trainers.spelling import hint
 
 Cost = Literal["rounds", "bytes", "client_gradients", "seconds"]
 Weighting = Literal["uniform", "examples"]
+MOST_TRIALS = 1_000_000
+MOST_ROUNDS = 1_000_000_000
+MOST_SEEDS = 10_000
+MOST_ENTRIES = 200
+LARGEST = 2**53
+"""Limits that no study comes near, and that every database, sampler and generator of random numbers can hold."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -85,11 +92,11 @@ class Budget(Section):
         front: How many settings of each entry are repeated.
     """
 
-    trials_per_method: Whole = Key(ge=1)
-    rounds: Whole = Key(ge=1)
+    trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
+    rounds: Whole = Key(ge=1, le=MOST_ROUNDS)
     rungs: list[Whole] | None = None
-    seeds: Whole = Key(default=3, ge=0)
-    front: Whole = Key(default=8, ge=1)
+    seeds: Whole = Key(default=3, ge=0, le=MOST_SEEDS)
+    front: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
 
     @model_validator(mode="after")
     def _no_rungs_yet(self) -> Self:
@@ -107,9 +114,9 @@ class Resources(Section):
         packs: Trials trained together in one pack; "auto" chooses.
     """
 
-    gpu: Annotated[float | Literal["auto"], auto_or_number(least=0)] = "auto"
-    cpus: Real = Key(default=1.0, gt=0)
-    packs: Annotated[int | Literal["auto"], auto_or_number(least=1, whole=True)] = "auto"
+    gpu: Annotated[float | Literal["auto"], auto_or_number(least=0, most=1e6)] = "auto"
+    cpus: Real = Key(default=1.0, gt=0, le=1e6)
+    packs: Annotated[int | Literal["auto"], auto_or_number(least=1, most=MOST_TRIALS, whole=True)] = "auto"
 
 
 class Study(Section):
@@ -130,18 +137,18 @@ class Study(Section):
 
     name: Annotated[str, AfterValidator(_name)]
     task: dict[str, JsonValue]
-    methods: list[Entry] = Key(min_length=1)
+    methods: list[Entry] = Key(min_length=1, max_length=MOST_ENTRIES)
     objective: Objective
     budget: Budget
     resources: Resources = Resources()
     sampler: SamplerField = "tpe"
-    seed: Whole = Key(default=0, ge=0)
-    clients_per_round: Whole | None = None
-    batch_size: Whole | None = None
+    seed: Whole = Key(default=0, ge=0, le=LARGEST)
+    clients_per_round: Annotated[Whole, Key(le=LARGEST)] | None = None
+    batch_size: Annotated[Whole, Key(le=LARGEST)] | None = None
     batching: str | None = None
     weighting: str | None = None
     dtype: str | None = None
-    eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, whole=True)] = None
+    eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, most=LARGEST, whole=True)] = None
     loss_data: str | None = None
     init: JsonValue = None
     report: list[str] | None = None

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from service.errors import Conflict, InvalidSpec, Unavailable
+from service.store import postgresql
 from service.store.tables import METADATA
 
 _BUSY_S = 30.0
@@ -30,13 +31,14 @@ class Database:
 
     Args:
         url: ``sqlite:///file``, ``postgresql://user:password@host/name``, or a plain path of a SQLite file.
+        upgraded: whether it is brought to the newest revision.
 
     Raises:
         Unavailable: when it cannot be reached.
         Conflict: when it was written by a newer Driftline, or is no database.
     """
 
-    def __init__(self, url: str | Path) -> None:
+    def __init__(self, url: str | Path, *, upgraded: bool = True) -> None:
         text = str(url)
         self.url = sa.make_url(text if "://" in text else f"sqlite:///{text}")
         self.sqlite = self.url.get_backend_name() == "sqlite"
@@ -48,12 +50,15 @@ class Database:
             self._writer: sa.Engine = engine.execution_options(driftline_write=True)
         else:
             engine = sa.create_engine(self.url, pool_size=8, max_overflow=24, pool_pre_ping=True)
+            if self.url.get_driver_name() == "psycopg":
+                postgresql.listen(engine)
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
             self._writer = engine
         self._engine = engine
         self._turn = threading.Lock() if self.sqlite else None  # SQLite's own waiting is polling, and unfair
         try:
-            upgrade(self)
+            if upgraded:
+                upgrade(self)
         except BaseException:
             self.close()
             raise
@@ -90,6 +95,33 @@ def upgrade(database: Database, revision: str = "head") -> None:
     _migrate(database, "upgrade", revision)
 
 
+def migrate(url: str | Path) -> tuple[str | None, str]:
+    """Bring a database to the newest revision; may be asked for by several processes at once, and twice.
+
+    One of them migrates in one transaction (under an advisory lock on PostgreSQL, under the write lock on SQLite), the
+    others wait for it and then find nothing to do.
+
+    Args:
+        url: As `Database` takes it.
+
+    Returns:
+        The revision before (None for an empty database), and the one it has now.
+
+    Raises:
+        Unavailable: It cannot be reached.
+        Conflict: It was written by a newer Driftline, or is no database.
+    """
+    database = Database(url, upgraded=False)
+    try:
+        before = _revision(database)
+        upgrade(database)
+        after = _revision(database)
+    finally:
+        database.close()
+    assert after is not None
+    return before, after
+
+
 def downgrade(database: Database, revision: str = "base") -> None:
     """Take the schema back to a revision; what later revisions hold is lost."""
     _migrate(database, "downgrade", revision)
@@ -113,6 +145,7 @@ def _migrate(database: Database, direction: str, revision: str) -> None:
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     with database.write() as connection:
         if not database.sqlite:
+            postgresql.unhurried(connection)
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
         config.attributes["connection"] = connection
         try:

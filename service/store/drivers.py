@@ -21,6 +21,9 @@ _DESIRED: dict[StudyState, Desired] = {
     "CANCELLED": "cancel",
 }
 
+_SLACK_S = 60.0
+"""What the clocks of two machines may differ by."""
+
 
 @dataclass(frozen=True)
 class Driven:
@@ -203,7 +206,10 @@ class Drivers(Curves):
             self._settle(connection, study, state, reason)
 
     def driven(self) -> list[Driven]:
-        """The unfinished studies that are not paused, oldest first, as one snapshot."""
+        """The unfinished studies that are not paused, oldest first, as one snapshot.
+
+        A lease that would run for longer than any is given was written before the clock was set back: it is cut.
+        """
         query = (
             sa.select(
                 *STUDIES.c["id", "project", "name", "state", "reason"],
@@ -215,7 +221,13 @@ class Drivers(Curves):
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-        return [_driven(row, self.clock()) for row in rows]
+        now = self.clock()
+        longest = now + self.lease_seconds
+        if any(row.attempt is not None and not row.released and row.expires_at > longest + _SLACK_S for row in rows):
+            with self._database.write() as connection:
+                cut = sa.update(DRIVERS).where(DRIVERS.c.expires_at > longest, DRIVERS.c.released.is_(False))
+                connection.execute(cut.values(expires_at=longest))
+        return [_driven(row, now) for row in rows]
 
     def served(self) -> dict[str, float]:
         """When a study of a project was last begun, in seconds since 1970, by project; for those that had one."""
@@ -258,8 +270,9 @@ def _extended(state: StudyState) -> StudyState:
 
 
 def gone(holder: str) -> bool:
-    """Whether a holder (``host/pid``) is a process of this machine that no longer exists."""
-    host, _, pid = holder.rpartition("/")
+    """Whether a holder (``host/pid``, with more after another slash) is a process of this machine that is no more."""
+    host, _, rest = holder.partition("/")
+    pid = rest.partition("/")[0]
     if host != socket.gethostname() or not pid.isdecimal() or int(pid) == 0:
         return False
     try:

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from service.schemas.records import Event
 from service.store.core import moment
-from service.store.drivers import Drivers
+from service.store.drivers import Drivers, gone
 from service.store.tables import EVENTS, LOCKS, META, RECORDER_STATE
 
 
@@ -93,8 +93,9 @@ class Records(Drivers):
 
         Args:
             name: What is locked: "scheduler", "recorder".
-            holder: Who asks.
-            seconds: After this long without renewal another one may take it.
+            holder: Who asks: ``host/pid``, with more after another slash.
+            seconds: After this long without renewal another one may take it; at once from a process of this machine
+                that is no more.
 
         Returns:
             Whether the holder has it now.
@@ -104,7 +105,10 @@ class Records(Drivers):
             if not self._database.sqlite:  # two first comers take their turn
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"lock/{name}"))))
             row = connection.execute(sa.select(LOCKS).where(LOCKS.c.name == name)).first()
-            if row is not None and row.holder != holder and row.expires_at > now:
+            if row is not None and row.holder != holder and row.expires_at > now and not gone(row.holder):
+                if row.expires_at > now + seconds:  # the clock was set back since: not locked for longer than was meant
+                    shorter = sa.update(LOCKS).where(LOCKS.c.name == name).values(expires_at=now + seconds)
+                    connection.execute(shorter)
                 return False
             connection.execute(sa.delete(LOCKS).where(LOCKS.c.name == name))
             connection.execute(sa.insert(LOCKS).values(name=name, holder=holder, expires_at=now + seconds))

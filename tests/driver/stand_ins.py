@@ -61,9 +61,11 @@ class StoreClient(ApiClient):
         self._call("create_trials")
         return self.store.create_trials(study_id, attempt, trials)
 
-    def start_pack(self, study_id: str, attempt: int, pack: str, trials: Sequence[str]) -> list[TrialRecord]:
+    def start_pack(
+        self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
+    ) -> list[TrialRecord]:
         self._call("start_pack")
-        return self.store.start_pack(study_id, attempt, pack, trials)
+        return self.store.start_pack(study_id, attempt, pack, trials, gpus)
 
     def report(self, study_id: str, report: Report) -> int:
         self._call("report")

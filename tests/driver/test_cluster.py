@@ -111,3 +111,25 @@ def test_a_private_ray_is_reached_with_a_token_unless_told_otherwise(monkeypatch
     assert "RAY_AUTH_MODE" not in cluster._variables(private=False)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert "RAY_AUTH_TOKEN" not in cluster._variables(private=True)
+
+
+def test_the_autoscaler_hears_for_how_many_packs_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    sdk = pytest.importorskip("ray.autoscaler.sdk")
+    asked: list[list[dict[str, float]]] = []
+    monkeypatch.setattr(sdk, "request_resources", lambda bundles: asked.append(bundles))
+    cluster = seen(Node(2, 1))
+    for packs in (3, 3, 1):
+        cluster.wish(packs, 1.0, 0.5)
+    cluster.wish(10_000, 2.0, 0.0)
+    assert asked == [[{"CPU": 1.0, "GPU": 0.5}] * 3, [{"CPU": 1.0, "GPU": 0.5}], [{"CPU": 2.0}] * 512]
+    Cluster(Path("unused"), own=True).wish(3, 1.0, 0.0)
+    assert len(asked) == 3
+
+
+def test_an_autoscaler_that_cannot_be_told_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sdk = pytest.importorskip("ray.autoscaler.sdk")
+    monkeypatch.setattr(sdk, "request_resources", lambda bundles: 1 / 0)
+    seen(Node(2)).wish(3, 1.0, 0.0)
+    assert "could not be told of 3 packs" in caplog.text

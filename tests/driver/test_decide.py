@@ -254,7 +254,7 @@ def finished(label: str, values: Sequence[float]) -> list[Row]:
 def test_more_settings_are_searched_before_anything_is_repeated_again() -> None:
     plan = replace(PLAN, labels=("a",), trials_per_method=6)
     rows = [*finished("a", [4, 3, 2, 1]), *repeated("a", (0, 1), 2)]
-    assert decide(plan, rows, {}, slots=1) == [Ask("a", 4, 1)]
+    assert decide(plan, rows, {}, slots=1) == [Ask("a", 4, 2)]
     assert decide(replace(plan, trials_per_method=4), rows, {}, slots=1) == [Finish()]
 
 

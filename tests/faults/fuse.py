@@ -1,7 +1,7 @@
 """Where a process may die: every commit, file operation, request and call to MLflow is announced to a fuse.
 
-A fuse counts how often each *site* has been passed. In a dry run it writes them down; later it kills its process, as
-SIGKILL does, at the site and count that it was given. What it killed once it does not kill again: a marker file says so.
+A fuse counts how often each *site* has been passed, and writes it down. Given a site and a count, it kills its process
+there as SIGKILL does. What it killed once it does not kill again: a marker file says so.
 """
 
 from __future__ import annotations

@@ -242,8 +242,9 @@ class Operator:
         fresh = self._rest.get(path_of(job))
         if fresh is None or fresh["metadata"]["uid"] != meta["uid"]:
             return
-        cleared = {key: None for key in fresh.get("status", {}) if key not in status}
-        self._rest.merge(f"{path_of(job)}/status", {"status": {**status, **cleared}})
+        said = {key: value for key, value in status.items() if value not in ("", {})}  # v1.20 reads "" as null
+        cleared = {key: None for key in fresh.get("status", {}) if key not in said}
+        self._rest.merge(f"{path_of(job)}/status", {"status": {**said, **cleared}})
 
     def _dashboard(self, cluster):
         meta = cluster["metadata"]
@@ -280,6 +281,7 @@ class Operator:
         ]
         for pod in gone:
             print(f"{pod['metadata']['name']}: {pod['status'].get('phase')}, removed", flush=True)
+            print(self._last_words(f"{at}/pods/{pod['metadata']['name']}", pod), flush=True)
             self._rest.delete(f"{at}/pods/{pod['metadata']['name']}")
         if gone:
             return
@@ -291,6 +293,15 @@ class Operator:
         ready = [pod for pod in pods if _ready(pod)]
         wanted = 1 + sum(group.get("replicas", 0) for group in spec["workerGroupSpecs"])
         self._cluster_status(cluster, len(ready) == len(pods) == wanted, ready, wanted - 1, failure)
+
+    def _last_words(self, path, pod):
+        """How a pod's containers ended, and the end of its log: for whoever reads a failed test."""
+        states = [(one["name"], one.get("state")) for one in pod["status"].get("containerStatuses") or []]
+        try:
+            log = self._rest.send("GET", f"{path}/log?tailLines=15&container={pod['spec']['containers'][0]['name']}")
+        except Refused as error:
+            log = str(error)
+        return f"    {states} {pod['status'].get('message', '')}\n    " + str(log).replace("\n", "\n    ")
 
     def _fill(self, cluster, pods, at):
         kinds = [pod["metadata"]["labels"]["ray.io/group"] for pod in pods]
@@ -308,7 +319,7 @@ class Operator:
             "type": "ReplicaFailure",
             "status": "True" if failure else "False",
             "reason": "FailedCreatePod" if failure else "NoFailure",
-            "message": failure,
+            "message": failure or "none",
             "lastTransitionTime": now(),
         }
         new = {
@@ -321,8 +332,9 @@ class Operator:
         }
         same = all(old.get(key) == value for key, value in new.items() if value not in ({}, ""))
         said = next((one.get("message") for one in old.get("conditions", []) if one["type"] == "ReplicaFailure"), "")
-        if not same or said != failure:
-            self._rest.merge(f"{path_of(cluster)}/status", {"status": {**new, "conditions": [condition]}})
+        if not same or said != condition["message"]:
+            filled = {key: value for key, value in new.items() if value not in ({}, "")}  # v1.20 reads "" as null
+            self._rest.merge(f"{path_of(cluster)}/status", {"status": {**filled, "conditions": [condition]}})
 
     def _pods(self, cluster):
         meta = cluster["metadata"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.client import ApiClient
-from service.errors import Unavailable
+from service.errors import InvalidSpec, Unavailable
 from service.launchers.protocol import Launch, Seen
 from service.names import holder
 from service.scheduler.loop import Scheduler
@@ -111,6 +111,17 @@ def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) 
     assert store.study(name).state == "FAILED"
     messages = [event.data.get("message") for event in store.events(name)]
     assert "the driver was lost: it could not be started: no such program" in messages
+
+
+def test_a_start_that_can_never_succeed_fails_the_study_at_once(store: Store, clock: Clock) -> None:
+    class Refusing(FakeLauncher):
+        def start(self, launch: Launch) -> None:
+            raise InvalidSpec("resources.gpu", "must be at most the 2 of a worker, got 3")
+
+    name = make(store, clock)
+    scheduler(store, Refusing()).step()
+    record = store.study(name)
+    assert (record.state, record.reason) == ("FAILED", "resources.gpu: must be at most the 2 of a worker, got 3")
 
 
 def test_a_study_that_gets_on_survives_many_losses(store: Store, clock: Clock) -> None:

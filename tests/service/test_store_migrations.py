@@ -1,5 +1,7 @@
 """Migrations: up and down with data, equal to the tables, refused when unknown, safe when several begin at once."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,27 +11,51 @@ import sqlalchemy as sa
 
 from service.errors import Conflict, Unavailable
 from service.names import holder
+from service.schemas.access import NewToken, Quota
+from service.schemas.logs import NewLine, NewLines
 from service.schemas.protocol import Report
 from service.store import database
+from service.store.core import Actor
 from service.store.database import Database
+from service.store.records import Recorded
 from service.store.store import Store
-from service.store.tables import METADATA
+from service.store.tables import DRIVERS, METADATA
 
 from .conftest import SPEC, new_trials
+
+VERSIONS = Path(database.__file__).parent / "migrations" / "versions"
+REVISIONS = sorted(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*.py"))
 
 
 @pytest.fixture
 def filled(new_url: str) -> Iterator[Store]:
+    """A store with something in every table."""
     store = Store(new_url)
-    study = store.create_study(SPEC, "f" * 64, key="k").id
+    actor = Actor("t1", "ann")
+    study = store.create_study(SPEC, "f" * 64, key="k", actor=actor).id
     attempt = store.acquire(study, holder()).attempt
     trials = [trial.id for trial in store.create_trials(study, attempt, new_trials("fedavg", 2))]
-    store.start_pack(study, attempt, "p", trials)
+    store.start_pack(study, attempt, "p", trials, gpus=0.5)
     columns = {"round": [0], "train_loss": [1.0]}
     store.report(study, Report(attempt=attempt, pack="p", reports={trials[0]: columns}, rounds_done=0))
     store.set_fact("fingerprint", "f" * 64)
+    store.lock("scheduler", "a", 10)
+    store.record(study, Recorded("study", "", "run-1", 1))
+    store.create_token(NewToken(name="ann"), actor)
+    store.set_quota("default", Quota(studies=9), actor)
+    store.write_log(study, NewLines(attempt=1, lines=[NewLine(at=1.0, text="hello")]))
     yield store
     store.close()
+
+
+def rows(store: Store) -> dict[str, int]:
+    """Number of rows by table."""
+    with store._database.read() as connection:
+        there = set(sa.inspect(connection).get_table_names()) & set(METADATA.tables)
+        return {
+            name: connection.execute(sa.select(sa.func.count()).select_from(sa.table(name))).scalar_one()
+            for name in there
+        }
 
 
 def tables(store: Store) -> set[str]:
@@ -41,6 +67,10 @@ def test_the_migrated_schema_is_what_the_tables_say(filled: Store) -> None:
     assert database.differences(filled._database) == []
 
 
+def test_something_is_in_every_table(filled: Store) -> None:
+    assert {name: count for name, count in rows(filled).items() if not count} == {}
+
+
 def test_down_and_up_again_with_data_in_it(filled: Store) -> None:
     database.downgrade(filled._database)
     assert tables(filled) == {"alembic_version"}
@@ -49,6 +79,57 @@ def test_down_and_up_again_with_data_in_it(filled: Store) -> None:
     assert database.differences(filled._database) == []
     assert filled.studies() == []
     filled.create_study(SPEC, "f" * 64)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_down_to_every_revision_and_up_again_keeps_what_it_knows(filled: Store, revision: str) -> None:
+    """As after a rollback: what a revision has tables for is there afterwards, unchanged."""
+    (record,), counted = filled.studies(), rows(filled)
+    trials, curves = filled.trials(record.id), filled.curves(record.id)
+    database.downgrade(filled._database, revision)
+    left = rows(filled)
+    assert left == {name: counted[name] for name in left}
+    database.upgrade(filled._database)
+    assert database.differences(filled._database) == []
+    assert filled.studies() == [record]
+    assert (filled.trials(record.id), filled.curves(record.id)) == (trials, curves)
+    assert {name: count for name, count in rows(filled).items() if name in left} == left
+    assert filled.quota("default").use.trials == 2 * (4 + 1 * 2)
+    with filled._database.read() as connection:
+        assert connection.execute(sa.select(DRIVERS.c.fingerprint)).scalar_one() == "f" * 64
+    filled.heartbeat(record.id, 1)
+    filled.create_study(SPEC, "f" * 64)
+
+
+def test_migrating_says_from_where_to_where(new_url: str) -> None:
+    assert database.migrate(new_url) == (None, REVISIONS[-1])
+    assert database.migrate(new_url) == (REVISIONS[-1], REVISIONS[-1])
+    store = Store(new_url)
+    database.downgrade(store._database, REVISIONS[0])
+    store.close()
+    assert database.migrate(new_url) == (REVISIONS[0], REVISIONS[-1])
+
+
+@pytest.mark.slow
+def test_several_processes_may_migrate_at_once(new_url: str) -> None:
+    """A migration hook and replicas of a service that start together."""
+    store = Store(new_url)
+    study = store.create_study(SPEC, "f" * 64)
+    database.downgrade(store._database, REVISIONS[0])
+    store.close()
+    code = "import sys; from service.store.database import migrate; print(*migrate(sys.argv[1]))"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, new_url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    said = [process.communicate(timeout=120) for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], said
+    assert {out.split()[1] for out, _ in said} == {REVISIONS[-1]}
+    store = Store(new_url)
+    assert store.studies() == [study]
+    store.close()
 
 
 def test_upgrading_what_is_up_to_date_changes_nothing(filled: Store) -> None:

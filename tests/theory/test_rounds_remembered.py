@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from trainers.errors import SpecError
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.methods import fixed_point, round_map
 
@@ -206,3 +207,12 @@ def test_reuse_displaces_by_the_clients_own_gradients_where_it_settles(clients):
     np.testing.assert_allclose(limit[3:], np.zeros(3), atol=1e-12)
     without = {name: value for name, value in method.items() if name != "reuse_mean_gradient"}
     assert np.linalg.norm(limit[:3] - fixed_point(without, clients)) > 1e-3
+
+
+def test_too_many_clients_to_follow_are_refused():
+    many = client_quadratics(np.ones((240, 1, 1)), np.arange(240.0)[:, None])
+    with pytest.raises(
+        SpecError, match=r"must be at most 240 numbers for a closed form, got 241 \(the model and 240 v"
+    ):
+        fixed_point(CASES["feddyn"][1], many)
+    assert fixed_point(CASES["mime"][1], many) == pytest.approx([119.5])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.cohort import Cohort, Counters
+from trainers.engine.cohort import Cohort
+from trainers.engine.counters import Counters
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.models import quadratic
@@ -71,7 +72,7 @@ def test_control_variates_take_two_exchanges_and_remove_the_drift():
                 y, total = y - rate * step, total + step
             np.testing.assert_allclose(local.pseudo_gradient[trial, client, :2].numpy(), total, rtol=1e-12)
     model_bytes = 3 * 2 * 8
-    assert {name: held.tolist() for name, held in counters.totals.items()} == {
+    assert {name: held.tolist() for name, held in counters.reported.items()} == {
         "exchanges": [2, 2],
         "bytes_down": [2 * model_bytes] * 2,  # the model, then the mean gradient: the clients still hold the model
         "bytes_up": [2 * model_bytes] * 2,

@@ -314,6 +314,8 @@ COUNTED = {
     "minibatch_sgd": (1, 96, 96, 4),
     "minibatch_prox": (1, 96, 96, 12),
     "local_sgd": (1, 96, 96, 12),
+    "fednova": (1, 96, 96, 12),
+    "mass": (1, 96, 96, 12),
     "lookahead": (1, 24, 24, 3),
     # gradients first: the model down and a gradient up, then their mean down and a pseudo-gradient up
     "scaffold": (2, 192, 192, 16),
@@ -321,6 +323,13 @@ COUNTED = {
     "gradalign": (2, 192, 192, 8),
     "linear_scaling": (1, 96, 96, 4),
     "aligned_linear_scaling": (2, 192, 192, 8),
+    # a gradient and a product of it, which counts as two; the model and the mean gradient down
+    "regularized_gd": (2, 192, 192, 12),
+    "feddyn": (1, 96, 96, 12),
+    "fedexp": (1, 96, 96, 12),
+    # the momentum goes down beside the model, gradients at the model come up beside the work; in mime two a step
+    "mimelite": (1, 192, 192, 16),
+    "mime": (2, 288, 192, 28),
     # three steps, the gradient after them, and three Hessian products that count as two gradients
     "maml": (1, 96, 96, 40),
     # what the server does with its own data costs no client anything; a correction goes down beside the model

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.cohort import Cohort, Counters
+from trainers.engine.cohort import Cohort
+from trainers.engine.counters import Counters
 from trainers.engine.local import LocalWork
 from trainers.engine.pack import Pack
 from trainers.errors import SpecError

@@ -125,9 +125,18 @@ def test_every_report_has_its_name_and_says_so():
         assert hasattr(module, "of_model") != hasattr(module, "of_round"), name
         assert module.__doc__
         assert getattr(module, "PASSES", 0.0) >= 0
-    document = {"task": HAND, "method": usual("fedga"), "rounds": 1, "report": [*reports()]}
-    spec = parse(document)
-    assert set(spec.metrics) >= {name for module in reports().values() for name in module.METRICS}
+    given = {**HAND, "central": {"hessian": [[1.0]], "center": [1.0]}}
+    for name, module in reports().items():
+        takes = [
+            method
+            for method in ("fedga", "two_way_transfer")
+            if getattr(module, "refuse", lambda _: None)(
+                parse({"task": given, "method": usual(method), "rounds": 1}).method
+            )
+            is None
+        ]
+        spec = parse({"task": given, "method": usual(takes[0]), "rounds": 1, "report": [name]})
+        assert set(spec.metrics) >= set(module.METRICS)
 
 
 def test_a_ratio_must_have_its_parts():

@@ -123,7 +123,7 @@ def test_too_large_a_store_is_refused_before_training(method, monkeypatch):
     # 12 clients x 800 numbers (650 and pads) x 3 trials x 8 bytes, three times while a checkpoint is written
     needed = 3 * 12 * 800 * 3 * 8
 
-    def made(free):
+    def made(free, method=method):
         def limited(*arguments):
             return ClientStore(*arguments, host_free=lambda: free)
 
@@ -133,9 +133,7 @@ def test_too_large_a_store_is_refused_before_training(method, monkeypatch):
     made(int(needed / 0.9) + 1)
     with pytest.raises(SpecError, match=rf"what the clients of {method['name']} keep must fit into memory, got"):
         made(int(needed / 0.9) - 1)
-    monkeypatch.setattr(stores, "available_memory", lambda: 0)
-    fresh = {"name": "scaffold", **WORK}  # nothing is stored: nothing can be too large
-    Pack.from_spec(parse(document(fresh)))
+    made(0, {"name": "scaffold", **WORK})  # fresh variates: nothing is stored, and nothing can be too large
 
 
 def test_available_memory_is_the_least_of_computer_and_control_group(tmp_path):

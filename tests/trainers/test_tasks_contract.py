@@ -17,6 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "fashion": {"clients": 3, "partition": "by_label"},
     "mnist_by_writer": {"writers": 3, "test_writers": 2},
     "npz": {},
+    "linear_regression": {"clients": 3, "examples": [20, 30, 10], "dimension": 4},
     "quadratic": {"problem": "random", "clients": 3, "dimension": 4},
 }
 FILES = {

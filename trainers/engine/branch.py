@@ -167,8 +167,9 @@ def _walk(
     counts = np.where(central.alive, hyper.central_steps.cpu().numpy().reshape(-1), 0)
     total = torch.zeros_like(params)
     for number in range(int(counts.max(initial=0))):
-        active = torch.as_tensor(counts > number, device=params.device).view(-1, 1, 1)
-        gradient = central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size)
+        taking = counts > number
+        active = torch.as_tensor(taking, device=params.device).view(-1, 1, 1)
+        gradient = central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size, taking)
         moved = step(params, gradient, active)
         total = torch.where(active, total + gradient, total)
         params = torch.where(active, moved, params)

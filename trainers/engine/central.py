@@ -1,7 +1,7 @@
 """The server's own loss in a round: its gradients and its local steps, as if the server were a cohort of one client.
 
 Central data are a problem of their own, with a single client, of the same model. Their batches follow from (seed,
-round, step), apart from those of the clients. Nothing here is counted: the server sends itself nothing.
+round, step), apart from those of the clients. Only gradients are counted here: the server sends itself nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine import draws, local
+from trainers.engine.counters import Counters
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.oracle import Model, Oracle, RoundBatches, Source
 from trainers.engine.scaled import Scaled
@@ -41,14 +42,24 @@ class CentralData:
         self._batch_size = batch_size
         self._sources: dict[int | None, Source] = {}
 
-    def at(self, round_index: int, alive: NDArray[np.bool_]) -> Central:
+    def at(self, round_index: int, alive: NDArray[np.bool_], counters: Counters | None = None) -> Central:
         """What the server does in a round (from 0).
 
         Args:
             round_index: from 0.
             alive: (T,), trials that have not diverged.
+            counters: added to; None counts nothing.
         """
-        return Central(self, round_index, alive)
+        return Central(self, round_index, alive, counters or Counters.zero(len(alive)))
+
+    def examples(self, batch_size: int | None) -> int:
+        """Examples of one of the server's gradients; a formula, which needs none, counts as one.
+
+        Args:
+            batch_size: as of `batches`.
+        """
+        sizes = self._model.examples
+        return 1 if sizes is None else batch_size or self._batch_size or int(sizes.sum())
 
     def batches(self, round_index: int, batch_size: int | None) -> RoundBatches:
         """The batches of a round.
@@ -86,12 +97,14 @@ class Central:
         data: of the trial.
         round_index: from 0.
         alive: (T,), trials that have not diverged.
+        counters: added to.
     """
 
-    def __init__(self, data: CentralData, round_index: int, alive: NDArray[np.bool_]) -> None:
+    def __init__(self, data: CentralData, round_index: int, alive: NDArray[np.bool_], counters: Counters) -> None:
         self._data = data
         self._round_index = round_index
         self.alive = alive
+        self._counters = counters
 
     def local(
         self, params: Tensor, work: LocalWork, loss_weight: Tensor | None = None, batch_size: int | None = None
@@ -105,7 +118,9 @@ class Central:
             batch_size: examples a step; None is as many as all clients of a cohort have, or all data where they have.
         """
         batches = self._data.batches(self._round_index, batch_size)
-        return weighted(self._data.oracle(batches), batches, params, work, self.alive, loss_weight)
+        done = weighted(self._data.oracle(batches), batches, params, work, self.alive, loss_weight)
+        self._count(done.steps[:, 0], batch_size)
+        return done
 
     def batches(self, batch_size: int | None = None) -> RoundBatches:
         """The server's batches of the round.
@@ -119,6 +134,20 @@ class Central:
         """The oracle of the server's loss on these batches."""
         return self._data.oracle(batches)
 
+    def peek(self, params: Tensor, loss_weight: Tensor, data: str, batch_size: int | None = None) -> Tensor:
+        """The gradient of the server's weighted loss, (T, 1, P), for a report.
+
+        Args:
+            params: (T, 1, P).
+            loss_weight: (T, 1, 1) multiplies the loss.
+            data: "batches", the batch of the first step, or "full", all data.
+            batch_size: examples of a batch, as in `local`.
+        """
+        batches = self.batches(None if data == "full" else batch_size)
+        oracle = self._data.oracle(batches)
+        batch = batches.full() if data == "full" else batches.batch(0, 1)
+        return loss_weight * oracle.value_and_grad(params, batch)[1]
+
     def bytes_of(self, batches: RoundBatches, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """(T,) bytes of the examples in the batches of so many steps, as they are held; full batches count once.
 
@@ -131,7 +160,22 @@ class Central:
         held = sum(held.nbytes for group in batches.batch(0, 1) for held in group.data.values())
         return held * (np.minimum(steps, 1) if batches.always_full else steps)
 
-    def step_gradient(self, params: Tensor, step: int, loss_weight: Tensor, batch_size: int | None = None) -> Tensor:
+    def examples(self, batch_size: int | None) -> int:
+        """Examples of one of the server's gradients; a formula, which needs none, counts as one."""
+        return self._data.examples(batch_size)
+
+    def _count(self, gradients: NDArray[np.int64], batch_size: int | None) -> None:
+        self._counters.add("central_gradients", gradients, self.alive)
+        self._counters.add("central_examples", gradients * self.examples(batch_size), self.alive)
+
+    def step_gradient(
+        self,
+        params: Tensor,
+        step: int,
+        loss_weight: Tensor,
+        batch_size: int | None = None,
+        taking: NDArray[np.bool_] | None = None,
+    ) -> Tensor:
         """The gradient of the server's weighted loss on the batch of one step, (T, 1, P).
 
         Args:
@@ -139,9 +183,11 @@ class Central:
             step: of the round, from 0.
             loss_weight: (T, 1, 1) multiplies the loss.
             batch_size: examples of a batch, as in `local`.
+            taking: (T,) trials that take part in it; None is all.
         """
         batches = self._data.batches(self._round_index, batch_size)
         batches.prepare(step + 1)
+        self._count(np.ones(len(self.alive), np.int64) if taking is None else taking.astype(np.int64), batch_size)
         return loss_weight * self._data.oracle(batches).value_and_grad(params, batches.batch(step, 1))[1]
 
     def gradient(

@@ -37,9 +37,12 @@ def to_bytes(payload: Mapping[str, Any]) -> bytes:
         payload: tensors, numbers, texts, and dicts and lists of these.
     """
     buffer = io.BytesIO()
+    buffer.write(bytes(_HEADER.size))
     torch.save(dict(payload), buffer)
-    body = buffer.getvalue()
-    return _HEADER.pack(_MAGIC, VERSION, hashlib.sha256(body).digest()) + body
+    with buffer.getbuffer() as whole:  # what clients keep may be large: no copies
+        digest = hashlib.sha256(whole[_HEADER.size :]).digest()
+        _HEADER.pack_into(whole, 0, _MAGIC, VERSION, digest)
+    return buffer.getvalue()
 
 
 def from_bytes(data: bytes) -> dict[str, Any]:

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine import local, meta
+from trainers.engine import local, meta, watched
 from trainers.engine.anchored import ANCHORED_COST, Anchored
 from trainers.engine.central import Central, weighted
+from trainers.engine.counters import Counters
 from trainers.engine.joined import JOINED_COST, Joined, JoinedRound
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.oracle import Batch, Oracle, RoundBatches
 from trainers.engine.shifted import Shifted
-
-COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
-
-
-@dataclass
-class Counters:
-    """What a pack has used since its start; one number a trial.
-
-    Args:
-        totals: counter -> (T,).
-    """
-
-    totals: dict[str, NDArray[np.int64]]
-
-    @staticmethod
-    def zero(trials: int) -> Counters:
-        """Counters of a pack that has done nothing."""
-        return Counters({name: np.zeros(trials, np.int64) for name in COUNTERS})
-
-    def add(self, name: str, amount: NDArray[np.int64] | int, alive: NDArray[np.bool_]) -> None:
-        """Adds to one counter of the trials that are alive."""
-        self.totals[name] += np.where(alive, amount, 0)
 
 
 class Cohort:
@@ -53,6 +31,7 @@ class Cohort:
         central: the server's own data; None where it has none.
         stored: what these clients have kept from the rounds they took part in, (T, M, P) each; 0 at first.
         share: of the cohort in the weights of all clients, 1 for all of them.
+        examples: mean number of examples of a client's mini-batch.
     """
 
     def __init__(
@@ -66,6 +45,7 @@ class Cohort:
         central: Central | None = None,
         stored: Mapping[str, Tensor] | None = None,
         share: float = 1.0,
+        examples: float = 1.0,
     ) -> None:
         self._oracle = oracle
         self._batches = batches
@@ -76,8 +56,10 @@ class Cohort:
         self._central = central
         self.stored = {} if stored is None else stored
         self.share = share
+        self._examples = examples
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
+        self._worked: tuple[watched.Again, Tensor, LocalWork] | None = None
 
     @property
     def clients(self) -> int:
@@ -121,6 +103,11 @@ class Cohort:
         oracle = self._oracle if gradients_at is None else Shifted(self._oracle, gradients_at)
         oracle = oracle if anchor is None else Anchored(oracle, anchor)
         done = weighted(oracle, self._batches, params, work, self._alive, loss_weight)
+        self._worked = (
+            lambda wrap, work: weighted(wrap(oracle), self._batches, params, work, self._alive, loss_weight),
+            params,
+            work,
+        )
         if work.displacement is None and gradients_at is None:
             self._loss = (params, done.first_loss)
         cost = 1 if anchor is None else ANCHORED_COST
@@ -180,9 +167,15 @@ class Cohort:
         """
         shared = self.central.batches(batch_size)
         oracle = Joined(self._oracle, self.central.oracle(shared), *weights)
-        done = local.run(oracle, JoinedRound(self._batches, shared), params, work, self._alive)
+        batches = JoinedRound(self._batches, shared)
+        done = local.run(oracle, batches, params, work, self._alive)
+        self._worked = (lambda wrap, work: local.run(wrap(oracle), batches, params, work, self._alive), params, work)
         self._loss = (params, done.first_loss)
-        self._count(self._sent(params), 1, JOINED_COST * done.steps.sum(1))
+        steps = done.steps.sum(1)
+        self._count(self._sent(params), 1, JOINED_COST * steps)
+        # half of these gradients are on the server's batch
+        other = np.rint(steps * (self.central.examples(batch_size) - self._examples)).astype(np.int64)
+        self._counters.add("client_examples", other, self._alive)
         sent = self.clients * self.central.bytes_of(shared, done.steps.max(1, initial=0))
         self._counters.add("bytes_down", sent, self._alive)
         return done
@@ -245,6 +238,18 @@ class Cohort:
         """
         return self._oracle.value_and_grad(params, self.data(data))[1]
 
+    @property
+    def counters(self) -> Counters:
+        """What the pack has used, this round included."""
+        return self._counters
+
+    def drift(self) -> Tensor | None:
+        """(T, M) mean squared distance of each client's models from the broadcast one, for a report.
+
+        Of the last local loop of the round, which is run once more, counting nothing; None where there was none.
+        """
+        return None if self._worked is None else watched.drift(*self._worked)
+
     def data(self, data: str) -> Batch:
         """Each client's first batch ("batches"), or all data of each client ("full")."""
         return self._batches.full() if data == "full" else self._batches.batch(0, self.clients)
@@ -260,7 +265,11 @@ class Cohort:
         return np.full(len(self._alive), each, np.int64)
 
     def _spend(self, gradients: NDArray[np.int64]) -> None:
-        self._counters.add("client_gradients", gradients, self._alive)
+        self._evaluated(gradients, self._alive)
+
+    def _evaluated(self, gradients: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
+        self._counters.add("client_gradients", gradients, among)
+        self._counters.add("client_examples", np.rint(gradients * self._examples).astype(np.int64), among)
 
     def _count(self, down: int, up: int, gradients: NDArray[np.int64], taking: NDArray[np.bool_] | None = None) -> None:
         among = self._alive if taking is None else self._alive & taking
@@ -268,4 +277,4 @@ class Cohort:
         self._counters.add("exchanges", 1, among)
         self._counters.add("bytes_down", down * model_bytes, among)
         self._counters.add("bytes_up", up * model_bytes, among)
-        self._counters.add("client_gradients", gradients, among)
+        self._evaluated(gradients, among)

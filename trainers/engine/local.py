@@ -175,6 +175,16 @@ def last_step_only(local_steps: Tensor) -> Tensor:
     return (torch.arange(int(last.max()) + 1) == last).to(torch.float64)
 
 
+def last_step(gradient_weights: Tensor) -> NDArray[np.int64]:
+    """(T,) steps of local work with such weights: the number of the last one above 0.
+
+    Args:
+        gradient_weights: (T, K), at least 0.
+    """
+    positive = gradient_weights.cpu().numpy() > 0
+    return np.asarray(positive.shape[1] - positive[:, ::-1].argmax(1))
+
+
 def run(
     oracle: Oracle,
     batches: RoundBatches,
@@ -245,8 +255,7 @@ def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray
         limits = batches.epoch_steps(work.local_epochs)
         return np.full(trials, limits.max()), limits
     if work.gradient_weights is not None:
-        positive = work.gradient_weights.cpu().numpy() > 0
-        return positive.shape[1] - positive[:, ::-1].argmax(1), None
+        return last_step(work.gradient_weights), None
     if work.local_steps is None:
         raise ValueError("one of local_steps, gradient_weights and local_epochs must be given, got none")
     return work.local_steps.cpu().numpy().reshape(-1), None

@@ -186,7 +186,7 @@ class Pack:
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
         if (now.round + 1) % self.plan.eval_every == 0 or now.round + 1 == self.rounds:
             metrics.update(self._evaluated(new.params, client_lr))
-        view = RoundView(old, new, hyper, cohort, spec.loss_data)
+        view = RoundView(old, new, hyper, cohort, spec.loss_data, self._model)
         for of_round in self._reports("of_round"):
             metrics.update(of_round(view))
         if "params" in spec.report:
@@ -229,10 +229,12 @@ class Pack:
         weights = weights / total if total > 0 else weights  # clients of weight 0 alone change nothing
         held = owned(weights, self._now.state.params)
         now = self._now
-        central = None if self._central is None else self._central.at(self.round, now.alive)
+        central = None if self._central is None else self._central.at(self.round, now.alive, now.counters)
         stored, count = now.clients.gather(batches.clients), self._model.layout.count
         share = float(total / self._weights.sum())
-        return Cohort(self._oracle, batches, held, count, now.counters, now.alive, central, stored, share)
+        sizes = self._model.examples
+        examples = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
+        return Cohort(self._oracle, batches, held, count, now.counters, now.alive, central, stored, share, examples)
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""
@@ -253,7 +255,7 @@ class Pack:
     def _lines(self, metrics: Metrics, reported: NDArray[np.bool_]) -> list[dict[str, Any]]:
         now = self._now
         members = np.where(reported, self._order, -1)
-        return lines(now.round, metrics, now.counters.totals, reported & ~now.alive, members, now.wall_seconds)
+        return lines(now.round, metrics, now.counters.reported, reported & ~now.alive, members, now.wall_seconds)
 
     def _decide(self, model_name: str) -> Plan:
         spec, every = self.spec, self.spec.eval_every

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.cohort import Counters
+from trainers.engine.counters import Counters
 from trainers.engine.state import State
 from trainers.engine.stores import ClientStore
 
@@ -90,7 +90,8 @@ class Progress:
         self.schedule = payload["schedule"]
         self.alive = payload["alive"].numpy()
         self.first_loss = payload["first_loss"].numpy()
-        self.counters = Counters({name: held.numpy() for name, held in payload["counters"].items()})
+        kept = {name: held.numpy() for name, held in payload["counters"].items()}
+        self.counters = Counters.of(kept, len(self.alive))
 
     def exploded(self, loss: NDArray[np.float64], rest: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
         """(T,) trials that diverge in this round.

@@ -114,6 +114,7 @@ class RoundView:
         hyper: the method's hyperparameters with the rates of the round, traced ones (T, 1, 1).
         cohort: its clients.
         data: "batches" or "full", where the trial's train_loss is taken.
+        model: with all clients.
     """
 
     before: State
@@ -121,6 +122,7 @@ class RoundView:
     hyper: Any
     cohort: Cohort
     data: str
+    model: Model
 
     @cached_property
     def gradients(self) -> Tensor:

@@ -71,7 +71,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
     for number in range(int(np.where(cohort.central.alive, steps, 0).max(initial=0))):
         taking = steps > number
         gradient = hyper.federated_weight * cohort.mean(cohort.step_gradients(params, number, taking))
-        own = cohort.central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size)
+        own = cohort.central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size, taking)
         rows = torch.as_tensor(taking, device=params.device).view(-1, 1, 1)
         total = torch.where(rows, total + gradient + own, total)
         params = state.params - hyper.client_lr * total

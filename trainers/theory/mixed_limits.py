@@ -156,7 +156,7 @@ def rounds_to(
     else:
         first = noise * smoothness * held.initial_gap / tolerance**2
         last = factor_sq * smoothness * held.initial_gap / tolerance
-    return first + offset * math.sqrt(smoothness) / tolerance**1.5 + last
+    return float(first + offset * math.sqrt(smoothness) / tolerance**1.5 + last)
 
 
 def dissimilarity(federated: Any, central: Any, federated_weight: float) -> tuple[float, float]:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.errors import SpecError
 from trainers.theory.clients import ClientQuadratics
 from trainers.theory.rounds.affine import AffineRound
 from trainers.theory.rounds.local import geometric_sums
 
 Array = NDArray[np.float64]
+LARGEST = 240
+"""Numbers in the state, beyond which eigenvalues of the round take longer than the trials themselves."""
 
 
 def stored_scaffold(
@@ -95,6 +98,13 @@ def reusing_fedga(
 
 def _parts(clients: ClientQuadratics, remembered: int) -> list[Array]:
     """Matrices (d, s) that take each part out of the state: the model first."""
+    size = (1 + remembered) * clients.dimension
+    if size > LARGEST:
+        raise SpecError(
+            f"what a method remembers must be at most {LARGEST} numbers for a closed form, got {size} (the model and "
+            f"{remembered} vectors of {clients.dimension}): take fewer clients, or look at measured curves alone",
+            "method.name",
+        )
     return list(np.eye((1 + remembered) * clients.dimension).reshape(1 + remembered, clients.dimension, -1))
 
 

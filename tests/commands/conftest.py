@@ -1,0 +1,135 @@
+"""A whole service in this process, whose drivers train without Ray, and the command line against it."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from service import settings
+from service.cli.composition import Service
+from service.cli.main import app
+from service.client import ApiClient
+from service.driver.search import Search
+from service.driver.worker import Worker
+from service.embedded.launcher import ThreadLauncher
+from service.launchers import local
+from service.schemas.study import Study
+from service.settings import read_service
+
+STUDY = {
+    "name": "small",
+    "task": {"name": "quadratic", "problem": "continuum", "clients": 10},
+    "methods": [
+        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.05]}, "server_lr": 0.05, "local_steps": 3}},
+        {"name": "fedsgd", "space": {"server_lr": {"float": [0.01, 0.1]}}},
+    ],
+    "sampler": "quasi_random",
+    "clients_per_round": 5,
+    "budget": {"trials_per_method": 3, "rounds": 20, "seeds": 3, "front": 1},
+    "resources": {"gpu": 0, "packs": 1},
+}
+
+
+class Drivers:
+    """Drivers' lives without Ray: one pack after the other, in one thread each.
+
+    Attributes:
+        gate: They train while it is set.
+        fail: With what reason they fail at once; "" when they do not.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fail = ""
+        self._folder = folder
+
+    def drive(self, client: ApiClient, study_id: str, stop: threading.Event) -> None:
+        """Drives a study."""
+        attempt = client.acquire(study_id, f"thread/{threading.get_ident()}").attempt
+        if self.fail:
+            client.release(study_id, attempt, "FAILED", self.fail)
+            return
+        study = Study.from_json(client.study(study_id).spec)
+        options = {"chunk_seconds": 60.0}
+        search = Search(client, study_id, study, attempt, folder=str(self._folder), slots=lambda: 1, options=options)
+        search.load()
+        while not search.finished:
+            self.gate.wait(20)
+            wish = "pause" if stop.is_set() else client.heartbeat(study_id, attempt)
+            if wish != "run":
+                client.release(study_id, attempt, "CANCELLED" if wish == "cancel" else "PAUSED")
+                return
+            self._train(search)
+        client.release(study_id, attempt, *search.outcome())
+
+    @staticmethod
+    def _train(search: Search) -> None:
+        job = search.next_job()
+        if job is None:
+            return
+        worker = Worker.__new__(Worker)
+        worker.reset_config(job.config())
+        done = False
+        while not done:
+            result = worker.step()
+            search.report(json.loads(result["report"]))
+            done = result["done"]
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Drivers:
+    return Drivers(tmp_path / "checkpoints")
+
+
+@pytest.fixture
+def gate(drivers: Drivers) -> threading.Event:
+    """Drivers train while it is set."""
+    return drivers.gate
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -> Iterator[Service]:
+    """A service in this process; DRIFTLINE_URL and DRIFTLINE_TOKEN lead to it."""
+
+    def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
+        return ThreadLauncher(lambda token: ApiClient(url, token), drivers.drive)
+
+    monkeypatch.setattr(local, "build", build)
+    home = tmp_path / "home"
+    made = Service(
+        read_service({"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none"}), host="127.0.0.1", port=0
+    )
+    monkeypatch.setenv("DRIFTLINE_URL", made.url)
+    monkeypatch.setenv("DRIFTLINE_TOKEN", (home / "admin-token").read_text().strip())
+    settings.settings.cache_clear()
+    yield made
+    drivers.gate.set()
+    made.close()
+    settings.settings.cache_clear()
+    logging.getLogger("uvicorn.error").handlers.clear()
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(STUDY))
+    return file
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """Runs a command; errors of ours come out as exceptions, as `main` gets them."""
+    runner = CliRunner()
+
+    def invoke(*arguments: Any) -> Result:
+        return runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=True)
+
+    return invoke

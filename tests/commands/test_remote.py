@@ -1,0 +1,162 @@
+"""The commands that speak to a service, against a real one."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import Result
+
+from service.cli.composition import Service
+from service.client import ApiClient
+from service.errors import Conflict, Forbidden, InvalidSpec, NotFound, Unauthorized, Unavailable
+from service.sdk.job import StudyFailed
+from service.settings import settings
+
+Run = Callable[..., Result]
+
+
+def api() -> ApiClient:
+    return ApiClient(settings().url or "", settings().token)
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_study_from_submission_to_comparison(service: Service, run: Run, study_file: Path) -> None:
+    done = run("submit", study_file, "--wait")
+    assert done.exit_code == 0, done.output
+    assert "fedavg: frontier" in done.stdout
+    assert "succeeded | fedavg 3/3 trials, 3/3 repeats" in done.stderr
+    (record,) = json.loads(run("list", "--json").stdout)
+    assert (record["name"], record["state"]) == ("small", "SUCCEEDED")
+    assert record["id"] in run("list").stdout
+    assert "fedavg: frontier" in run("frontier", "small").stdout
+    document = json.loads(run("frontier", record["id"], "--json").stdout)
+    assert set(document["methods"]) == {"fedavg", "fedsgd"}
+    other = json.loads(run("frontier", "small", "--json", "--cost", "client_gradients").stdout)
+    assert other["definitions"]["cost"] != document["definitions"]["cost"]
+    assert isinstance(run("frontier", "small", "--quality", "los").exception, InvalidSpec)
+    verdict = run("compare", "small", "fedavg", "fedsgd")
+    assert verdict.exit_code == 0
+    assert verdict.stdout.strip()
+    assert json.loads(run("compare", "small", "fedavg", "fedsgd", "--json").stdout)["why"] in verdict.stdout
+    assert isinstance(run("compare", "small", "fedavg", "fedprox").exception, NotFound)
+    watched = run("watch", "small")
+    assert (watched.exit_code, "small: succeeded" in watched.stderr) == (0, True)
+
+
+def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: Path, gate: threading.Event) -> None:
+    gate.clear()
+    study = run("submit", study_file).stdout.strip()
+    with api() as client:
+        until(lambda: client.study(study).state == "RUNNING")
+        assert "pausing" in run("pause", study).stdout
+        gate.set()
+        until(lambda: client.study(study).state == "PAUSED")
+        waited = run("watch", study)
+        assert waited.exit_code == 1
+        assert f"go on with  driftline resume {study}" in waited.stderr
+        assert json.loads(run("resume", study, "--json").stdout)["state"] in ("PENDING", "RUNNING")
+        until(lambda: client.study(study).state == "SUCCEEDED")
+        assert isinstance(run("cancel", study).exception, Conflict)
+        assert isinstance(run("extend", study).exception, InvalidSpec)
+        assert run("extend", study, "--trials", 5).exit_code == 0
+        until(lambda: client.study(study).state == "SUCCEEDED")
+        assert len(client.trials(study, phase="search")) == 2 * 5
+        assert isinstance(run("extend", study, "--trials", 2).exception, InvalidSpec)
+        gate.clear()
+        second = run("submit", study_file).stdout.strip()
+        assert run("cancel", second).exit_code == 0
+        gate.set()
+        until(lambda: client.study(second).state == "CANCELLED")
+        assert run("submit", study_file, "--key", "one").stdout == run("submit", study_file, "--key", "one").stdout
+
+
+def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Event) -> None:
+    from service.schemas.logs import NewLine
+
+    gate.clear()
+    study = run("submit", study_file).stdout.strip()
+    with api() as client:
+        until(lambda: client.study(study).state == "RUNNING")
+        token = service_token(service, study)
+    with ApiClient(service.url, token) as driver:
+        lines = [NewLine(at=1.8e9 + number, level="info", text=f"line {number}") for number in range(1100)]
+        driver.send_logs(study, 1, lines[:600])
+        driver.send_logs(study, 1, lines[600:])
+    shown = run("logs", study).stdout.splitlines()
+    assert [line.rpartition("  ")[2].strip() for line in (shown[0], shown[-1])] == ["line 0", "line 1099"]
+    assert json.loads(run("logs", "small", "--json").stdout.splitlines()[5])["text"] == "line 5"
+    threading.Timer(0.5, gate.set).start()
+    followed = run("logs", study, "--follow")
+    assert followed.exit_code == 0
+    assert len(followed.stdout.splitlines()) == 1100
+
+
+def service_token(service: Service, study: str) -> str:
+    from service.api.access import Tokens
+
+    secret = (service._settings.home / "secret").read_text().strip()
+    return Tokens({}, secret.encode()).driver(study)
+
+
+def test_tokens(service: Service, run: Run, study_file: Path, tmp_path: Path) -> None:
+    assert run("whoami").stdout.startswith("configured: project default, may admin")
+    made = run("token", "create", "laptop", "--project", "vision", "--scope", "read", "--days", 7)
+    assert made.exit_code == 0
+    file = tmp_path / "token"
+    file.write_text(made.stdout)
+    own = json.loads(run("whoami", "--token-file", file, "--json").stdout)
+    assert (own["name"], own["project"], own["scopes"]) == ("laptop", "vision", ["read"])
+    assert own["expires_at"] is not None
+    assert run("list", "--token-file", file).stdout == ""
+    assert isinstance(run("submit", study_file, "--token-file", file).exception, Forbidden)
+    assert isinstance(run("token", "create", "x", "--scope", "everything").exception, InvalidSpec)
+    assert "laptop" in run("token", "list").stdout
+    (record,) = json.loads(run("token", "list", "--json").stdout)
+    assert run("token", "revoke", record["id"]).exit_code == 0
+    assert isinstance(run("whoami", "--token-file", file).exception, Unauthorized)
+    assert isinstance(run("token", "revoke", "nothing").exception, NotFound)
+
+
+def test_errors_say_what_to_do(
+    service: Service, run: Run, study_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run("pause", "nothing").exception
+    assert isinstance(found, NotFound)
+    assert "have: none yet" in str(found)
+    assert isinstance(run("list", "--url", "ftp://x").exception, InvalidSpec)
+    assert isinstance(run("list", "--token-file", tmp_path / "no").exception, InvalidSpec)
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(study_file.read_text().replace("fedavg", "fedavgg"))
+    assert "fedavg" in str(run("submit", broken).exception)
+    monkeypatch.delenv("DRIFTLINE_URL")
+    settings.cache_clear()
+    assert "DRIFTLINE_URL" in str(run("list").exception)
+    monkeypatch.setattr("service.connection.PAUSE_S", 1e9)
+    assert isinstance(run("list", "--url", "http://127.0.0.1:9").exception, Unavailable)
+    local = run("frontier", tmp_path).exception  # a folder: nothing is asked of a service
+    assert "no study in" in str(local)
+
+
+def test_a_study_that_fails_ends_the_command_with_1(service: Service, run: Run, study_file: Path, drivers: Any) -> None:
+    drivers.fail = "no room"
+    found = run("submit", study_file, "--wait").exception
+    assert isinstance(found, StudyFailed)
+    assert (found.exit_code, "no room" in str(found)) == (1, True)
+
+
+def test_probes_answer_without_a_token(service: Service) -> None:
+    with httpx.Client(base_url=service.url) as http:
+        assert http.get("/healthz").status_code == http.get("/readyz").status_code == 200
+        assert "driftline" in http.get("/metrics").text
+        assert http.get("/v1/studies").status_code == 401

@@ -1,0 +1,268 @@
+"""`driftline serve` and `driftline migrate`: a service as processes, from the first start to SIGTERM."""
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from service.cli import composition, serve
+from service.cli.home import ADMIN_TOKEN, SECRET, kept
+from service.client import ApiClient
+from service.errors import InvalidSpec, Unavailable
+from service.settings import read_service
+from tests.service.conftest import Postgresql, postgresql
+
+__all__ = ["postgresql"]  # a fixture
+
+SMALL = {
+    "name": "served",
+    "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
+    "methods": [
+        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.01]}, "server_lr": 0.05, "local_steps": 5}}
+    ],
+    "sampler": "quasi_random",
+    "clients_per_round": 5,
+    "budget": {"trials_per_method": 6, "rounds": 3000, "seeds": 0},
+    "resources": {"gpu": 0, "packs": 1},
+}
+
+
+class Processes:
+    """Parts of a service as processes over one home."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        self.home = home
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
+        self._environment = {**plain, "DRIFTLINE_HOME": str(home), "OMP_NUM_THREADS": "1", **environment}
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        number = len(self.started)
+        self.home.mkdir(exist_ok=True)
+        with (self.home / f"serve{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "service.cli", "serve", *options],
+                env={**self._environment, **environment},
+                stderr=log,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def said(self, number: int = 0) -> str:
+        return (self.home / f"serve{number}.log").read_text()
+
+    def ready(self, port: int) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=2).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.started:
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(tmp_path / "home", DRIFTLINE_MLFLOW_URL="none")
+    yield made
+    made.end()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def test_the_first_start_makes_what_is_needed_and_says_how_to_go_on(processes: Processes) -> None:
+    port = free_port()
+    process = processes.start("--port", str(port))
+    until(lambda: processes.ready(port))
+    for name in (SECRET, ADMIN_TOKEN):
+        assert stat.S_IMODE((processes.home / name).stat().st_mode) == 0o600
+    token = (processes.home / ADMIN_TOKEN).read_text().strip()
+    until(lambda: "driftline submit" in processes.said())
+    assert f"DRIFTLINE_URL=http://127.0.0.1:{port}" in processes.said()
+    assert token not in processes.said()
+    with ApiClient(f"http://127.0.0.1:{port}", token) as client:
+        assert client.whoami().project == "default"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert "Traceback" not in processes.said()
+    assert processes.said().rstrip().endswith("Ended.")
+
+
+def test_a_second_start_uses_what_is_kept(tmp_path: Path) -> None:
+    settings = read_service({"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_MLFLOW_URL": "none"})
+    first = composition.Service(settings, host="127.0.0.1", port=0, only="api")
+    token = (tmp_path / "home" / ADMIN_TOKEN).read_text().strip()
+    port = int(first.url.rpartition(":")[2])
+    with pytest.raises(Unavailable, match=rf"port {port} of 127.0.0.1 must be free"):
+        composition.Service(settings, host="127.0.0.1", port=port, only="api")
+    second = composition.Service(settings, host="127.0.0.1", port=0, only="api")
+    assert (first.first, second.first) == (True, False)
+    with ApiClient(second.url, token) as client:
+        assert client.studies() == []
+    first.close()
+    second.close()
+
+
+def test_a_scheduler_alone_answers_probes_and_nothing_else(tmp_path: Path) -> None:
+    settings = read_service({"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_MLFLOW_URL": "none"})
+    service = composition.Service(settings, host="127.0.0.1", port=0, only="scheduler")
+    with httpx.Client(base_url=service.url) as http:
+        assert http.get("/readyz").status_code == 200
+        assert http.get("/healthz").status_code == http.get("/metrics").status_code == 200
+        assert http.get("/v1/studies").status_code == 404
+        assert http.get("/openapi.json").status_code == 404
+    assert not (tmp_path / "home" / ADMIN_TOKEN).exists()
+    service.close()
+
+
+@pytest.mark.parametrize(("host", "warned"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_an_outside_address_comes_with_a_warning(
+    host: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = read_service({"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_MLFLOW_URL": "none"})
+    service = composition.Service(settings, host=host, port=0, only="api")
+    serve.say(service, settings, host, "api", "")
+    said = capsys.readouterr().err
+    assert ("TLS" in said) is warned
+    assert f"export DRIFTLINE_URL=http://127.0.0.1:{service.url.rpartition(':')[2]} " in said
+    service.close()
+
+
+def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'folder' / 'service.db'}"
+    for _ in range(2):
+        serve.migrate(url)
+    assert capsys.readouterr().err.count("at the newest revision") == 2
+
+
+@pytest.mark.slow
+def test_two_migrations_side_by_side_do_no_harm(postgresql: Postgresql) -> None:
+    command = [sys.executable, "-m", "service.cli", "migrate", "--database", postgresql.fresh()]
+    both = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
+    assert [process.wait(100) for process in both] == [0, 0]
+
+
+def test_all_processes_get_one_secret(tmp_path: Path) -> None:
+    found: list[tuple[str, bool]] = []
+    threads = [threading.Thread(target=lambda: found.append(kept(tmp_path / "home", SECRET))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({text for text, _ in found}) == 1
+    assert len(found[0][0]) >= 40
+    assert [path.name for path in (tmp_path / "home").iterdir()] == [SECRET]
+    (tmp_path / "home" / SECRET).write_text("")
+    with pytest.raises(InvalidSpec, match="empty file"):
+        kept(tmp_path / "home", SECRET)
+
+
+def test_settings_that_cannot_be_right_are_said_before_anything_is_opened(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    with pytest.raises(InvalidSpec, match="DRIFTLINE_LAUNCHER: must be one of local, ray_jobs, kubernetes"):
+        composition.Service(read_service({"DRIFTLINE_HOME": home, "DRIFTLINE_LAUNCHER": "cloud"}), host="::1", port=0)
+    assert not Path(home).exists()
+    with pytest.raises(InvalidSpec, match="must be api or scheduler, got 'ui'"):
+        serve.serve("127.0.0.1", None, "ui", None)
+    file = tmp_path / "limits.yaml"
+    file.write_text("requests_per_secnd: 3")
+    with pytest.raises(InvalidSpec, match="requests_per_second"):
+        composition.Service(
+            read_service({"DRIFTLINE_HOME": home, "DRIFTLINE_LIMITS": str(file)}), host="127.0.0.1", port=0
+        )
+    file.write_text("- 3")
+    with pytest.raises(InvalidSpec, match="must hold a mapping"):
+        composition.read_yaml(file, "DRIFTLINE_LIMITS")
+    with pytest.raises(InvalidSpec, match="must start with http"):
+        read_service({"DRIFTLINE_API_URL": "tuner:8080"})
+    config = tmp_path / "launcher.yaml"
+    config.write_text("cpus: 3")
+    values = {"DRIFTLINE_HOME": home, "DRIFTLINE_LAUNCHER_CONFIG": str(config), "DRIFTLINE_MLFLOW_URL": ""}
+    with pytest.raises(InvalidSpec, match="num_cpus"):
+        composition.Service(read_service(values), host="127.0.0.1", port=0)
+
+
+def test_settings() -> None:
+    plain = read_service({"DRIFTLINE_HOME": "/srv/tuner"})
+    assert (plain.mlflow, plain.mlflow_artifacts) == ("sqlite:////srv/tuner/mlflow.db", "/srv/tuner/mlartifacts")
+    assert (plain.checkpoints, plain.launcher, plain.api_url) == ("/srv/tuner/checkpoints", "local", None)
+    shared = read_service({"DRIFTLINE_DATABASE_URL": "postgresql://db/x", "DRIFTLINE_CHECKPOINTS": "s3://bucket/x"})
+    assert (shared.mlflow, shared.checkpoints) == (None, "s3://bucket/x")
+    server = read_service({"DRIFTLINE_MLFLOW_URL": "http://mlflow:5000", "DRIFTLINE_API_URL": "http://api:8080/"})
+    assert (server.mlflow, server.mlflow_artifacts, server.api_url) == ("http://mlflow:5000", None, "http://api:8080")
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(780)
+def test_replicas_over_postgresql_finish_a_study_although_the_acting_scheduler_is_killed(
+    tmp_path: Path, postgresql: Postgresql
+) -> None:
+    ports = [free_port() for _ in range(4)]
+    processes = Processes(
+        tmp_path / "home",
+        DRIFTLINE_DATABASE_URL=postgresql.fresh(),
+        DRIFTLINE_API_URL=f"http://127.0.0.1:{ports[0]}",
+        DRIFTLINE_SECRET="shared",
+        DRIFTLINE_ADMIN_TOKEN="admin",
+        RAY_AUTH_MODE="disabled",
+    )
+    try:
+        for port, part in zip(ports, ("api", "api", "scheduler", "scheduler"), strict=True):
+            processes.start("--only", part, "--port", str(port))
+        for port in ports:
+            until(lambda port=port: processes.ready(port), 120)
+        clients = [ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=30) for port in ports[:2]]
+        study = clients[0].create(yaml.safe_load(yaml.safe_dump(SMALL))).id
+        until(lambda: any(trial.rounds_done for trial in clients[1].trials(study)), 200)
+        acting = [number for number in (2, 3) if "driver of study" in processes.said(number)]
+        assert len(acting) == 1  # the other one stands by
+        processes.started[acting[0]].kill()
+        done = sum(trial.rounds_done for trial in clients[1].trials(study))
+        until(lambda: sum(trial.rounds_done for trial in clients[1].trials(study)) > done, 100)
+        until(lambda: clients[1].study(study).finished, 300)
+        record = clients[0].study(study)
+        assert record.state == "SUCCEEDED", record.reason
+        trials = clients[1].trials(study)
+        assert [trial.state for trial in trials] == ["COMPLETE"] * 6
+        curves = clients[0].curves(study)
+        assert all(curve["round"] == list(range(3001)) for curve in curves.values())
+        said = "".join(processes.said(number) for number in range(4))
+        assert len(re.findall(r"driver of study \S+, attempt", said)) == 1  # it was recognised, not doubled
+        second = clients[1].create({**SMALL, "budget": {"trials_per_method": 2, "rounds": 20, "seeds": 0}}).id
+        until(lambda: clients[0].study(second).state == "SUCCEEDED", 200)  # the one that stood by acts
+        for client in clients:
+            client.close()
+    finally:
+        processes.end()

@@ -1,0 +1,120 @@
+"""Which process dies where: every site that an undisturbed study passes, or an even spread of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from service.recorders.tracking import connect
+from tests.faults.fuse import Kill
+
+Answer = dict[str, Any]
+_POLLED = ("lock", "unlock", "heartbeat", "served GET", "GET /v1/studies/ID", "worker dies")
+_POLLS = 2  # of what is done again and again, so many are enough
+_ROOT = Path(__file__).parents[2]
+
+
+class Matrix:
+    """A process that runs studies which die on the way, with the undisturbed ones to compare them with.
+
+    Args:
+        folder: For their files; small and short-lived.
+        process: Runs them.
+        scenarios: Which are run undisturbed; the first is what all are compared with.
+
+    Attributes:
+        sites: By scenario and component, the sites that an undisturbed study passes, each with how often until then.
+    """
+
+    def __init__(self, folder: Path, process: subprocess.Popen[str], scenarios: Sequence[str]) -> None:
+        self._folder = folder
+        self._process = process
+        self._asked = 0
+        self._reference: str | None = None
+        self.sites: dict[str, dict[str, list[tuple[str, int]]]] = {}
+        for scenario in scenarios:
+            (answer,) = self.run([(scenario, [])])
+            assert not answer["problems"], answer["problems"]
+            folder_ = Path(answer["folder"])
+            self.sites[scenario] = _sites((folder_ / "sites").read_text().splitlines())
+            self._reference = self._reference or str(folder_ / "facts")
+
+    def run(self, points: Sequence[tuple[str, Sequence[Kill]]]) -> list[Answer]:
+        """Runs a study for each (scenario, kills), several at once; answers in the order in which they end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        for scenario, kills in points:
+            self._asked += 1
+            question = {
+                "scenario": scenario,
+                "kills": kills,
+                "reference": self._reference,
+                "folder": str(self._folder / f"{self._asked:04d}"),
+                "migrated": str(self._folder / "mlflow.db"),
+            }
+            self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.write("\n")  # all of these, before what comes next
+        self._process.stdin.flush()
+        return [json.loads(self._process.stdout.readline()) for _ in points]
+
+    def points(self, scenario: str, components: Iterable[str], most: int) -> list[tuple[str, list[Kill]]]:
+        """Kills of these components of a scenario, one a study; an even spread when there are more than `most`."""
+        found: list[Kill] = [
+            (component, site, count) for component in components for site, count in self.sites[scenario][component]
+        ]
+        return [(scenario, [kill]) for kill in spread(found, most)]
+
+
+def spread(found: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of these, evenly spaced, first and last among them.
+
+    Examples:
+        >>> spread(range(10), 4)
+        [0, 3, 6, 9]
+    """
+    if len(found) <= most:
+        return list(found)
+    return [found[round(index * (len(found) - 1) / (most - 1))] for index in range(most)]
+
+
+@contextmanager
+def started(at_once: int, scenarios: Sequence[str] = ("embedded", "plain", "paused")) -> Iterator[Matrix]:
+    """A matrix with a process of its own; its files are in memory where the system has such a folder."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="dlf", dir=memory if os.access(memory, os.W_OK) else None) as name:
+        folder = Path(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow's own
+            connect(f"sqlite:///{folder / 'mlflow.db'}").search_experiments()
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "tests.faults.zygote", str(at_once)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        try:
+            yield Matrix(folder, process, scenarios)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _sites(lines: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
+    """By component, the sites that a study passes; of those that are passed again and again only the first few."""
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for line in lines:
+        component, site, count = line.split("\t")
+        if int(count) <= _POLLS or not any(word in site for word in _POLLED):
+            found[component].append((site, int(count)))
+    return found

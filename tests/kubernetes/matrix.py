@@ -1,0 +1,67 @@
+"""Values that are rendered and checked in all tests of the chart."""
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "kind", "operator": "In", "values": ["big"]}]}]
+        }
+    }
+}
+TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+PLACED = {"nodeSelector": {"pool": "one"}, "tolerations": [TOLERATION], "affinity": AFFINITY}
+MATRIX = {
+    "default": {},
+    "external": {
+        "postgresql": {"enabled": False},
+        "database": {"existingSecret": "my-database", "existingSecretKey": "url"},
+        "auth": {"existingSecret": "my-auth"},
+        "mlflow": {"existingSecret": "my-mlflow", "artifacts": {"url": "s3://bucket/mlflow"}, "extraEnv": [{"name": "AWS_REGION", "value": "x"}]},
+        "checkpoints": {"url": "s3://bucket/checkpoints"},
+        "studies": {"namespace": "studies", "envFrom": [{"secretRef": {"name": "s3"}}]},
+    },
+    "no-mlflow": {"mlflow": {"enabled": False}},
+    "their-mlflow": {"mlflow": {"enabled": False, "trackingUri": "https://mlflow.example.org", "existingSecret": "account"}},
+    "gpu": {
+        "commonLabels": {"team": "federated"},
+        "image": {"repository": "registry.example.org/driftline", "tag": "1-cuda", "pullSecrets": ["registry"]},
+        "api": {"autoscaling": {"enabled": True}, "limits": {"requests_per_second": 50, "studies": 20}, "podAnnotations": {"a": "b"}, **PLACED},
+        "scheduler": {"podAnnotations": {"a": "b"}, **PLACED},
+        "mlflow": {"allowedHosts": ["mlflow.inside"], **PLACED},
+        "postgresql": {"nodeSelector": {"disk": "ssd"}, "tolerations": [TOLERATION]},
+        "data": {"enabled": True, "download": {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}},
+        "studies": {
+            "image": {"repository": "registry.example.org/own", "digest": "sha256:" + "b" * 64},
+            "head": {"cpu": "500m", "memory": "2Gi", **PLACED},
+            "workers": {"min": 0, "max": 8, "gpus": 4, "runtimeClass": "nvidia", **PLACED},
+            "env": {"A": "b"},
+            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+            "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+            "labels": {"kueue.x-k8s.io/queue-name": "gpu"},
+            "deadlineSeconds": 86400,
+        },
+        "priorityClasses": {"create": True},
+        "networkPolicy": {"clients": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}], "metrics": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+        "ingress": {
+            "enabled": True, "className": "nginx", "annotations": {"example.org/a": "b"},
+            "host": "tuning.example.org", "mlflowHost": "mlflow.example.org", "tlsSecret": "certificate",
+        },
+        "serviceAccounts": {"annotations": {"eks.amazonaws.com/role-arn": "arn"}},
+    },
+    "small": {
+        "fullnameOverride": "tuner",
+        "studies": {"launcher": "local"},
+        "scheduler": {"replicas": 1},
+        "api": {"replicas": 1, "service": {"type": "NodePort", "port": 80, "annotations": {"a": "b"}}},
+        "postgresql": {"persistence": {"enabled": False}},
+        "mlflow": {"artifacts": {"persistence": {"enabled": False}}},
+        "checkpoints": {"volume": {"source": {"emptyDir": {}}}},
+        "data": {"enabled": True, "source": {"nfs": {"server": "files", "path": "/data"}}},
+        "migrations": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+    },
+    "their-accounts": {
+        "serviceAccounts": {"create": False, "scheduler": "a", "service": "b", "studies": "c"},
+        "rbac": {"create": False},
+        "ingress": {"enabled": True, "host": "tuning.example.org"},
+    },
+}

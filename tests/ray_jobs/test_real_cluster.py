@@ -1,0 +1,193 @@
+"""The service over a real Ray cluster of several nodes, through the Ray Jobs API, while parts of it are killed."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from service.cli.composition import Service
+from service.client import ApiClient
+from service.settings import read_service
+
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(780)]
+
+RAY = str(Path(sys.executable).with_name("ray"))
+STUDY = {
+    "name": "over-ray-jobs",
+    "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
+    "methods": [
+        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.01]}, "server_lr": 0.05, "local_steps": 5}}
+    ],
+    "sampler": "quasi_random",
+    "clients_per_round": 5,
+    "budget": {"trials_per_method": 8, "rounds": 2500, "seeds": 0},
+    "resources": {"gpu": 0, "packs": 2},
+}
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def until(true: Callable[[], object], seconds: float, why: Callable[[], object] = lambda: "") -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"it did not happen in time: {why()}"
+        time.sleep(0.2)
+
+
+class Cluster:
+    """A private Ray cluster on this machine: a head without CPUs, and nodes; all reached with a random token only."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rj", dir="/tmp"))  # its sockets need a short path
+        self.token = secrets.token_hex(16)
+        self._port, dashboard, agent = free_ports(3)
+        self.dashboard = f"http://127.0.0.1:{dashboard}"
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
+        self._environment = {
+            **plain,
+            "PATH": f"{Path(sys.executable).parent}:{plain['PATH']}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": self.token,
+            "RAY_health_check_period_ms": "1000",
+            "RAY_health_check_failure_threshold": "3",
+        }
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._start(
+            "--head", f"--port={self._port}", f"--temp-dir={self.folder}", "--include-dashboard=true",
+            "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}",
+            "--num-cpus=0",
+        )  # fmt: skip
+        until(self._answers, 60)
+
+    def add_node(self) -> subprocess.Popen[bytes]:
+        """A further node with one CPU."""
+        (agent,) = free_ports(1)
+        node = f"--address=127.0.0.1:{self._port}", f"--dashboard-agent-listen-port={agent}", "--num-cpus=1"
+        return self._start(*node)
+
+    def end(self) -> None:
+        for process in reversed(self.processes):
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, *options: str) -> subprocess.Popen[bytes]:
+        command = [RAY, "start", *options, "--object-store-memory=100000000", "--disable-usage-stats", "--block"]
+        with (self.folder / f"start{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, env=self._environment, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
+            )
+        self.processes.append(process)
+        return process
+
+    def _answers(self) -> bool:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        try:
+            nodes = httpx.get(f"{self.dashboard}/api/v0/nodes", headers=headers, timeout=2)
+        except httpx.TransportError:
+            return False
+        return nodes.status_code == 200 and bool(nodes.json()["data"]["result"]["result"])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def service(cluster: Cluster, tmp_path: Path) -> Iterator[Service]:
+    config = tmp_path / "launcher.yaml"
+    token = tmp_path / "ray-token"
+    token.write_text(cluster.token)
+    settings = {
+        "address": cluster.dashboard,
+        "auth": "token",
+        "token_file": str(token),
+        "environment": {"OMP_NUM_THREADS": "1"},
+        "node_seconds": 100,
+    }
+    config.write_text(yaml.safe_dump(settings))
+    variables = {
+        "DRIFTLINE_HOME": str(tmp_path / "home"),
+        "DRIFTLINE_ADMIN_TOKEN": "admin",
+        "DRIFTLINE_LAUNCHER": "ray_jobs",
+        "DRIFTLINE_LAUNCHER_CONFIG": str(config),
+        "DRIFTLINE_MLFLOW_URL": "none",
+    }
+    made = Service(read_service(variables), host="127.0.0.1", port=0)
+    yield made
+    made.close()
+
+
+def driver_pid(service: Service, study: str) -> int:
+    """Process of the driver that holds the study, as it told the store."""
+    import sqlite3
+
+    with sqlite3.connect(service._settings.home / "driftline.db") as database:
+        (holder,) = database.execute("SELECT holder FROM drivers WHERE study_id = ?", (study,)).fetchone()
+    return int(holder.rpartition("/")[2])
+
+
+def test_a_study_survives_its_driver_and_a_node(cluster: Cluster, service: Service) -> None:
+    nodes = [cluster.add_node(), cluster.add_node()]
+    with ApiClient(service.url, "admin") as client:
+
+        def rounds() -> int:
+            return sum(trial.rounds_done for trial in client.trials(study))
+
+        def told() -> str:
+            return "\n".join(line.text for line in client.logs(study)[-30:]) + f"\n{client.study(study)}"
+
+        study = client.create(STUDY).id
+        until(lambda: rounds() > 0, 200, told)
+        os.kill(driver_pid(service, study), signal.SIGKILL)
+        until(lambda: client.study(study).reason.startswith("the driver was lost"), 60, told)
+        done = rounds()
+        until(lambda: rounds() > done, 200, told)
+        os.killpg(nodes[0].pid, signal.SIGKILL)
+        until(lambda: client.study(study).finished, 300, told)
+        record = client.study(study)
+        assert record.state == "SUCCEEDED", told()
+        trials = client.trials(study)
+        assert [trial.state for trial in trials] == ["COMPLETE"] * 8
+        assert max(trial.attempt for trial in trials) > 1
+        curves = client.curves(study)
+        assert all(curve["round"] == list(range(2501)) for curve in curves.values())  # none missing, none twice
+        assert {line.attempt for line in client.logs(study)} == {1, 2}
+
+
+def test_a_study_waits_for_a_node_and_says_so(cluster: Cluster, service: Service) -> None:
+    with ApiClient(service.url, "admin") as client:
+        study = client.create({**STUDY, "resources": {"gpu": 3}}).id
+        until(lambda: client.study(study).reason, 60)
+        record = client.study(study)
+        assert record.state == "QUEUED"
+        assert record.reason.startswith("waits for a node: a pack needs 1 CPU and 3 GPU of one node, the nodes ")
+        client.cancel(study)
+        until(lambda: client.study(study).state == "CANCELLED", 60)

@@ -1,0 +1,32 @@
+"""Studies, reports and results for tests of the store."""
+
+from typing import Any
+
+from service.names import holder
+from service.schemas.protocol import Report, TrialResult
+from service.schemas.records import Values
+from service.store.store import Store
+
+from .conftest import SPEC, new_trials
+
+ELSEWHERE = "another-host/77"
+
+
+def make(store: Store, **options: Any) -> str:
+    return store.create_study(SPEC, "f" * 64, **options).id
+
+
+def driven(store: Store, count: int = 2) -> tuple[str, int, list[str]]:
+    """A study with a driver and trials of fedavg."""
+    study = make(store)
+    attempt = store.acquire(study, holder()).attempt
+    return study, attempt, [trial.id for trial in store.create_trials(study, attempt, new_trials("fedavg", count))]
+
+
+def report(attempt: int, trial: str, rounds: range, pack: str = "p1", **options: Any) -> Report:
+    columns = {"round": list(rounds), "train_loss": [1.0 / (1 + number) for number in rounds]}
+    return Report(attempt=attempt, pack=pack, reports={trial: columns}, rounds_done=max(rounds, default=0), **options)
+
+
+def complete(trial: str, quality: float = 0.5) -> TrialResult:
+    return TrialResult(trial=trial, state="COMPLETE", values=Values(quality=quality, speed=0.25))

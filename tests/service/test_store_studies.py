@@ -1,0 +1,127 @@
+"""Studies in the store; every test runs on SQLite and on PostgreSQL."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import ValidationError
+
+from service.errors import Conflict, InvalidSpec, NotFound
+from service.store.store import Store
+
+from .conftest import SPEC, Clock
+from .store_setup import driven, make
+
+
+def test_a_new_study_is_pending_with_its_spec_and_times(store: Store, clock: Clock) -> None:
+    record = store.create_study(SPEC, "f" * 64)
+    assert (record.state, record.version, record.name, record.project) == ("PENDING", 0, "small", "default")
+    assert record.spec == SPEC
+    assert record.created_at == datetime.fromtimestamp(clock.now, UTC)
+    assert store.study(record.id) == record
+    assert list(record.progress) == ["fedavg", "fedprox"]
+    assert record.progress["fedavg"].rounds_total == (4 + 1 * 2) * 10
+
+
+def test_records_are_frozen(store: Store) -> None:
+    with pytest.raises(ValidationError):
+        store.study(make(store)).state = "RUNNING"  # type: ignore[misc]
+
+
+def test_unknown_study(store: Store) -> None:
+    wrong: list[Callable[[], object]] = [
+        lambda: store.study("no"),
+        lambda: store.trials("no"),
+        lambda: store.curves("no"),
+        lambda: store.events("no"),
+        lambda: store.glance("no"),
+        lambda: store.acquire("no", "h/1"),
+        lambda: store.intend("no", "pause"),
+    ]
+    for ask in wrong:
+        with pytest.raises(NotFound, match="no study 'no'"):
+            ask()
+
+
+def test_studies_come_newest_first_by_project_and_in_pages(store: Store, clock: Clock) -> None:
+    ids = []
+    for number in range(5):
+        clock.now += 1
+        ids.append(store.create_study(SPEC | {"name": f"s{number}"}, "f" * 64).id)
+    other = make(store, project="other")
+    assert [study.id for study in store.studies(project="default")] == ids[::-1]
+    assert [study.id for study in store.studies(project="default", before=ids[3], limit=2)] == [ids[2], ids[1]]
+    assert [study.id for study in store.studies(project="other")] == [other]
+    assert len(store.studies()) == 6
+    assert store.study(other, project="other").id == other
+    with pytest.raises(NotFound):
+        store.study(other, project="default")
+
+
+def test_an_idempotency_key_gives_the_same_study(store: Store, clock: Clock) -> None:
+    first = make(store, key="k", request_hash="a")
+    assert make(store, key="k", request_hash="a") == first
+    assert make(store, project="other", key="k", request_hash="b") != first
+    with pytest.raises(InvalidSpec, match="another one; take a fresh key"):
+        make(store, key="k", request_hash="b")
+    assert len(store.studies(project="default")) == 1
+    clock.now += 8 * 24 * 3600
+    assert make(store, key="k", request_hash="b") != first
+
+
+def test_keys_used_at_the_same_time_make_one_study(store: Store) -> None:
+    made: list[str] = []
+    threads = [threading.Thread(target=lambda: made.append(make(store, key="k", request_hash="a"))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 6
+    assert len(set(made)) == len(store.studies()) == 1
+
+
+@pytest.mark.parametrize(
+    ("intents", "state"),
+    [
+        (["pause"], "PAUSED"),
+        (["pause", "pause"], "PAUSED"),
+        (["pause", "resume"], "PENDING"),
+        (["resume"], "PENDING"),
+        (["cancel"], "CANCELLED"),
+        (["pause", "cancel", "cancel"], "CANCELLED"),
+    ],
+)
+def test_wishes_without_a_driver_are_fulfilled_at_once(store: Store, intents: list[str], state: str) -> None:
+    study = make(store)
+    for intent in intents:
+        record = store.intend(study, intent)
+    assert record.state == store.study(study).state == state
+    assert (record.finished_at is not None) == (state == "CANCELLED")
+
+
+def test_wishes_with_a_driver_are_heard_by_its_heartbeat(store: Store) -> None:
+    study, attempt, _ = driven(store)
+    assert store.study(study).state == "RUNNING"
+    assert store.heartbeat(study, attempt) == "run"
+    assert store.intend(study, "pause").state == "PAUSING"
+    assert store.heartbeat(study, attempt) == "pause"
+    assert store.intend(study, "resume").state == "RUNNING"
+    assert store.heartbeat(study, attempt) == "run"
+    assert store.intend(study, "cancel").state == "CANCELLING"
+    assert store.heartbeat(study, attempt) == "cancel"
+    with pytest.raises(Conflict, match="pause needs a study that is PENDING"):
+        store.intend(study, "pause")
+
+
+def test_other_resources_leave_the_rest_of_a_study_alone(store: Store) -> None:
+    study = make(store)
+    store.set_resources(study, {"gpu": 0, "cpus": 2})
+    assert store.study(study).spec == SPEC | {"resources": {"gpu": 0, "cpus": 2}}
+    assert store.study(study).version == 0
+
+
+def test_mlflow_url(store: Store) -> None:
+    study = make(store)
+    store.set_mlflow_url(study, "http://mlflow/#/experiments/1")
+    assert store.study(study).mlflow_url == "http://mlflow/#/experiments/1"

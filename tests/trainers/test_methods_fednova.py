@@ -1,0 +1,120 @@
+"""FedNova: equal steps are FedAvg, the sums of weights are the paper's, and unequal passes find the right minimizer."""
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.pack import Pack
+from trainers.errors import SpecError
+from trainers.methods.fednova import Hyper, sums_of_ones
+from trainers.spec import parse
+from trainers.tasks import linear_regression
+
+REGRESSION = {
+    "name": "linear_regression",
+    "clients": 3,
+    "examples": [40, 10, 4],
+    "eigenvalues": [0.5, 1.0],
+    "orientation": "random",
+    "label_noise": 1.0,
+    "data_seed": 2,
+}
+
+
+def lines(method, **changes):
+    given = {"task": REGRESSION, "method": method, "server": {"name": "sgd"}, "rounds": 10, **changes}
+    return Pack.from_spec(parse({"report": ["params"], "eval_every": 1, **given})).advance()
+
+
+def path(method, **changes):
+    return np.array([line["params"] for line in lines(method, **changes)])
+
+
+@pytest.mark.parametrize("more", [{}, {"prox": 0.4}, {"client_optimizer": "momentum", "client_momentum": 0.7}])
+def test_equal_steps_are_fedavg(more):
+    work = {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 5, **more}
+    other = "fedprox" if "prox" in more else "fedavg"
+    changes = {"batch_size": 3, "weighting": "examples", "server": {"name": "sgd", "momentum": 0.5}}
+    found = path({"name": "fednova", **work}, **changes)
+    np.testing.assert_allclose(found, path({"name": other, **work}, **changes), rtol=1e-12, atol=1e-12)
+    unequal = {"client_lr": 0.1, "server_lr": 0.2, "local_epochs": 2}
+    apart = path({"name": "fednova", **unequal}, **changes) - path({"name": "fedavg", **unequal}, **changes)
+    assert np.abs(apart[-1]).max() > 1e-3
+
+
+def column(*values):
+    return torch.tensor(values, dtype=torch.float64).view(-1, 1, 1)
+
+
+def norms(steps, **settings):
+    trials = len(next(iter(settings.values()))) if settings else 1
+    given = {"client_lr": column(*[0.1] * trials), "server_lr": None, "local_steps": None, "prox": column(0.0)}
+    found = sums_of_ones(Hyper(**given | settings), np.array(steps), torch.zeros(trials, 1, 1, dtype=torch.float64))
+    return found[..., 0].numpy()
+
+
+def test_sums_of_ones_are_the_papers_norms():
+    assert norms([[1, 5, 3]]).tolist() == [[1, 5, 3]]
+    found = norms([[1, 5, 3], [2, 2, 7]], prox=column(2.0, 0.5))
+    wanted = [[(1 - 0.8**k) / 0.2 for k in (1, 5, 3)], [(1 - 0.95**k) / 0.05 for k in (2, 2, 7)]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-13)
+    momentum = 0.7  # the weights of momentum are (1 - momentum^(K - k + 1)) / (1 - momentum)
+    hyper = Hyper(
+        client_lr=column(0.1), server_lr=None, local_steps=None, prox=column(0.0),
+        client_optimizer="momentum", client_momentum=column(momentum),
+    )  # fmt: skip
+    found = sums_of_ones(hyper, np.array([[1, 6]]), torch.zeros(1, 1, 1, dtype=torch.float64))[0, :, 0]
+    wanted = [sum((1 - momentum**j) / (1 - momentum) for j in range(1, k + 1)) for k in (1, 6)]
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-13)
+
+
+def minimizer(powers):
+    """Of the clients' losses weighted by examples times steps^power."""
+    settings = linear_regression.parse(REGRESSION, "task")
+    train, _ = settings.drawn
+    steps = np.array([20, 5, 2])  # two passes in batches of 4
+    weights = train.sizes * steps**powers
+    rows = np.repeat(weights / train.sizes, train.sizes)
+    return np.linalg.solve(train.inputs.T @ (train.inputs * rows[:, None]), train.inputs.T @ (train.targets * rows))
+
+
+def test_unequal_passes_find_the_minimizer_of_the_mean_loss_and_fedavg_another():
+    work = {"client_lr": 1e-4, "server_lr": 0.06, "local_epochs": 2}
+    changes = {"batch_size": 4, "batching": "shuffled", "rounds": 200, "weighting": "examples", "eval_every": 200}
+    # two whole passes leave no noise of batches, but that of a last batch that is not full
+    nova, average = (path({"name": name, **work}, **changes)[-1] for name in ("fednova", "fedavg"))
+    assert np.linalg.norm(minimizer(0) - minimizer(1)) > 0.02
+    np.testing.assert_allclose(nova, minimizer(0), rtol=0, atol=4e-3)
+    np.testing.assert_allclose(average, minimizer(1), rtol=0, atol=4e-3)
+
+
+def test_one_round_by_hand():
+    work = {"client_lr": 0.1, "server_lr": 0.1, "local_epochs": 3, "prox": 0.5}
+    given = {"rounds": 1, "batch_size": None, "weighting": "uniform"}
+    train, _ = linear_regression.parse(REGRESSION, "task").drawn
+    ends = []
+    for first, size in zip(train.offsets, train.sizes, strict=True):
+        x, z, y = train.inputs[first : first + size], train.targets[first : first + size], np.zeros(2)
+        for _ in range(3):  # full batches: a pass is a step
+            y = y - 0.1 * (x.T @ (x @ y - z) / size + 0.5 * y)
+        ends.append(-y / 0.1)
+    np.testing.assert_allclose(path({"name": "fednova", **work}, **given)[-1], -0.1 * np.mean(ends, 0), rtol=1e-12)
+    doubled = {"name": "fednova", **work, "effective_steps": 2 * (1 - 0.95**3) / 0.05}
+    np.testing.assert_allclose(path(doubled, **given)[-1], -0.2 * np.mean(ends, 0), rtol=1e-12)
+
+
+def test_a_pack_may_mix_given_and_mean_effective_steps():
+    method = {"name": "fednova", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
+    members = [{}, {"effective_steps": 3.0}, {"client_lr": 0.02, "prox": 0.2}]
+    changes = {"batch_size": 4, "batching": "shuffled"}
+    together = lines(method, members=members, **changes)
+    for number, member in enumerate(members):
+        own = [line["params"] for line in together if line["member"] == number]
+        np.testing.assert_allclose(own, path({**method, **member}, **changes), rtol=1e-10, atol=1e-12)
+
+
+def test_weights_are_examples_and_adaptive_steps_are_refused():
+    method = {"name": "fednova", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 1}
+    assert parse({"task": REGRESSION, "method": method, "rounds": 1}).weighting == "examples"
+    with pytest.raises(SpecError, match=r"method\.client_optimizer must be one of sgd, momentum, nesterov, got"):
+        parse({"task": REGRESSION, "method": {**method, "client_optimizer": "adam"}, "rounds": 1})

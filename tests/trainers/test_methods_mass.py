@@ -1,0 +1,278 @@
+"""MaSS: every way to synchronise against its definition, its limit cases, its settings and what it sends and keeps."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.pack import Pack
+from trainers.errors import SpecError
+from trainers.models import linear
+from trainers.spec import parse
+from trainers.tasks import linear_regression
+
+SYNCS = ("lyapunov", "momentum_half", "momentum_literal", "momentum_wu", "avg_v", "reset")
+WEIGHTS = [0.3, 0.15, 0.25, 0.2, 0.1]
+TASK = {
+    "name": "linear_regression",
+    "clients": 5,
+    "examples": 40,
+    "eigenvalues": (np.linspace(0.3, 1.5, 6) ** 2).tolist(),
+    "orientation": "random",
+    "client_weights": WEIGHTS,
+    "data_seed": 1,
+}
+FORM = {"client_lr": 0.08, "mixing": 0.3, "batch_statistical_condition_number": 2.0}
+CONDITION = "batch_statistical_condition_number"
+
+
+def document(method=None, **changes):
+    given = {"task": TASK, "method": {"name": "mass", "local_steps": 5, **(method or FORM)}, "batch_size": 4}
+    return {**given, "rounds": 8, "eval_every": 1, "report": ["params"], "seed": 3, **changes}
+
+
+def models(given):
+    """The models of all rounds, (rounds + 1, d)."""
+    return np.array([line["params"] for line in Pack.from_spec(parse(given)).advance()])
+
+
+def by_definition(sync, mixing, auxiliary_lr, client_lr, local_steps, rounds=8, seed=3, batch_size=4):
+    """The mean models after every round, by the formulas as they are printed, in numpy."""
+    momentum = (1 - mixing) / (1 + mixing)
+    compensation = (client_lr - mixing * auxiliary_lr) / (1 + mixing)
+    problem = linear_regression.build(linear_regression.parse(TASK, "task"), "float64")
+    model = linear.build(problem, torch.float64, torch.device("cpu"))
+    source = model.source(seed, batch_size, "with_replacement")
+    clients, dimension, p = 5, 6, np.array(WEIGHTS)
+    w, u, v = (np.zeros((clients, dimension)) for _ in range(3))
+    found = [p @ w]
+    for number, step in itertools.product(range(rounds), range(local_steps)):
+        batches = source.round(number, np.arange(clients))
+        group = batches.batch(step, clients)[0]
+        g = np.zeros_like(w)
+        for place, client in enumerate(batches.clients):
+            x, z = group.data["inputs"][place, :, :dimension].numpy(), group.data["wanted"][place, 0].numpy()
+            g[client] = x.T @ (x @ u[client] - z) / len(x)
+        y = u - client_lr * g
+        last = step == local_steps - 1
+        w_next = np.tile(p @ y, (clients, 1)) if last else y
+        if sync.startswith("momentum"):
+            u_next = w_next + momentum * (w_next - w) + compensation * g
+            if sync == "momentum_half":
+                u_next = (1 + momentum) / 2 * (w_next + y) - momentum * w + compensation * g
+            if sync == "momentum_wu" and last:
+                u_next = np.tile(p @ u_next, (clients, 1))
+        else:
+            v = (1 - mixing) * v + mixing * u - auxiliary_lr * g
+            if last and sync == "avg_v":
+                v = np.tile(p @ v, (clients, 1))
+            if last and sync == "reset":
+                v = w_next
+            u_next = (mixing * v + w_next) / (1 + mixing)
+        w, u = w_next, u_next
+        if last:
+            found.append(p @ w)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("local_steps", [1, 5])
+@pytest.mark.parametrize("sync", SYNCS)
+def test_every_way_to_synchronise_is_its_definition(sync, local_steps):
+    found = models(document({**FORM, "sync": sync, "local_steps": local_steps}))
+    wanted = by_definition(sync, 0.3, 0.08 / (0.3 * 2.0), 0.08, local_steps)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
+    assert np.linalg.norm(found[-1]) > 0.5
+
+
+def test_two_ways_to_synchronise_are_two_others():
+    paths = {sync: models(document({**FORM, "sync": sync}, rounds=12)) for sync in SYNCS}
+    np.testing.assert_allclose(paths["momentum_half"], paths["lyapunov"], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(paths["momentum_wu"], paths["avg_v"], rtol=0, atol=1e-14)
+    for one, other in itertools.combinations(("lyapunov", "momentum_literal", "momentum_wu", "reset"), 2):
+        assert np.abs(paths[one] - paths[other]).max() > 1e-4, (one, other)
+
+
+@pytest.mark.parametrize("sync", ["momentum_literal", "momentum_wu", "avg_v", "reset"])
+def test_mixing_1_is_local_sgd(sync):
+    found = models(document({"client_lr": 0.1, "mixing": 1.0, "auxiliary_lr": 0.1, "sync": sync}))
+    plain = models(document({"name": "local_sgd", "client_lr": 0.1}))
+    np.testing.assert_allclose(found, plain, rtol=0, atol=1e-14)
+    two = models(document({"client_lr": 0.1, "momentum": 0.0, "compensation_lr": 0.0, "sync": sync}))
+    np.testing.assert_allclose(two, plain, rtol=0, atol=1e-14)
+
+
+def test_without_compensation_it_is_nesterov_on_the_clients():
+    """One client, whose look-ahead model is what fedavg with the client optimizer nesterov returns."""
+    task = {**TASK, "clients": 1, "client_weights": None}
+    nesterov = {"client_lr": 0.1, "momentum": 0.8, "sync": "momentum_wu", "local_steps": 6}
+    spec = parse(document(nesterov, task=task, rounds=1))
+    assert spec.method.member(0)["compensation_lr"] == 0.0
+    pack = Pack.from_spec(spec)
+    pack.advance()
+    lookahead = pack._now.state.memory["lookahead"][0, 0, :6]
+    other = {"name": "local_sgd", "client_lr": 0.1, "client_optimizer": "nesterov", "client_momentum": 0.8}
+    found = models(document({**other, "local_steps": 6}, task=task, rounds=1))[-1]
+    np.testing.assert_allclose(lookahead.numpy(), found, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("sync", ["lyapunov", "momentum_literal", "momentum_half", "momentum_wu", "avg_v"])
+def test_one_client_is_mass_itself_whatever_the_local_steps(sync):
+    task = {**TASK, "clients": 1, "client_weights": None}
+    paths = {
+        steps: models(
+            document({**FORM, "sync": sync, "local_steps": steps}, task=task, batch_size=None, rounds=12 // steps)
+        )
+        for steps in (1, 4)
+    }
+    np.testing.assert_allclose(paths[4], paths[1][::4], rtol=1e-12, atol=1e-14)
+
+
+def test_all_numbers_follow_from_any_of_the_three_ways():
+    three = parse(document({"client_lr": 0.1, "mixing": 0.25, "auxiliary_lr": 0.1})).method.member(0)
+    assert three["momentum"] == pytest.approx(0.6)
+    assert three["compensation_lr"] == pytest.approx((0.1 - 0.025) / 1.25)
+    assert three[CONDITION] == pytest.approx(4.0)
+    for names in (("momentum", "compensation_lr"), ("mixing", CONDITION)):
+        again = parse(document({"client_lr": 0.1, **{name: three[name] for name in names}})).method.member(0)
+        assert again == pytest.approx(three)
+    canonical = dict(parse(document()).canonical)
+    assert parse(canonical).canonical == canonical
+    default = parse(document({"client_lr": 0.1})).method.member(0)
+    assert (default["momentum"], default["compensation_lr"], default[CONDITION]) == (0.9, 0.0, pytest.approx(1.0))
+    assert parse(document({"client_lr": 0.1, "mixing": 0.2})).method.member(0)[CONDITION] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mixing": 0.2, "momentum": 0.5}, r"method\.mixing must not be given beside momentum: give client_lr with"),
+        ({"mixing": 0.2, "auxiliary_lr": 0.1, CONDITION: 2}, r"number must not be given beside auxiliary_lr"),
+        ({"auxiliary_lr": 0.1}, r"method\.mixing must be given beside auxiliary_lr"),
+        ({"mixing": 0.2, "auxiliary_lr": 0.6}, r"auxiliary_lr must be at most client_lr / mixing = 0\.5"),
+        ({"momentum": 0.0, "compensation_lr": 0.05}, r"must be below client_lr / \(1 \+ mixing\) = 0\.05"),
+        ({"mixing": 0.0}, r"method\.mixing must be in \(0, 1\], got mixing=0"),
+        ({"constants": "estimate"}, r"method\.constants must not be given beside client_lr, got both"),
+        ({"constants": "guess", "client_lr": None}, r'method\.constants must be "estimate" or an object like'),
+        ({"constants": "estimate", "client_lr": None, "mixing": 0.1}, "mixing must be left out where constants are"),
+        ({"client_lr": None}, r"method\.client_lr must be given \(above 0, or constants in its place\)"),
+        ({"server_lr": 0.1}, r"method\.server_lr must be left out: mass ties server_lr to client_lr"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(given, message):
+    with pytest.raises(SpecError, match=message):
+        parse(document({"client_lr": 0.1, **given}))
+
+
+def test_one_changed_number_of_a_whole_set_is_refused():
+    whole = dict(parse(document()).canonical)
+    whole["method"] = {**whole["method"], "momentum": 0.7}
+    with pytest.raises(SpecError, match=r"method\.momentum must be 0\.538462 beside mixing=0\.3"):
+        parse(whole)
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+def test_a_trial_is_the_same_alone_in_a_pack_and_restored(sync):
+    """Members of all three ways, of different steps, with few clients a round, server momentum and a schedule."""
+    members = [
+        {"client_lr": 0.1, "momentum": 0.5, "compensation_lr": 0.02},
+        {"client_lr": 0.05, "mixing": 0.4, "local_steps": 2, "weight_decay": 0.1},
+        {"client_lr": 0.05, "mixing": 0.2, "auxiliary_lr": 0.1, "clip_norm": 0.3},
+    ]
+    given = document({"sync": sync}, clients_per_round=3, rounds=6, server={"name": "sgd", "momentum": 0.3})
+    given["schedule"] = {"name": "plateau", "window": 1, "patience": 1, "cooldown": 0, "client_decay": 0.5}
+    spec = parse({**given, "members": members})
+    pack = Pack.from_spec(spec)
+    lines = pack.advance(3)
+    pack = Pack.restore(spec, pack.to_bytes())
+    lines += pack.advance()
+    for number, member in enumerate(members):
+        alone = Pack.from_spec(parse({**given, "method": {**given["method"], **member}})).advance()
+        for line, other in zip([line for line in lines if line["member"] == number], alone, strict=True):
+            assert line["params"] == pytest.approx(other["params"], rel=1e-10, abs=1e-12)
+            assert line["train_loss"] == other["train_loss"] or line["train_loss"] == pytest.approx(other["train_loss"])
+            assert line["bytes_up"] == other["bytes_up"]
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+def test_what_goes_down_and_up(sync):
+    line = Pack.from_spec(parse(document({**FORM, "sync": sync}))).advance()[-1]
+    tensors = 2 if sync in ("momentum_wu", "avg_v") else 1
+    each = 8 * tensors * 5 * 6 * 8  # rounds, tensors, clients, parameters, bytes
+    assert (line["exchanges"], line["bytes_down"], line["bytes_up"]) == (8, each, each)
+    assert line["client_gradients"] == 8 * 5 * 5
+
+
+def test_clients_that_sit_out_keep_what_they_had_and_new_ones_begin_with_the_model():
+    given = document(FORM, clients_per_round=2, rounds=1)
+    pack = Pack.from_spec(parse(given))
+    first = Pack.from_spec(parse(document({**FORM, "sync": "reset"}, clients_per_round=2, rounds=1)))
+    pack.advance()
+    first.advance()
+    torch.testing.assert_close(pack._now.state.params, first._now.state.params, rtol=0, atol=1e-14)
+    assert pack._now.clients.gather(np.arange(5))["auxiliary"][0].any(-1).sum() == 2
+
+
+def test_schedules_of_client_lr_move_the_other_rates_with_it():
+    """A round at half the client_lr is a round with all three rates halved."""
+    schedule = {"name": "plateau", "window": 1, "patience": 1, "cooldown": 0, "client_decay": 0.5, "min_delta": 1e6}
+    given = document({**FORM, "sync": "reset"}, rounds=3)
+    spec = parse({**given, "schedule": schedule, "task": {**TASK, "label_noise": 1.0}})
+    lines = Pack.from_spec(spec).advance()
+    assert [line["client_lr"] for line in lines[1:]] == [0.08, 0.08, 0.04]
+    halved = document({**FORM, "sync": "reset", "client_lr": 0.04}, rounds=3, init=lines[2]["params"])
+    task = {**TASK, "label_noise": 1.0}
+    source = Pack.from_spec(parse({**halved, "task": task}))
+    source._now.round = 2
+    source._now.opened = True
+    assert source.advance()[-1]["params"] == pytest.approx(lines[3]["params"], rel=1e-12)
+
+
+def test_it_runs_on_digits_with_estimated_constants():
+    task = {"name": "digits", "clients": 5, "partition": {"dirichlet": 0.3}}
+    method = {"constants": "estimate", "weight_decay": 0.1, "local_steps": 10}
+    given = {"task": task, "method": {"name": "mass", **method}, "batch_size": 8, "rounds": 15, "eval_every": 15}
+    spec = parse(given)
+    values = spec.method.member(0)
+    assert values["constants"] is None
+    assert values["mixing"] * values[CONDITION] <= 1
+    lines = Pack.from_spec(spec).advance()
+    assert lines[-1]["test_accuracy"] > 0.6
+    assert lines[-1]["test_loss"] < 0.8 * lines[0]["test_loss"]
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "message"),
+    [
+        (
+            {},
+            {"name": "digits"},
+            r"method\.weight_decay must be above 0 for .*strong convexity, which must be positive",
+        ),
+        (
+            {"weight_decay": 0.1},
+            {"name": "digits", "model": "mlp"},
+            r"method\.constants must be left out, or numbers, for the model mlp",
+        ),
+        ({"constants": {"smoothness": 1.0}}, TASK, r"method\.constants\.strong_convexity must be given \(above 0\)"),
+        (
+            {"constants": {"smoothness": 1.0, "strong_convexity": 0}},
+            TASK,
+            r"method\.constants\.strong_convexity must be above 0, got strong_convexity=0",
+        ),
+        (
+            {"constants": {"smoothness": 1.0, "strong_convexity": 2.0}},
+            TASK,
+            r"constants\.smoothness must be at least strong_convexity=2",
+        ),
+        (
+            {"constants": {"smoothness": 1.0, "strong_convexity": 0.5}},
+            TASK,
+            r"constants\.sample_smoothness must be given with batch_size=4, which makes mini-batches",
+        ),
+        ({"constants": {"kappa": 1.0}}, TASK, r'unknown key "kappa" in method\.constants'),
+    ],
+)
+def test_constants_that_cannot_be_had_are_refused_before_training(method, task, message):
+    with pytest.raises(SpecError, match=message):
+        parse(document({"constants": "estimate", **method}, task=task))

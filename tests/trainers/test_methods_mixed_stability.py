@@ -1,0 +1,156 @@
+"""Where mixed methods stop converging, and how noise settles: the numbers of one random instance, and ratios.
+
+The instance and the numbers are those of a plain loop over numpy vectors, made once with the seed 0: a 4-dimensional
+loss of the clients with curvatures 0.2 to 1 and one of the server with 0.5 to 2. The stable steps are in units of
+client_lr local_steps (largest curvature of the sum).
+"""
+
+import numpy as np
+import pytest
+
+from trainers.engine.pack import Pack
+from trainers.spec import parse
+from trainers.theory.clients import client_quadratics
+from trainers.theory.rounds.central import central_quadratic
+from trainers.theory.rounds.methods import optimum, round_map
+
+from .mixed import METHODS
+
+GENERATOR = np.random.default_rng(0)
+
+
+def curved(low, high):
+    basis = np.linalg.qr(GENERATOR.normal(size=(4, 4)))[0]
+    held = basis @ np.diag(np.linspace(low, high, 4)) @ basis.T
+    return (held + held.T) / 2
+
+
+A, C = curved(0.2, 1.0), curved(0.5, 2.0)
+P, Q = GENERATOR.normal(size=4) * 2, GENERATOR.normal(size=4) * 2
+CLIENTS, CENTRAL = client_quadratics(A[None], P[None]), central_quadratic(C, Q)
+LARGEST = np.linalg.eigvalsh(A + C).max()
+# with weights of 1/2 inside the losses of a trial, the losses themselves are twice as steep
+TASK = {"name": "quadratic", "hessians": [(2 * A).tolist()], "centers": [P.tolist()]}
+TASK |= {"central": {"hessian": (2 * C).tolist(), "center": Q.tolist()}}
+
+
+def rate(name, step, local_steps, **more):
+    client_lr = step / (local_steps * LARGEST)
+    method = {"name": name, "client_lr": client_lr, "delta_lr": 1.0, "local_steps": local_steps, **more}
+    return round_map(method, CLIENTS, central=CENTRAL).rate
+
+
+def limit(name, local_steps, high, **more):
+    """The largest stable step."""
+    low = 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rate(name, middle, local_steps, **more) < 1 else (low, middle)
+    return low
+
+
+LIMITS = [  # local steps, and the stable steps of parallel training, one-way and two-way transfer
+    (1, 2.0, 2.0, 1.0, 0.005),
+    (2, 6.6, 2.42, 1.50, 0.05),
+    (16, 45, 2.86, 2.60, 0.5),
+]
+
+
+@pytest.mark.filterwarnings("ignore::trainers.theory.warning.TheoryWarning")
+@pytest.mark.parametrize(("steps", "parallel", "one_way", "two_way", "rounding"), LIMITS)
+def test_largest_stable_steps(steps, parallel, one_way, two_way, rounding):
+    found = [limit(name, steps, 60.0) for name in METHODS]
+    assert found[0] == pytest.approx(parallel, abs=rounding)
+    assert found[1:] == pytest.approx([one_way, two_way], abs=0.005)
+    assert found[2] < found[1] <= found[0] + 1e-9  # two-way transfer is the first to diverge
+    assert limit("two_way_transfer", 1, 10.0, merge="mean") == pytest.approx(2.0, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::trainers.theory.warning.TheoryWarning")
+@pytest.mark.parametrize("name", METHODS)
+def test_trials_diverge_where_the_theory_says(name):
+    members, edges = [], []
+    for steps in (2, 16):
+        for share in (0.8, 1.25):
+            client_lr = share * limit(name, steps, 60.0) / (steps * LARGEST)
+            members.append({"client_lr": client_lr, "server_lr": client_lr, "local_steps": steps})
+            edges.append(share < 1)
+    document = {"task": TASK, "method": {"name": name, **members[0]}, "members": members, "rounds": 60}
+    lines = Pack.from_spec(parse({**document, "init": [5.0] * 4, "report": ["params"]})).advance()
+    for number, stable in enumerate(edges):
+        held = [line["params"] for line in lines if line["member"] == number and line["params"] is not None]
+        away = [np.linalg.norm(np.array(params, float) - optimum({"name": name}, CLIENTS, CENTRAL)) for params in held]
+        assert (max(away[-8:]) < max(away[:8])) == stable, number
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 20])
+def test_fixed_points(steps):
+    """Parallel training ends at its closed form, beside the minimizer for several steps; the transfers end at it."""
+    client_lr = 0.2 / steps
+    best = np.linalg.solve(A + C, A @ P + C @ Q)
+    eye = np.eye(4)
+    qa, qc = (eye - np.linalg.matrix_power(eye - client_lr * held, steps) for held in (A, C))
+    wanted = {"parallel_training": np.linalg.solve(qa + qc, qa @ P + qc @ Q)}
+    rates = {"client_lr": client_lr, "delta_lr": 1.0, "local_steps": steps}
+    for name in METHODS:
+        for merge in ({}, {"merge": "mean"}) if name == "two_way_transfer" else ({},):
+            end = round_map({"name": name, **rates, **merge}, CLIENTS, central=CENTRAL).after([5.0] * 4, 3000)[-1]
+            np.testing.assert_allclose(end, wanted.get(name, best), rtol=0, atol=1e-11)
+    assert (np.linalg.norm(wanted["parallel_training"] - best) > 1e-3) == (steps > 1)
+
+
+@pytest.mark.parametrize(("client_lr", "steps"), [(0.01, 2), (0.01, 5), (0.005, 10), (0.002, 20)])
+def test_the_bias_of_parallel_training_is_first_order(client_lr, steps):
+    """client_lr (K - 1) / 2 (A + C)^-1 (A - C) times the clients' gradient at the minimizer, to a few percent."""
+    best = np.linalg.solve(A + C, A @ P + C @ Q)
+    first = client_lr * (steps - 1) / 2 * np.linalg.solve(A + C, (A - C) @ A @ (best - P))
+    method = {"name": "parallel_training", "client_lr": client_lr, "delta_lr": 1.0, "local_steps": steps}
+    bias = round_map(method, CLIENTS, central=CENTRAL).fixed_point - best
+    assert np.linalg.norm(bias - first) < 0.03 * np.linalg.norm(bias)
+    if steps == 2:
+        assert np.linalg.norm(bias - first) < 0.01 * np.linalg.norm(bias)
+
+
+def test_the_floor_of_parallel_training_grows_with_the_dissimilarity():
+    """The same curvatures, the minimizers farther apart: G grows, and so does the bias; the transfers have none."""
+    biases = {name: [] for name in METHODS}
+    for apart in (0.5, 1.0, 2.0):
+        server = central_quadratic(C, P + apart * (Q - P))
+        for name in METHODS:
+            method = {"name": name, "client_lr": 0.02, "delta_lr": 1.0, "local_steps": 10}
+            gap = round_map(method, CLIENTS, central=server).fixed_point - optimum(method, CLIENTS, server)
+            biases[name].append(np.linalg.norm(gap))
+    parallel = biases["parallel_training"]
+    assert parallel == pytest.approx([0.5 * parallel[1], parallel[1], 2 * parallel[1]], rel=1e-9)
+    assert parallel[0] > 1e-3
+    assert max(biases["one_way_transfer"] + biases["two_way_transfer"]) < 1e-10
+
+
+STEPS = (2, 5, 10)
+
+
+def floors(name, noisy):
+    """Mean square of the coordinates that noise keeps from 0, for each of STEPS, small steps on x^2 / 2 + x^2 / 2."""
+    size, rounds = 64, 140
+    unit = (2 * np.eye(size)).tolist()
+    task = {"name": "quadratic", "hessians": [unit], "centers": [[0.0] * size], "gradient_noise": 2.0}
+    task |= {"central": {"hessian": unit, "center": [0.0] * size}}
+    members = [{"client_lr": 0.1 / k, "server_lr": 0.1 / k, "local_steps": k} for k in STEPS]
+    few, many = 1, 10**12  # a batch of many examples has no noise left
+    method = {"name": name, **members[0], "central_batch_size": few if noisy == "server" else many}
+    document = {"task": task, "method": method, "members": members, "rounds": rounds, "report": ["params"]}
+    lines = Pack.from_spec(parse({**document, "batch_size": many if noisy == "server" else few})).advance()
+    held = [[line["params"] for line in lines if line["member"] == k and line["round"] > 30] for k in range(3)]
+    return (np.array(held) ** 2).mean((1, 2))
+
+
+def test_noise_floors():
+    """One-way transfer takes one noisy central gradient a round: its floor is local_steps times that of K of them."""
+    found = {(name, noisy): floors(name, noisy) for name in METHODS for noisy in ("server", "clients")}
+    parallel = {noisy: found["parallel_training", noisy] for noisy in ("server", "clients")}
+    one_way = {noisy: found["one_way_transfer", noisy] / parallel[noisy] for noisy in parallel}
+    two_way = {noisy: found["two_way_transfer", noisy] / parallel[noisy] for noisy in parallel}
+    assert one_way["server"] == pytest.approx(STEPS, rel=0.15)
+    assert one_way["clients"] == pytest.approx([1, 1, 1], rel=0.15)
+    for noisy in parallel:  # its sum of both branches is a double step
+        assert two_way[noisy] == pytest.approx([2.2, 2.2, 2.2], rel=0.2)

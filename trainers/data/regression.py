@@ -1,0 +1,59 @@
+"""Synthetic linear regression of several clients with one and the same solution: losses that all vanish at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.problem import Examples
+
+Array = NDArray[np.float64]
+_NOISE = 0x401  # what label noise is drawn from, beside the seed of the data
+
+
+def gaussian(
+    sizes: Sequence[int], eigenvalues: Array, orientation: str, label_noise: float, data_seed: int
+) -> tuple[Examples, Array]:
+    """Gaussian features whose covariance has given eigenvalues, and targets x' w* + noise.
+
+    Drawn in this order from one generator: the solution w*, standard normal; then for each client, where orientation is
+    "random", a rotation of the covariance's axes, and its standard normal features, scaled and rotated. Label noise
+    comes from a generator of its own, so that the features are the same with and without.
+
+    Args:
+        sizes: examples of each client.
+        eigenvalues: (d,) of the covariance of one example, above 0.
+        orientation: "same" axes for all clients, or "random" ones for each.
+        label_noise: standard deviation of the noise of every target; 0 is interpolation.
+        data_seed: the same numbers always give the same problem.
+
+    Returns:
+        The examples, and w*, (d,).
+    """
+    generator, noise = np.random.default_rng(data_seed), np.random.default_rng([data_seed, _NOISE])
+    dimension, scales = len(eigenvalues), np.sqrt(eigenvalues)
+    solution = generator.normal(size=dimension)
+    features, targets = [], []
+    for size in sizes:
+        rotation = np.linalg.qr(generator.normal(size=(dimension, dimension)))[0] if orientation == "random" else None
+        drawn = generator.normal(size=(size, dimension)) * scales
+        own = drawn if rotation is None else drawn @ rotation
+        features.append(own)
+        targets.append(own @ solution + label_noise * noise.normal(size=size))
+    counts = np.array(sizes, np.int64)
+    offsets = np.cumsum(counts) - counts
+    return Examples(np.concatenate(features), np.concatenate(targets), offsets, counts), solution
+
+
+def least_squares(train: Examples, weights: Array) -> Array:
+    """(d,) the minimizer of the weighted mean of the clients' mean losses; the shortest where there are several.
+
+    Args:
+        train: inputs (examples, d), targets (examples,).
+        weights: (clients,) sum 1.
+    """
+    rows = np.sqrt(np.repeat(weights / train.sizes, train.sizes))
+    found: Array = np.linalg.lstsq(train.inputs * rows[:, None], train.targets * rows, rcond=None)[0]
+    return found

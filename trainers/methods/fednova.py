@@ -1,0 +1,115 @@
+"""FedNova: clients that take more local steps than others do not pull the model towards their own minimizers.
+
+    y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr d_k,   k = 1 .. K_i
+    G_i = d_1 + ... + d_{K_i},   a_i, what G_i would be if every grad f_i were 1
+    q = effective_steps (mean over the cohort of G_i / a_i);   the server optimizer steps along q with server_lr
+
+d_k is g_k, or what the client_optimizer makes of it (sgd, momentum or nesterov: those that are linear in the
+gradients). With plain steps a_i = K_i, with prox a_i = (1 - (1 - client_lr prox)^K_i) / (client_lr prox), with momentum
+the sum of its weights. The means are of G_i / a_i, gradients of one step, so that with small client_lr the limit is the
+minimizer of the weighted mean loss, where FedAvg with unequal steps has that of another one, with weights times K_i.
+
+Steps are unequal with local_epochs, by which a client takes as many as its data fill batches; with local_steps they are
+equal, and FedNova is FedAvg (with prox FedProx). effective_steps above 0; null is the weighted mean over the cohort of
+the a_i, the paper's choice. client_lr at least 0: 0 is large-batch SGD with client batches of equal weight. server_lr
+above 0: equal to client_lr with plain SGD on the server it is the paper's averaging. prox at least 0: 0 is no pull.
+weight_decay at least 0: 0 is none; it is a part of f_i. clip_norm above 0: largest norm of a g_k. Clients are weighted
+by their numbers of examples unless the trial says otherwise.
+Exchanges: one a round, the model down and a pseudo-gradient up, with one number, a_i, that is not counted. Nothing is
+stored.
+
+Source: "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization" (Wang, Liu, Liang, Joshi,
+Poor 2020), equation 7 and section 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.client import ClientSteps
+from trainers.engine.cohort import Cohort
+from trainers.engine.local import LocalWork
+from trainers.engine.state import State
+from trainers.hyper import hyper
+
+WEIGHTING = "examples"
+LINEAR = ("sgd", "momentum", "nesterov")
+
+
+@dataclass(frozen=True)
+class Hyper(ClientSteps):
+    """Hyperparameters of FedNova."""
+
+    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = hyper(
+        kind="int", low=1, unit="steps", limit="equal steps are FedAvg", doc="gradients a round"
+    )
+    local_epochs: int | None = hyper(
+        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
+    )
+    effective_steps: Tensor | None = hyper(
+        None,
+        kind="float",
+        low=0,
+        low_open=True,
+        none_is=0.0,
+        unit="steps",
+        limit="null is the cohort's mean",
+        doc="multiplies the mean normalised gradient",
+    )
+    prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
+    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    client_optimizer: str = hyper("sgd", choices=LINEAR, traced=False, doc="turns local gradients into local steps")
+
+
+def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+    """The state after one round.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        state: before the round.
+        cohort: the clients of the round.
+    """
+    work = LocalWork(
+        hyper.client_lr,
+        hyper.local_steps,
+        prox=hyper.prox,
+        local_epochs=hyper.local_epochs,
+        weight_decay=hyper.weight_decay,
+        optimizer=hyper.optimizer(),
+        clip_norm=hyper.clip_norm,
+    )
+    done = cohort.local(state.params, work)
+    norms = sums_of_ones(hyper, done.steps, state.params)
+    effective = cohort.mean(norms[..., 0]).view(-1, 1, 1)
+    if hyper.effective_steps is not None:
+        effective = torch.where(hyper.effective_steps > 0, hyper.effective_steps, effective)
+    return state.step(effective * cohort.mean(done.pseudo_gradient / norms))
+
+
+def sums_of_ones(hyper: Hyper, steps: NDArray[np.int64], like: Tensor) -> Tensor:
+    """What the local work of each client makes of gradients that are all 1: a_i, (T, M, 1), above 0.
+
+    Args:
+        hyper: traced fields (T, 1, 1).
+        steps: (T, M), 0 for trials at rest, whose answer is 1.
+        like: (T, 1, P), of the type and on the device wanted.
+    """
+    optimizer, total = hyper.optimizer(), like.new_zeros((like.shape[0], 1, 1))
+    memory = {} if optimizer is None else optimizer.init(total)
+    sums = [torch.ones_like(total)]
+    for step in range(int(steps.max(initial=0))):
+        gradient = 1 - hyper.client_lr * hyper.prox * total
+        if optimizer is None:
+            total += gradient
+        else:
+            optimizer.step_(total, memory, gradient, step)
+        sums.append(total.clone())
+    table = torch.cat(sums, 1)[..., 0]  # (T, 1 + most steps)
+    return table.gather(1, torch.tensor(steps, device=like.device)).unsqueeze(-1)

@@ -1,0 +1,39 @@
+"""What a method asks of clients and of the server besides messages, from the start, in every round.
+
+    client_examples    examples of all mini-batches whose gradients clients have taken
+    central_gradients  mini-batch gradients that the server has taken of its own loss (mixed federated learning)
+    central_examples   examples of these
+    client_flops       client_examples times the operations of one example's gradient; all clients together
+    server_flops       central_examples times the same
+
+An operation is an addition or a multiplication of a matrix product or a convolution (engine/flops.py); elementwise
+operations, optimizers and evaluations are left out. A quadratic loss, client's or server's, is one example. Where full
+batches differ in size clients of one cohort count with their mean. Bytes and exchanges are on every line anyway.
+
+Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
+et al. 2022); its own model's table is in trainers/theory/overhead.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trainers.engine.counters import OVERHEAD
+from trainers.engine.flops import gradient_flops
+from trainers.engine.views import RoundView
+
+METRICS = (*OVERHEAD, "client_flops", "server_flops")
+
+
+def of_round(view: RoundView) -> dict[str, Tensor]:
+    """(T,) values by name.
+
+    Args:
+        view: of the round that has been done.
+    """
+    totals = view.cohort.counters.totals
+    found = {name: torch.from_numpy(totals[name].copy()) for name in OVERHEAD}
+    each = gradient_flops(view.model)
+    flops = {"client_flops": "client_examples", "server_flops": "central_examples"}
+    return {**found, **{name: found[examples].double() * each for name, examples in flops.items()}}

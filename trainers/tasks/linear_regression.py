@@ -1,0 +1,174 @@
+"""Synthetic linear regression over clients that share a solution: every loss vanishes there ("0 loss").
+
+    {"name": "linear_regression", "clients": 5, "examples": 2000, "dimension": 10, "strong_convexity": 0.001,
+     "smoothness": 1, "orientation": "same", "label_noise": 0, "data_seed": 0}
+
+Client i has features x from a Gaussian, targets z = x' w* with one w* for all, and the loss mean of (x' w - z)^2 / 2;
+the model has no bias. The covariance of the features has the eigenvalues given, or as many as `dimension` from
+strong_convexity to smoothness, evenly spaced on a log scale; with orientation "random" each client has axes of its own.
+examples is a number, or a list of one for each client; with fewer than `dimension` a client does not determine w* by
+itself. label_noise above 0 ends interpolation: then there is a floor that mini-batches do not get below.
+
+Reported are loss, the weighted mean of the clients' losses, and distance, that to w* (with label_noise to the minimizer
+of the mean loss). `trainers.theory.mass` has the constants on which the speed of SGD and of MaSS depends; the method
+`mass` takes them from here with {"constants": "estimate"}.
+
+Source: the setting of "Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import regression
+from trainers.data.weights import client_weights
+from trainers.errors import SpecError
+from trainers.hyper import check, describe, hyper, join
+from trainers.problem import Examples, Problem
+from trainers.scalars import integer, shown
+
+DTYPE = "float64"
+BATCHING = "with_replacement"
+METRICS = ("loss", "distance")
+MODEL = "linear"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What the document may say."""
+
+    clients: int = hyper(5, low=1, unit="clients", doc="size of the population")
+    examples: Any = hyper(2000, kind="any", doc="of each client: a number, or a list of one for each")
+    dimension: int = hyper(10, low=1, unit="parameters", doc="of the model")
+    strong_convexity: float = hyper(1e-3, low=0, low_open=True, doc="smallest eigenvalue of the covariance")
+    smoothness: float = hyper(1.0, low=0, low_open=True, doc="largest eigenvalue of the covariance")
+    eigenvalues: tuple[float, ...] | None = hyper(None, low=0, low_open=True, doc="all of them, in place of these two")
+    orientation: str = hyper("same", choices=("same", "random"), doc="axes of the clients' covariances")
+    label_noise: float = hyper(0.0, low=0, doc="standard deviation of the targets' noise; 0 is interpolation")
+    client_weights: Any = hyper(None, kind="any", doc="one for each client, of sum 1; null is uniform")
+    data_seed: int = hyper(0, low=0, doc="of w*, the features and the noise")
+
+
+SETTINGS = describe(Keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """A checked task.
+
+    Args:
+        document: the task with all defaults filled in, JSON-able.
+        sizes: examples of each client.
+        eigenvalues: (d,) of the covariance.
+        client_weights: (clients,) sum 1; None is uniform.
+        model: name of the model in trainers/models.
+    """
+
+    document: Mapping[str, Any]
+    sizes: tuple[int, ...]
+    eigenvalues: NDArray[np.float64]
+    client_weights: NDArray[np.float64] | None = None
+    model: str = field(default=MODEL)
+
+    @property
+    def clients(self) -> int:
+        """Size of the population."""
+        return len(self.sizes)
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters."""
+        return len(self.eigenvalues)
+
+    @property
+    def examples(self) -> NDArray[np.int64]:
+        """Number of examples of each client, (clients,)."""
+        return np.array(self.sizes, np.int64)
+
+    @cached_property
+    def drawn(self) -> tuple[Examples, NDArray[np.float64]]:
+        """The examples and w*."""
+        given = self.document
+        return regression.gaussian(
+            self.sizes, self.eigenvalues, given["orientation"], given["label_noise"], given["data_seed"]
+        )
+
+
+def parse(document: Mapping[str, Any], path: str) -> Settings:
+    """The task that a document describes.
+
+    Args:
+        document: {"name": "linear_regression", ...}.
+        path: dotted place of the document, as "task".
+
+    Raises:
+        SpecError: unknown keys, wrong types, sizes or ranges.
+    """
+    values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
+    if values["eigenvalues"] is None:
+        low, high = values["strong_convexity"], values["smoothness"]
+        if high < low:
+            place = join(path, "smoothness")
+            raise SpecError(f"{place} must be at least strong_convexity={low:g}, got smoothness={high:g}", place)
+        eigenvalues = np.geomspace(low, high, values["dimension"]) if values["dimension"] > 1 else np.array([high])
+    else:
+        eigenvalues = np.array(values["eigenvalues"])
+        low, high = float(eigenvalues.min()), float(eigenvalues.max())
+        said = {"dimension": len(eigenvalues), "strong_convexity": low, "smoothness": high}
+        _refuse_others(values, said, document, path)
+        values |= {**said, "eigenvalues": eigenvalues.tolist()}
+    sizes = _sizes(values["examples"], values["clients"], join(path, "examples"))
+    weights = None
+    if values["client_weights"] is not None:
+        weights = client_weights(values["client_weights"], len(sizes), join(path, "client_weights"))
+        values["client_weights"] = weights.tolist()
+    return Settings({"name": "linear_regression", **values}, sizes, eigenvalues, weights)
+
+
+def build(settings: Settings, dtype: str) -> Problem:
+    """The problem to train on; its optimum is w*, or with label noise the minimizer of the mean loss.
+
+    Args:
+        settings: from `parse`.
+        dtype: "float32" or "float64"; the data are always handed over in float64.
+    """
+    train, solution = settings.drawn
+    uniform = np.full(settings.clients, 1 / settings.clients)
+    weights = uniform if settings.client_weights is None else settings.client_weights
+    noisy = settings.document["label_noise"] > 0
+    return Problem(
+        model=settings.model,
+        train=train,
+        client_weights=settings.client_weights,
+        optimum=regression.least_squares(train, weights) if noisy else solution,
+        model_settings={"bias": False},
+    )
+
+
+def _sizes(value: Any, clients: int, path: str) -> tuple[int, ...]:
+    """Examples of each client."""
+    listed = isinstance(value, (list, tuple))
+    if listed and len(value) != clients:
+        raise SpecError(f"{path} must be a number, or one for each of {clients} clients, got {len(value)}", path)
+    items = [integer(item, f"{path}.{index}") for index, item in enumerate(value)] if listed else [integer(value, path)]
+    for item in items:
+        if item < 1:
+            raise SpecError(f"{path} must be at least 1, got examples={shown(item)}", path)
+    return tuple(items if listed else items * clients)
+
+
+def _refuse_others(values: Mapping[str, Any], said: Mapping[str, Any], document: Mapping[str, Any], path: str) -> None:
+    """What eigenvalues say too may be given beside them only if it is the same."""
+    for key, meant in said.items():
+        if key in document and values[key] != meant:
+            place = join(path, key)
+            raise SpecError(
+                f"{place} must be {shown(meant)}, as eigenvalues say, or left out, got {key}={shown(values[key])}",
+                place,
+            )
