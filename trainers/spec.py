@@ -324,6 +324,10 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
         if reason is not None:
             path = f"report.{index}"
             raise SpecError(f"{path} must not be {name} with {reason}", path)
+        needs = () if name in _MODELS_OWN else getattr(reports()[name], "NEEDS", ())
+        if missing := [metric for metric in needs if metric not in _metrics(task, module)]:
+            path = f"report.{index}"
+            raise SpecError(f"{path} must not be {name} for a task that does not report {missing[0]}", path)
     if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
 

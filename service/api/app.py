@@ -11,6 +11,7 @@ from fastapi.middleware.gzip import GZipMiddleware
 from service.api import problems, submission
 from service.api.access import Tokens
 from service.api.bodies import BodyLimit
+from service.api.cached import Bodies
 from service.api.context import Context, ResultsProvider, known_parameters
 from service.api.files import only_under
 from service.api.limits import Limits, Rates
@@ -75,6 +76,7 @@ def create_app(
         rates=Rates(allowed.requests_per_second, allowed.burst),
         failures=Rates(FAILURES_A_MINUTE / 60, int(FAILURES_A_MINUTE)),
         metrics=metrics,
+        frontiers=Bodies(),
     )
     for module in (studies, trials, events, logs, driver, access, health):
         app.include_router(module.ROUTER, dependencies=[Depends(known_parameters)])

@@ -10,6 +10,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from service.api.access import Access, Scope, Tokens
+from service.api.cached import Bodies
 from service.api.limits import Limits, Rates
 from service.api.metrics import Metrics
 from service.api.submission import CheckedStudy
@@ -49,6 +50,7 @@ class Context:
         rates: How many requests each token has left.
         failures: The same for failed authentications that are noted.
         metrics: What this process counts.
+        frontiers: Answers that are kept.
     """
 
     store: Store
@@ -63,6 +65,7 @@ class Context:
     rates: Rates
     failures: Rates
     metrics: Metrics
+    frontiers: Bodies
 
     @property
     def quota(self) -> Quota:
@@ -132,10 +135,11 @@ Asked = Annotated[Context, Depends(context)]
 Allowed = Annotated[Access, Depends(access)]
 
 
-def _permitted(scope: Scope) -> Callable[[str, Context, Access], str]:
-    def permit(study_id: str, asked: Asked, allowed: Allowed) -> str:
+def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
+    def permit(study_id: str, asked: Asked, allowed: Allowed, request: Request) -> str:
         allowed.require(scope, study_id)
-        if asked.store.glance(study_id).project != allowed.project:
+        glance = request.state.glance = asked.store.glance(study_id)
+        if glance.project != allowed.project:
             raise NotFound(f"no study {study_id!r}; list them to see which there are")
         return study_id
 

@@ -53,6 +53,7 @@ class Service:
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         only: "api" or "scheduler"; None is everything in this process.
+        per_project: How many studies of a project may run at once; None is as many as there is room for.
         mlflow_public: How people reach MLflow, instead of what `settings` say.
 
     Attributes:
@@ -65,10 +66,18 @@ class Service:
     """
 
     def __init__(
-        self, settings: ServiceSettings, *, host: str, port: int, only: Part | None = None, mlflow_public: str = ""
+        self,
+        settings: ServiceSettings,
+        *,
+        host: str,
+        port: int,
+        only: Part | None = None,
+        per_project: int | None = None,
+        mlflow_public: str = "",
     ) -> None:
         self._closers: list[tuple[str, Callable[[], object]]] = []
         self._settings = settings
+        self._per_project = per_project
         self.first = False
         try:
             self._open(host, port, only, mlflow_public or settings.mlflow_public)

@@ -167,11 +167,15 @@ def serve(
     mlflow_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Also start MLflow's server on this port of this computer.")
     ] = None,
+    per_project: Annotated[
+        int | None,
+        typer.Option(min=1, help="Studies of one project that may run at once, where there is room for many."),
+    ] = None,
 ) -> None:
     """Run a service that others submit studies to; set up by DRIFTLINE_* variables (see docs/service.md)."""
     from service.cli.serve import serve as run_service
 
-    run_service(host, port, only, mlflow_port)
+    run_service(host, port, only, mlflow_port, per_project)
 
 
 @app.command()

@@ -24,7 +24,9 @@ _OWN = ("127.0.0.1", "localhost", "::1")
 _LOG = logging.getLogger(__name__)
 
 
-def serve(host: str, port: int | None, only: str | None, mlflow_port: int | None) -> None:
+def serve(
+    host: str, port: int | None, only: str | None, mlflow_port: int | None, per_project: int | None = None
+) -> None:
     """Runs a service until SIGTERM or Ctrl-C; it ends within half a minute.
 
     Args:
@@ -32,6 +34,7 @@ def serve(host: str, port: int | None, only: str | None, mlflow_port: int | None
         port: Port; 8080 by default, 8081 for a scheduler alone.
         only: "api" or "scheduler"; None is everything in this process.
         mlflow_port: Also start MLflow's own server on this port of this machine.
+        per_project: How many studies of a project may run at once; None is as many as there is room for.
 
     Raises:
         InvalidSpec: A setting cannot be right.
@@ -55,7 +58,7 @@ def serve(host: str, port: int | None, only: str | None, mlflow_port: int | None
         signal.signal(number, on_signal)
     with _mlflow(settings, mlflow_port) as public:
         wanted = PORTS[part] if port is None else port
-        service = Service(settings, host=host, port=wanted, only=part, mlflow_public=public)
+        service = Service(settings, host=host, port=wanted, only=part, per_project=per_project, mlflow_public=public)
         try:
             say(service, settings, host, part, public)
             while not stop.wait(3600.0):

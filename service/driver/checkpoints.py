@@ -32,16 +32,6 @@ def join(folder: str, *names: str) -> str:
     return posixpath.join(folder, *names)
 
 
-def prefix(url: str) -> str:
-    """The prefix of a checkpoint's pack.
-
-    Examples:
-        >>> prefix("out/checkpoints/01k6/01k6.p1.00003.00000120.ckpt")
-        'out/checkpoints/01k6/01k6.p1.00003'
-    """
-    return url.removesuffix(_SUFFIX).rpartition(".")[0]
-
-
 def write(prefix_url: str, round_number: int, data: bytes) -> str:
     """Stores a checkpoint, then removes those that are no longer kept.
 
@@ -107,7 +97,7 @@ def flag(folder: str, attempt: int) -> str:
 
 
 def raise_flag(url: str) -> None:
-    """Asks all packs that look at this flag to stop. Only that it is there counts: an empty file fits on a full disk."""
+    """Asks all packs that look at this flag to stop. An empty flag counts too: it fits on a full disk."""
     try:
         _put(url, b"stop")
     except OSError as error:

@@ -213,7 +213,7 @@ class Search:
     def _classify(self, trial: str) -> None:
         record = self.table.trials[trial]
         document = trial_document(self._study, record.label, [record.hyperparameters], record.seed)
-        self.table.structures[trial] = hashlib.sha256(structure_key(document).encode()).hexdigest()[:16]
+        self.table.structures[trial] = _digest(structure_key(document))
 
     def _inform(self, trial: str) -> None:
         """Tells the label's sampler where a search trial stands."""
@@ -232,10 +232,7 @@ class Search:
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
         settings = [self.table.trials[trial].hyperparameters for trial in launch.trials]
-        prefix = checkpoints.join(self.folder, name)
-        if launch.resume:
-            old = first.checkpoint
-            prefix = checkpoints.prefix(old) if old else checkpoints.join(self.folder, str(first.pack))
+        prefix = checkpoints.join(self.folder, f"pack.{_digest(' '.join(launch.trials))}")
         job = Job(
             pack=name,
             document=trial_document(self._study, first.label, settings, first.seed),
@@ -314,3 +311,8 @@ class Search:
             self.table.change([result.trial], state=result.state, values=result.values, error=result.error)
         del self.table.packs[pack.id]
         self._waiting_at = None
+
+
+def _digest(text: str) -> str:
+    """A name for a text. Of a pack's members: they find their checkpoints again however often their workers die."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -117,9 +117,11 @@ class LocalLauncher:
         if self._pid(study_id) is not None:
             return Seen(True)
         child = self._children.get(study_id)
-        if child is None or child.returncode == 0:
+        code = 0 if child is None else child.poll()
+        if code is None:  # it has let go of its lock and is about to end
+            return Seen(True)
+        if code == 0:
             return Seen(False)
-        code = child.returncode
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         said = _last_line(self._log_file(study_id))
         return Seen(False, f"its process has ended with {how}" + (f": {said}" if said else ""))

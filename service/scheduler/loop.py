@@ -16,6 +16,9 @@ from service.store.drivers import Driven
 from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
+CLOSE_S = 5.0
+"""How long a look that is under way may take when the loop is to end."""
+
 _LOCK = "scheduler"
 _LOCK_S = 30.0
 _COLLECT_S = 60.0
@@ -86,7 +89,7 @@ class Scheduler:
         self._stop.set()
         self._look.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_S)
         try:
             self._store.unlock(_LOCK, self._name)
         except DriftlineError:

@@ -15,7 +15,7 @@ from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
 from service.errors import InvalidSpec
-from service.schemas.entries import Entry
+from service.schemas.entries import MOST_CHOICES, Entry
 from service.schemas.samplers import name_of
 from service.schemas.section import from_spec_error
 from service.schemas.study import Study
@@ -28,7 +28,6 @@ from trainers.remarks import mixed
 from trainers.scalars import shown
 from trainers.spelling import hint, nearest
 
-MOST_CHOICES = 5_000
 MOST_POINTS = 100_000
 MOST_NUMBERS = 1e8
 """Limits of a study, see `_check_sizes`."""

@@ -17,6 +17,7 @@ from service.schemas.section import Section, from_spec_error
 from trainers.errors import SpecError
 from trainers.scalars import shown
 
+MOST_CHOICES = 5_000
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
@@ -33,11 +34,20 @@ def _space(value: Any) -> Space:
         )
     space: Space = {}
     for name, form in value.items():
+        _short(form, str(name))
         try:
             space[str(name)] = forms.from_json(form, str(name))
         except SpecError as error:
             raise from_spec_error(error) from error
     return space
+
+
+def _short(form: Any, name: str) -> None:
+    """Refuse lists of choices that would take minutes only to be compared with one another."""
+    parts = form.items() if isinstance(form, Mapping) else ()
+    for key, part in parts:
+        if isinstance(part, list) and len(part) > MOST_CHOICES:
+            raise InvalidSpec(f"{name}.{key}", f"must have at most {MOST_CHOICES} items, got {len(part)}")
 
 
 def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:

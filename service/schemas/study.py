@@ -131,8 +131,8 @@ class Study(Section):
         resources: What a pack gets.
         sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Of the search: cohorts, batches and initial models of all its trials, and the sampler.
-        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As in a trial;
-            None leaves them to the task.
+        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As
+            in a trial; None leaves them to the task.
     """
 
     name: Annotated[str, AfterValidator(_name)]

@@ -266,3 +266,34 @@ def test_replicas_over_postgresql_finish_a_study_although_the_acting_scheduler_i
             client.close()
     finally:
         processes.end()
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(780)
+def test_a_service_that_is_ended_in_the_middle_of_a_study_goes_on_with_it(tmp_path: Path) -> None:
+    port = free_port()
+    processes = Processes(
+        tmp_path / "home", DRIFTLINE_MLFLOW_URL="none", DRIFTLINE_ADMIN_TOKEN="admin", RAY_AUTH_MODE="disabled"
+    )
+    try:
+        first = processes.start("--port", str(port))
+        until(lambda: processes.ready(port), 120)
+        with ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as client:
+            study = client.create(SMALL).id
+            until(lambda: any(trial.rounds_done for trial in client.trials(study)), 200)
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(30) == 0
+            processes.start("--port", str(port))
+            until(lambda: processes.ready(port), 120)
+            before = sum(trial.rounds_done for trial in client.trials(study))
+            assert before > 0
+            until(lambda: client.study(study).finished, 300)
+            assert client.study(study).state == "SUCCEEDED", client.study(study).reason
+            curves = client.curves(study)
+            assert len(curves) == 6
+            assert all(curve["round"] == list(range(3001)) for curve in curves.values())
+            assert "Ray is ready" in "".join(line.text for line in client.logs(study))
+            assert {line.attempt for line in client.logs(study)} == {1, 2}
+    finally:
+        processes.end()

@@ -23,7 +23,6 @@ def test_the_newest_two_are_kept_newest_first(folder: str) -> None:
     urls = [checkpoints.write(prefix, number, f"round {number}".encode()) for number in (5, 100, 20_000)]
     assert list(checkpoints.names(prefix)) == [urls[2], urls[1]]
     assert [checkpoints.read(url) for url in checkpoints.names(prefix)] == [b"round 20000", b"round 100"]
-    assert checkpoints.prefix(urls[0]) == prefix
     assert checkpoints.read(other) == b"other"
     checkpoints.remove(prefix)
     assert list(checkpoints.names(prefix)) == []
@@ -63,3 +62,12 @@ def test_half_written_files_are_not_seen(tmp_path: Path) -> None:
     (tmp_path / "pack.00000002.ckpt.77.part").write_bytes(b"half")
     (tmp_path / "pack.new.ckpt").write_bytes(b"no round")
     assert list(checkpoints.names(str(tmp_path / "pack"))) == [url]
+
+
+def test_what_dead_drivers_have_left_is_cleared_too(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    checkpoints.write(str(folder / "pack.1"), 8, b"whole")
+    (folder / "pack.1.00000016.ckpt.4711.part").write_bytes(b"ha")
+    checkpoints.raise_flag(checkpoints.flag(str(folder), 1))
+    checkpoints.clear(str(folder))
+    assert not folder.exists()

@@ -187,6 +187,23 @@ def test_a_dead_worker_costs_nothing_and_the_third_death_fails_its_trials(client
     assert bench.search.outcome()[0] == "FAILED"
 
 
+def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClient, tmp_path: Path) -> None:
+    """A worker dies, with its driver, before what it has written is known; and so does its successor."""
+    study = quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()])
+    study_id = client.submit(study)
+    begun = []
+    for _ in range(3):
+        bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+        pack = bench.start()
+        assert pack is not None
+        first = json.loads(bench.workers[pack].step()["report"])
+        begun.append(first["reports"][0]["round"][-1])
+        for _ in range(3):
+            bench.workers[pack].step()
+    assert begun == [1, 4, 7]
+    assert {trial.checkpoint for trial in client.store.trials(study_id)} == {None}
+
+
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     client: StoreClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -95,3 +95,13 @@ def test_a_flag_that_cannot_be_raised_is_survived() -> None:
     watched.when_asked(fail)
     watched.ask("pause")
     until(watched.at_once)
+
+
+def test_nothing_is_done_once_the_packs_have_ended() -> None:
+    asked: list[str] = []
+    watched = watch(Beats())
+    watched.when_asked(lambda: asked.append("packs"))
+    watched.leave()
+    watched.ask("stale", "let go")
+    assert asked == []
+    assert watched.why == "stale"

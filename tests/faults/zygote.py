@@ -27,7 +27,7 @@ from tests.faults import components, verdict
 from tests.faults.components import Place
 from tests.faults.fuse import Fuse, Kill
 
-LIMIT_S = 120.0
+LIMIT_S = 180.0
 _SET_CHILD_SUBREAPER, _SET_PDEATHSIG = 36, 1
 _LIBC = ctypes.CDLL(None)
 _ALWAYS = ("api", "scheduler", "recorder")

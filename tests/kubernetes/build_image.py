@@ -24,7 +24,16 @@ NAMES = {
     "postgres": "localhost/postgres:test",
     "own-code": "localhost/driftline-compass:test",
 }
-CONTEXT = ("driftline.py", "service", "trainers", "search_spaces", "pyproject.toml", "constraints.txt", "README.md", "LICENSE")
+CONTEXT = (
+    "driftline.py",
+    "service",
+    "trainers",
+    "search_spaces",
+    "pyproject.toml",
+    "constraints.txt",
+    "README.md",
+    "LICENSE",
+)
 TOOLS = ("debootstrap", "buildah")
 BASE_PACKAGES = "python3,python3-venv,ca-certificates,wget"
 UNUSED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
@@ -74,7 +83,17 @@ class Builder:
         for path in UNUSED:
             shutil.rmtree(root / "rootfs" / path, ignore_errors=True)
             (root / "rootfs" / path).mkdir()
-        run("tar", "-C", str(root / "rootfs"), "-cf", str(root / "rootfs.tar"), "--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", ".")
+        run(
+            "tar",
+            "-C",
+            str(root / "rootfs"),
+            "-cf",
+            str(root / "rootfs.tar"),
+            "--exclude=./proc/*",
+            "--exclude=./sys/*",
+            "--exclude=./dev/*",
+            ".",
+        )
         shutil.rmtree(root / "rootfs")
         self.bud(BASE, HERE / "base.Dockerfile", root)
         shutil.rmtree(root)
@@ -91,7 +110,19 @@ class Builder:
                 shutil.copy(source, target)
         wheels = self.context / "build" / "wheelhouse"
         what = [".[cluster,data]", "torch", "setuptools"]
-        run(sys.executable, "-m", "pip", "wheel", "-q", "-c", "constraints.txt", "-w", str(wheels), *what, cwd=self.context)
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "-c",
+            "constraints.txt",
+            "-w",
+            str(wheels),
+            *what,
+            cwd=self.context,
+        )
         for own in wheels.glob("driftline-*"):
             own.unlink()  # built inside, from the source
         say(f"{len(list(wheels.iterdir()))} wheels are there")

@@ -49,7 +49,11 @@ def described(text: str) -> list[tuple[str, Any, str]]:
             value = values
             for key in path[:-1]:
                 value = value[key] if isinstance(value, dict) and key in value else None
-            if not isinstance(value, dict) or path[-1] not in value or any(".".join(path).startswith(f"{row[0]}.") for row in rows):
+            if (
+                not isinstance(value, dict)
+                or path[-1] not in value
+                or any(".".join(path).startswith(f"{row[0]}.") for row in rows)
+            ):
                 continue
             value = value[path[-1]]
             if comment:
@@ -63,7 +67,8 @@ def described(text: str) -> list[tuple[str, Any, str]]:
 def readme(text: str) -> str:
     """The page for a values.yaml."""
     lines = [
-        f"| `{key}` | `{json.dumps(value)}` | {comment.replace('|', '&#124;')} |" for key, value, comment in described(text)
+        f"| `{key}` | `{json.dumps(value)}` | {comment.replace('|', '&#124;')} |"
+        for key, value, comment in described(text)
     ]
     return INTRODUCTION + "\n".join(lines) + "\n"
 

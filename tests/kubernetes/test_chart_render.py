@@ -11,7 +11,6 @@ from .conftest import LOADER
 from .matrix import MATRIX
 
 VERSIONS = ("1.27", "1.31", "1.35")
-V2_AND_V1 = ("--api-versions", "policy/v1", "--api-versions", "autoscaling/v2")
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,9 @@ def test_references_lead_somewhere(rendered, name):
 
 @pytest.mark.parametrize("name", MATRIX)
 def test_the_launcher_takes_its_settings(rendered, name):
-    config = next(item for (kind, _), item in rendered[name].items() if kind == "ConfigMap" and "launcher.yaml" in item["data"])
+    config = next(
+        item for (kind, _), item in rendered[name].items() if kind == "ConfigMap" and "launcher.yaml" in item["data"]
+    )
     settings = yaml.load(config["data"]["launcher.yaml"], LOADER)
     if name == "small":
         assert settings == {}
@@ -161,14 +162,19 @@ def test_an_external_database_and_store_leave_nothing_behind(rendered):
 
 
 def test_rights_are_exactly_these(rendered):
-    rules = {(rule["apiGroups"][0], rule["resources"][0]): sorted(rule["verbs"]) for rule in rendered["default"]["Role", "r-driftline-scheduler"]["rules"]}
+    rules = {
+        (rule["apiGroups"][0], rule["resources"][0]): sorted(rule["verbs"])
+        for rule in rendered["default"]["Role", "r-driftline-scheduler"]["rules"]
+    }
     assert rules == {
         ("ray.io", "rayjobs"): ["create", "delete", "get", "list", "patch", "watch"],
         ("", "secrets"): ["create", "patch"],
         ("", "pods"): ["get", "list", "watch"],
     }
     assert not any(kind.startswith("ClusterRole") for objects in rendered.values() for kind, _ in objects)
-    assert not any(kind in ("Role", "RoleBinding") for name in ("small", "their-accounts") for kind, _ in rendered[name])
+    assert not any(
+        kind in ("Role", "RoleBinding") for name in ("small", "their-accounts") for kind, _ in rendered[name]
+    )
 
 
 def test_tokens_are_mounted_where_the_autoscaler_needs_them(rendered):
@@ -220,17 +226,11 @@ def test_the_database_of_mlflow_is_another_one(rendered):
     assert [url.rpartition("/")[2] for url in urls] == ["driftline", "mlflow"]
 
 
-def test_older_clusters_get_older_forms(helm):
-    old = helm.objects(MATRIX["gpu"], "--kube-version", "1.20.2")
-    assert old["Ingress", "r-driftline"]["apiVersion"] == "networking.k8s.io/v1"
-    new = helm.objects(MATRIX["gpu"], *V2_AND_V1)
-    assert new["PodDisruptionBudget", "r-driftline-api"]["apiVersion"] == "policy/v1"
-    assert new["HorizontalPodAutoscaler", "r-driftline-api"]["apiVersion"] == "autoscaling/v2"
-
-
 def test_the_readme_is_current():
     text = (CHART / "values.yaml").read_text()
-    assert (CHART / "README.md").read_text() == readme(text), "run python tests/kubernetes/chart_readme.py > helm/driftline/README.md"
+    assert (CHART / "README.md").read_text() == readme(text), (
+        "run python tests/kubernetes/chart_readme.py > helm/driftline/README.md"
+    )
 
 
 def test_every_value_is_described_and_used():

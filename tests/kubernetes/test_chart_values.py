@@ -39,11 +39,16 @@ WRONG = {
 TOGETHER = {
     "a database is needed": {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}},
     "postgresql.enabled must be false": {"database": {"existingSecret": "x"}},
-    "must not both be set": {"postgresql": {"enabled": False}, "database": {"existingSecret": "x", "url": "postgresql://u:p@h/d"}},
+    "must not both be set": {
+        "postgresql": {"enabled": False},
+        "database": {"existingSecret": "x", "url": "postgresql://u:p@h/d"},
+    },
     "mlflow.trackingUri needs": {"mlflow": {"trackingUri": "https://mlflow.example.org"}},
     "MLflow needs a database of its own": {"postgresql": {"enabled": False}, "database": {"existingSecret": "x"}},
     "must name another database": {
-        "postgresql": {"enabled": False}, "database": {"url": "postgresql://u:p@h/d"}, "mlflow": {"database": {"url": "postgresql://u:p@h/d"}},
+        "postgresql": {"enabled": False},
+        "database": {"url": "postgresql://u:p@h/d"},
+        "mlflow": {"database": {"url": "postgresql://u:p@h/d"}},
     },
     "scheduler.replicas: 1": {"studies": {"launcher": "local"}},
     "must be at most studies.workers.max": {"studies": {"workers": {"min": 3, "max": 2}}},
@@ -52,7 +57,11 @@ TOGETHER = {
     "data.download.url needs data.enabled": {"data": {"download": {"url": "https://example.org/x.tar"}}},
     "data.download.sha256": {"data": {"enabled": True, "download": {"url": "https://example.org/x.tar"}}},
     "set checkpoints.url or checkpoints.volume.source": {"studies": {"namespace": "other"}},
-    "set data.source": {"studies": {"namespace": "other"}, "checkpoints": {"url": "s3://b/c"}, "data": {"enabled": True}},
+    "set data.source": {
+        "studies": {"namespace": "other"},
+        "checkpoints": {"url": "s3://b/c"},
+        "data": {"enabled": True},
+    },
 }
 
 
@@ -84,7 +93,20 @@ def closed(schema, path="$"):
 
 def test_the_schema_is_closed():
     """What stays open is Kubernetes' own: volume sources, selectors, affinities, and what a parent chart hands down."""
-    mine = ("nfs", "csi", "hostPath", "emptyDir", "persistentVolumeClaim", "ephemeral", "cephfs", "azureFile", "glusterfs", "configMap", "secret", "projected")
+    mine = (
+        "nfs",
+        "csi",
+        "hostPath",
+        "emptyDir",
+        "persistentVolumeClaim",
+        "ephemeral",
+        "cephfs",
+        "azureFile",
+        "glusterfs",
+        "configMap",
+        "secret",
+        "projected",
+    )
     theirs = (*mine, "nodeAffinity", "podAffinity", "podAntiAffinity", "namespaceSelector", "podSelector", "global")
     theirs += ("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef")
     assert [path for path in closed(SCHEMA) if path.rpartition(".")[2] not in theirs] == []

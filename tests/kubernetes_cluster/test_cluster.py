@@ -23,6 +23,7 @@ from tests.kubernetes_cluster.rest import Rest
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.cluster,
     pytest.mark.timeout(1500),
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
 ]

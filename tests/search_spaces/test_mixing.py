@@ -61,7 +61,7 @@ def test_ties_leave_the_rate_alone(name):
     assert member(name, setting)["server_lr"] == setting["client_lr"]
 
 
-@pytest.mark.parametrize("name", BRANCHED + ("one_way_transfer",))
+@pytest.mark.parametrize("name", [*BRANCHED, "one_way_transfer"])
 def test_the_wide_space_makes_trials(name):
     space = METHODS[name].wide()
     for u in (0.0, 0.5, 0.99):

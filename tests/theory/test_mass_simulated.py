@@ -10,6 +10,7 @@ import pytest
 from trainers.engine import draws
 from trainers.engine.pack import Pack
 from trainers.engine.plan import Plan
+from trainers.errors import SpecError
 from trainers.spec import parse
 from trainers.tasks import linear_regression
 from trainers.theory.mass import batch_constants, common_constants, expected_distance_bound, sample_constants
@@ -194,6 +195,64 @@ def test_the_mean_squared_distance_stays_within_the_bound(batch, local_steps, se
     tight = error[0] + common.strong_convexity * of_auxiliary
     ratio = error / (tight * (1 - mixing) ** steps)
     assert ratio.max() == ratio[0] == pytest.approx(0.867, abs=5e-4)
+
+
+def lyapunov_by_hand(task, features, line, form, auxiliary):
+    """Of one round's report line, with the clients' auxiliaries."""
+    solution = linear_regression.parse(task, "task").drawn[1]
+    inverse = [np.linalg.inv(own.T @ own / len(own)) for own in features]
+    gaps = np.array(auxiliary) - solution
+    ratio = form["auxiliary_lr"] / form["mixing"]
+    total = sum(p * gap @ one @ gap for p, gap, one in zip(task["client_weights"], gaps, inverse, strict=True))
+    return total + ratio * np.sum((line["params"] - solution) ** 2)
+
+
+@pytest.mark.parametrize("sync", ["lyapunov", "momentum_half", "avg_v", "momentum_wu", "reset"])
+def test_the_reported_lyapunov_value_is_its_definition(sync):
+    task, features = heterogeneous()
+    method = {"name": "mass", "constants": "estimate", "local_steps": 5, "sync": sync}
+    given = {"task": task, "method": method, "batch_size": 4, "rounds": 6, "report": ["lyapunov", "params"]}
+    spec = parse({**given, "eval_every": 1})
+    pack, form = Pack.from_spec(spec), spec.method.member(0)
+    line = pack.advance()[-1]
+    state, x = pack._now.state, np.array(line["params"])
+    if sync == "reset":
+        auxiliary = [x] * 5
+    elif sync == "avg_v":
+        auxiliary = [state.memory["auxiliary"][0, 0, :6].numpy()] * 5
+    else:
+        kept = pack._now.clients.gather(np.arange(5)) if sync != "momentum_wu" else {}
+        rest = (1 + form["momentum"]) / 2 * x + kept["rest"][0, :, :6].numpy() if "rest" in kept else None
+        looks = rest if rest is not None else [state.memory.get("lookahead", state.params)[0, 0, :6].numpy()] * 5
+        auxiliary = ((1 + form["mixing"]) * np.array(looks) - x) / form["mixing"]
+        if sync == "lyapunov":
+            auxiliary = kept["auxiliary"][0, :, :6].numpy()
+    assert line["lyapunov"] == pytest.approx(lyapunov_by_hand(task, features, line, form, auxiliary), rel=1e-9)
+
+
+def test_lyapunov_is_refused_without_mass_and_without_an_optimum():
+    mass = {"name": "mass", "client_lr": 0.1, "local_steps": 2}
+    with pytest.raises(SpecError, match=r"report\.0 must not be lyapunov for a task that does not report distance"):
+        parse({"task": {"name": "digits"}, "method": mass, "rounds": 1, "report": ["lyapunov"]})
+    with pytest.raises(SpecError, match=r"report\.0 must not be lyapunov with the method local_sgd, which has no"):
+        parse({"task": SHARED, "method": {**mass, "name": "local_sgd"}, "rounds": 1, "report": ["lyapunov"]})
+
+
+@pytest.mark.slow
+def test_the_mean_lyapunov_value_falls_by_1_minus_mixing_a_step():
+    task, _ = heterogeneous()
+    _, runs = squared(task, 4, 5, 100, 60, report=["lyapunov"])
+    mean = np.mean([[line["lyapunov"] for line in lines[1:]] for lines in runs], 0)
+    spec = parse(
+        {
+            "task": task,
+            "method": {"name": "mass", "constants": "estimate", "local_steps": 5},
+            "batch_size": 4,
+            "rounds": 1,
+        }
+    )
+    factor = (1 - spec.method.member(0)["mixing"]) ** 5
+    assert np.all(mean[1:] <= factor * mean[:-1])
 
 
 @pytest.mark.slow

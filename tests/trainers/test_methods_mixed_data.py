@@ -88,12 +88,12 @@ def test_weighted_losses_refuse_what_they_cannot_hold():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_passes_over_unequal_clients(name):
-    given = {**DIGITS, "clients": 5}
+    given = {**DIGITS, "clients": 10, "partition": "by_label"}
     needed = "central_batch_size" if name == "one_way_transfer" else "central_steps"
-    trial = {"batch_size": 20}
+    trial = {"batch_size": 9}
     lines = train(name, 3, given, local_epochs=1, local_steps=None, **{needed: 6}, trial=trial)
     sizes = parse({"task": given, "method": {"name": "fedsgd", "server_lr": 1}, "rounds": 1}).task.examples
-    assert lines[-1]["client_gradients"] == 3 * (-(-sizes // 20)).sum()
+    assert lines[-1]["client_gradients"] == 3 * (-(-sizes // 9)).sum()
     with pytest.raises(SpecError, match=rf"^method\.{needed} must be given where clients have local_epochs, got none"):
         train(name, 3, given, local_epochs=1, local_steps=None, trial=trial)
 
@@ -204,3 +204,21 @@ def test_bad_central_quadratics(central, message):
     with pytest.raises(SpecError) as caught:
         parse({"task": task, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1})
     assert str(caught.value).startswith(message)
+
+
+def test_the_federated_correction_is_the_mean_of_all_gradients_of_unequal_clients():
+    """What the server tells from pseudo-gradients is the mean over all local steps, however many each client takes."""
+    given = {**DIGITS, "clients": 10, "partition": "by_label"}
+    method = {"client_lr": 0.05, "server_lr": 0.05, "local_epochs": 1, "central_steps": 3}
+    document = {"task": given, "rounds": 1, "batch_size": 9, "weighting": "uniform", "dtype": "float64"}
+    pack = Pack.from_spec(parse({**document, "method": {"name": "two_way_transfer", **method}}))
+    before = pack._now.state.params
+    pack.advance()
+    alone = {"name": "parallel_training", **method, "central_lr": 0.0}  # the same first round of the clients
+    after = Pack.from_spec(parse({**document, "method": alone}))
+    after.advance()
+    sizes = pack.spec.task.examples
+    steps = -(-sizes // 9)
+    assert len(set(steps)) > 1
+    mean = (before - after._now.state.params) / 0.05 / steps.mean()
+    np.testing.assert_allclose(pack._now.state.memory["federated_correction"], mean, rtol=0, atol=1e-14)

@@ -6,7 +6,8 @@
 Reptile's own outer step size is server_lr / client_lr (delta_lr). client_lr at least 0: 0 is large-batch SGD. server_lr
 above 0: equal to client_lr it is FedAvg with model averaging. local_steps at least 1: 1 is FedSGD; or local_epochs,
 with which every client passes so often over its own data. weight_decay at least 0: 0 is none. client_optimizer and
-clip_norm as in FedAvg. Exchanges: one a round, the model down and a pseudo-gradient up.
+clip_norm as in FedAvg. With a pull to x, proximal Reptile, it is minibatch_prox. Exchanges: one a round, the model down
+and a pseudo-gradient up.
 
 Source: "On First-Order Meta-Learning Algorithms" (Nichol, Achiam, Schulman 2018), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

@@ -2,10 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Body as InBody
 
 from service.api.access import Access
 from service.api.bodies import CheckedRoute
+from service.api.cached import NOT_MODIFIED, Body
 from service.api.context import Allowed, Asked, Context, ReadableStudy, WritableStudy
 from service.api.estimate import estimate
 from service.api.paging import PageSize, PageToken, position, token
@@ -22,7 +24,7 @@ _EXAMPLE = {
     "budget": {"trials_per_method": 16, "rounds": 100},
 }
 
-StudyDocument = Annotated[dict[str, Any], Body(examples=[_EXAMPLE], description="A study as in its YAML file.")]
+StudyDocument = Annotated[dict[str, Any], InBody(examples=[_EXAMPLE], description="A study as in its YAML file.")]
 Key = Annotated[
     str | None,
     Header(
@@ -82,10 +84,10 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
     return StudyPage(studies=found, next_page_token=token(listing, found[-1].id) if more else None)
 
 
-@ROUTER.get("/{study_id}", operation_id="getStudy")
-def study(study_id: ReadableStudy, asked: Asked) -> StudyRecord:
-    """One study: its state, its specification, and how far it has come."""
-    return asked.store.study(study_id)
+@ROUTER.get("/{study_id}", operation_id="getStudy", response_model=StudyRecord, responses=NOT_MODIFIED)
+def study(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
+    """One study: its state, its specification, and how far it has come. It has an ETag, as the frontier has."""
+    return Body.of(asked.store.study(study_id).model_dump(mode="json")).answer(request)
 
 
 @ROUTER.post("/{study_id}:pause", operation_id="pauseStudy")

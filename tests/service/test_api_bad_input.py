@@ -1,0 +1,182 @@
+"""Whatever is sent: an answer below 500 that says what is wrong, no trace of the inside, and nothing stored."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from service.api import submission
+from service.api.bodies import parse
+from service.errors import InvalidRequest
+from service.store.store import Store
+
+from .api_setup import TOKENS, Service, running
+
+HEADERS = {"Content-Type": "application/json"}
+GOOD: dict[str, Any] = {
+    "name": "points",
+    "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]]], "centers": [[0.0], [1.0]]},
+    "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}],
+    "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
+}
+HUGE = "1" + "0" * 400
+
+
+@pytest.fixture
+def service(store: Store) -> Iterator[Service]:
+    with running(store, check=submission.check) as started:
+        yield started
+
+
+def refused(response: httpx.Response, what: str = "") -> None:
+    assert 400 <= response.status_code < 500, (what, response.status_code, response.text)
+    assert response.headers["content-type"] == "application/problem+json", what
+    for inside in ("Traceback", 'File "', "sqlalchemy", "psycopg", "site-packages"):
+        assert inside not in response.text, what
+
+
+def changed(path: list[Any], value: str) -> bytes:
+    """GOOD as JSON with other text in one place."""
+    document = json.loads(json.dumps(GOOD))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = "@here@"
+    return json.dumps(document).replace('"@here@"', value).encode()
+
+
+BODIES: list[bytes] = [
+    b"", b"{", b"null", b"[]", b'"x"', b"1", b"\xff\xfe{}", b'{"name": "\xc3\x28"}', b'{"name": "a', b"{}" * 3,
+    b"[" * 100_000, b'{"a":' * 5000 + b"1" + b"}" * 5000, b'{"name": NaN}', b'{"name": -Infinity}',
+    b'"' + b'\\"' * 100_000, b"\x00",
+    changed(["name"], '"a\\u0000b"'), changed(["name"], '"\\ud800"'), changed(["name"], "[]"),
+    changed(["task"], '{"name": "quadratic", "hessians": [[[NaN]]], "centers": [[0]]}'),
+    changed(["task", "name"], '"\\u0000"'), changed(["methods"], "[]"), changed(["methods", 0, "label"], '"../x"'),
+    *(
+        changed(path, value)
+        for path in (
+            ["budget", "rounds"], ["budget", "trials_per_method"], ["budget", "seeds"], ["budget", "front"], ["seed"],
+            ["batch_size"], ["clients_per_round"], ["eval_every"],
+        )
+        for value in ("1e23", HUGE, "-1", "1.5", "1e400", '"1e23"', "true", "[]")
+    ),
+    changed(["budget", "rounds"], "9" * 5000),
+    changed(["task"], '{"name": "quadratic", "problem": "random", "clients": 1000000000, "dimension": 100}'),
+    changed(["task"], '{"name": "quadratic", "problem": "random", "clients": 1e30, "dimension": 1e30}'),
+    changed(["methods", 0, "space", "local_steps"], json.dumps({"choice": list(range(1, 20_000))})),
+    changed(["methods", 0, "space", "client_lr"], '{"float": [0.1, 1], "points": 1e12}'),
+    changed(["resources"], '{"cpus": 1e300}'), changed(["resources"], '{"packs": 1e300}'),
+]  # fmt: skip
+
+
+def test_bodies_that_cannot_be(service: Service) -> None:
+    with service.http() as http:
+        for body in BODIES:
+            for params in ({}, {"validate_only": "true"}):
+                response = http.post("/v1/studies", content=body, headers=HEADERS, params=params)
+                refused(response, body[:200].decode(errors="replace"))
+        assert http.get("/v1/studies").json()["studies"] == []
+        good = http.post("/v1/studies", json=GOOD)
+        assert good.status_code == 201, good.text  # nothing above was refused for another reason
+
+
+def test_numbers_that_no_estimate_can_hold(service: Service) -> None:
+    with service.http() as http:
+        for path, value in (
+            (["methods", 0, "space", "local_steps"], '{"choice": [1, 1e308]}'),
+            (["methods", 0, "space", "local_steps"], '{"int": [1, 1000000000000000]}'),
+            (["budget"], '{"trials_per_method": 1000000, "rounds": 1000000000, "seeds": 10000, "front": 1000000}'),
+        ):
+            body = changed(list(path), value)
+            response = http.post("/v1/studies", content=body, headers=HEADERS, params={"validate_only": "true"})
+            assert response.status_code in (200, 422), response.text
+            assert response.status_code == 422 or response.json()["estimate"]["trials"] > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fuzzed_bodies_and_addresses(service: Service, seed: int) -> None:
+    """Good requests with some bytes changed: refused, or so little changed that they still are right."""
+    chance = random.Random(seed)
+    study = service.store.create_study(submission.check(GOOD).spec, "f" * 64).id
+    tokens = [service.tokens.driver(study), *TOKENS, "wrong", ""]
+    with service.http(None) as http:
+        for _ in range(120):
+            body = bytearray(json.dumps(GOOD).encode())
+            for _ in range(chance.choice((1, 1, 2, 20))):
+                body[chance.randrange(len(body))] = chance.randrange(256)
+            path = chance.choice(
+                ["/v1/studies", f"/v1/studies/{study}:extend", f"/v1/studies/{study}/reports", "/v1/tokens",
+                 f"/v1/studies/{study}/logs", f"/v1/studies/{study}/trials", "/v1/studies/%00", "/v1/studies/%ff%fe",
+                 "/v1/projects/%00/quota", f"/v1/studies/{study}/trials?label=%00", "/v1/audit?project=%00",
+                 f"/v1/studies/{study}/compare?a=%00&b=%ff", "/v1/studies?page_token=%00", "/v1/tokens/%00"]
+            )  # fmt: skip
+            method = chance.choice(["POST", "POST", "POST", "GET", "PUT", "DELETE"])
+            headers = {**HEADERS, "Authorization": f"Bearer {chance.choice(tokens)}"}
+            if chance.random() < 0.3:
+                headers["Idempotency-Key"] = chance.choice(["k", "x" * 300, "\u00e9", "a b"])
+            raw = {name: value.encode("latin-1") for name, value in headers.items()}
+            response = http.request(method, path, content=bytes(body), headers=raw)
+            assert response.status_code < 500, (method, path, bytes(body), response.text)
+            assert "Traceback" not in response.text
+
+
+def test_what_a_body_may_be() -> None:
+    assert parse('{"text": "\u00e9 \\ud83d\\ude00 \\\\u0000"}'.encode()) == {"text": "\u00e9 \U0001f600 \\u0000"}
+    assert parse(b'{"a": "[[[[" }') == {"a": "[[[["}
+    deep = b"[" * 64 + b"]" * 64
+    parse(deep)
+    for wrong in (b"[" + deep + b"]", b'"\\u0000"', b'"\\\\\\u0000"', b'"\\ude00"', b"1e", b"NaN"):
+        with pytest.raises(InvalidRequest, match="the body must"):
+            parse(wrong)
+    assert parse(b'"\\u0000"', allow_nul=True) == "\x00"
+
+
+# ---- files
+
+
+def npz(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = folder / "mine.npz"
+    np.savez(path, x=rng.normal(size=(40, 3)), y=np.arange(40) % 2, client=np.arange(40) % 4)
+    return path
+
+
+def test_files_outside_the_allowed_folders_are_not_looked_at(
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed, outside = tmp_path / "data", tmp_path / "data-of-others"
+    allowed.mkdir()
+    outside.mkdir()
+    inside, secret = npz(allowed), npz(outside)
+    (allowed / "link.npz").symlink_to(secret)
+    monkeypatch.setenv("DATA_DIR", str(allowed))
+    document = GOOD | {"task": {"name": "npz", "path": str(inside), "model": "softmax"}}
+    with running(sqlite_store, check=submission.check, data_roots=[allowed]) as service, service.http() as http:
+
+        def ask(path: Any) -> httpx.Response:
+            task = {"name": "npz", "path": path, "model": "softmax"}
+            return http.post("/v1/studies", json=document | {"task": task}, params={"validate_only": "true"})
+
+        for good in (str(inside), "mine.npz"):
+            assert ask(good).status_code == 200, ask(good).text
+        answers = set()
+        for bad in (
+            str(secret), "/etc/passwd", "/nowhere/at/all.npz", "../data-of-others/mine.npz", str(allowed / "link.npz"),
+            "link.npz", f"{allowed}/../data-of-others/mine.npz", "~/x.npz\x01/../../../etc/passwd",
+        ):  # fmt: skip
+            response = ask(bad)
+            refused(response, bad)
+            assert response.json()["path"] == "task.path"
+            answers.add(response.json()["problem"].partition(", got ")[0])
+        assert len(answers) == 1, "the answer does not say whether the file is there"
+        assert ask(5).status_code == 422
+        missing = ask("not-there.npz")
+        assert missing.status_code == 422
+    with running(sqlite_store, check=submission.check) as service, service.http() as http:
+        response = http.post("/v1/studies", json=document | {"task": document["task"] | {"path": str(secret)}})
+        assert response.status_code == 201  # a service of the person who starts it may look everywhere

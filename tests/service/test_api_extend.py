@@ -1,0 +1,223 @@
+"""Estimates, extensions, logs and metrics over a real server."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service.api import submission
+from service.errors import Conflict, Forbidden, InvalidSpec, NotFound
+from service.names import holder
+from service.schemas.logs import NewLine
+from service.store.store import Store
+
+from .api_setup import Service, running
+from .conftest import SPEC, Clock, new_trials
+from .store_setup import complete
+
+SPACE = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": {"choice": [2, 4]}}
+POINTS: dict[str, Any] = {
+    "name": "points",
+    "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]], [[3.0]]], "centers": [[0.0], [1.0], [2.0]]},
+    "methods": [{"name": "fedavg", "space": SPACE}, {"name": "scaffold", "space": SPACE}],
+    "budget": {"trials_per_method": 8, "rounds": 5, "seeds": 2, "front": 3},
+}
+
+
+@pytest.fixture
+def service(sqlite_store: Store) -> Iterator[Service]:
+    with running(sqlite_store) as started:
+        yield started
+
+
+@pytest.fixture
+def real(sqlite_store: Store) -> Iterator[Service]:
+    """A service that checks studies as it does in earnest."""
+    with running(sqlite_store, check=submission.check) as started:
+        yield started
+
+
+# ---- estimates
+
+
+def test_an_estimate_counts_the_work(real: Service) -> None:
+    with real.client() as client:
+        found = client.validate(POINTS)["estimate"]
+        assert client.studies() == []
+    trials = 2 * (8 + 3 * 2)
+    assert (found["trials"], found["rounds"]) == (trials, trials * 5)
+    assert found["packs"] == 2 * (8 + 2)  # on one worker packs of 1 in the search, and of all three in the front
+    # A round of FedAvg is K gradients a client and one model of 8 bytes each way; SCAFFOLD's has one gradient more,
+    # and two models each way. K is 2 or 4: 3 on average, over 256 settings drawn at random.
+    rounds = trials // 2 * 5
+    mean = (found["client_gradients"] / (3 * rounds) - 1) / 2
+    assert mean == pytest.approx(3, abs=0.3)
+    assert (found["bytes_up"], found["bytes_down"]) == (3 * rounds * 8 * 3, 3 * rounds * 8 * 3)
+    assert [found[name] for name in ("gpu_hours", "cpu_hours", "seconds", "finish")] == [None] * 4
+    assert "no earlier study of this project trained fedavg on this task" in found["rests_on"][-1]
+
+
+def test_time_rests_on_earlier_studies_of_the_project(store: Store, clock: Clock) -> None:
+    document = POINTS | {"methods": POINTS["methods"][:1]}
+    with running(store, check=submission.check) as service, service.client() as client:
+        earlier = client.create(document).id
+        store.acquire(earlier, holder())
+        trials = [trial.id for trial in store.create_trials(earlier, 1, new_trials("fedavg", 2))]
+        store.start_pack(earlier, 1, "p1", trials[:1], gpus=0.5)
+        store.start_pack(earlier, 1, "p2", trials[1:], gpus=0.5)
+        clock.now += 20
+        for pack, trial in zip(("p1", "p2"), trials, strict=True):
+            store.report(earlier, _rounds(pack, trial, 5))
+        store.finish(earlier, 1, [complete(trial) for trial in trials])
+        assert client.validate(document)["estimate"]["finish"] is not None
+        store.release(earlier, 1, "FAILED", "enough")
+        found = client.validate(document)["estimate"]
+    rounds = (8 + 3 * 2) * 5
+    assert found["seconds"] == pytest.approx(rounds * 4 / 2)  # 20 s for 5 rounds of one trial, two packs at once
+    assert found["cpu_hours"] == pytest.approx(rounds * 4 / 3600)
+    assert found["gpu_hours"] == pytest.approx(rounds * 4 * 0.5 / 3600)
+    assert found["finish"].startswith("2027-01-15T08:02:40")  # the clock's time, and 140 seconds
+    assert earlier in str(found["rests_on"])
+
+
+def _rounds(pack: str, trial: str, rounds: int) -> Any:
+    from service.schemas.protocol import Report
+
+    columns = {"round": list(range(rounds + 1)), "loss": [1.0] * (rounds + 1)}
+    return Report(attempt=1, pack=pack, reports={trial: columns}, rounds_done=rounds)
+
+
+# ---- extensions
+
+
+def test_an_extension_over_the_api(real: Service) -> None:
+    with real.client() as client, real.http() as http:
+        study = client.create(POINTS, key="k")
+        larger = client.extend(study.id, trials_per_method=12)
+        assert larger.spec["budget"] == study.spec["budget"] | {"trials_per_method": 12}
+        other = client.create(POINTS | {"budget": POINTS["budget"] | {"trials_per_method": 12}})
+        assert larger.fingerprint == other.fingerprint != study.fingerprint
+        assert client.extend(study.id, trials_per_method=12) == larger
+        assert client.create(POINTS, key="k").id == study.id  # the key stands for the study, extended or not
+        for wrong, problem in (
+            ({"trials_per_method": 11}, "trials_per_method: must be at least 12, what the study has now"),
+            ({"seeds": 1}, "seeds: must be at least 2"),
+            ({"seeds": 10**9}, "budget.seeds: must be at most 10000"),
+        ):
+            with pytest.raises(InvalidSpec, match=problem):
+                client.extend(study.id, **wrong)
+        for body in ({}, {"seeds": "5"}, {"seeds": True}, {"rounds": 10}):
+            assert http.post(f"/v1/studies/{study.id}:extend", json=body).status_code == 422
+        assert client.study(study.id) == larger
+        client.cancel(study.id)
+        with pytest.raises(Conflict, match="extend needs a study that is"):
+            client.extend(study.id, seeds=5)
+    with real.client("reader") as reader, pytest.raises(Forbidden):
+        reader.extend(study.id, seeds=5)
+    with real.client("stranger") as stranger, pytest.raises(NotFound):
+        stranger.extend(study.id, seeds=5)
+
+
+def test_extensions_at_the_same_time_are_all_heard(service: Service) -> None:
+    with service.client() as client:
+        study = client.create(SPEC).id
+        wishes: list[dict[str, int]] = [{"trials_per_method": 9}, {"seeds": 7}, {"trials_per_method": 9, "seeds": 7}]
+        failures: list[BaseException] = []
+
+        def extend(wish: dict[str, int]) -> None:
+            try:
+                client.extend(study, **wish)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=extend, args=(wish,)) for wish in wishes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert client.study(study).spec["budget"] == SPEC["budget"] | {"trials_per_method": 9, "seeds": 7}  # type: ignore[operator]
+
+
+# ---- logs
+
+
+def test_logs_from_the_driver_to_the_reader(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.client(service.tokens.driver(study)) as driver, service.client("reader") as reader:
+        lines = [NewLine(at=1e9 + number, level="info", text=f"line {number}") for number in range(7)]
+        assert [driver.send_logs(study, 1, lines) for _ in range(2)] == [7, 0]
+        assert [line.text for line in reader.logs(study)] == [line.text for line in lines]
+        last = reader.logs(study)[3].id
+        assert [line.text for line in reader.logs(study, last)] == ["line 4", "line 5", "line 6"]
+        assert [line.text for line in driver.logs(study)] == [line.text for line in lines]
+        with pytest.raises(Forbidden):
+            reader.send_logs(study, 1, lines)
+    with service.http() as http:
+        walked: list[str] = []
+        params: dict[str, Any] = {"page_size": 3}
+        while True:
+            page = http.get(f"/v1/studies/{study}/logs", params=params).json()
+            walked += [line["text"] for line in page["lines"]]
+            if page["next_page_token"] is None:
+                break
+            params["page_token"] = page["next_page_token"]
+        assert walked == [line.text for line in lines]
+        body = {"attempt": 1, "lines": [{"at": 1, "text": "a\x00b\ud800"}]}
+        raw = b'{"attempt": 1, "lines": [{"at": 1, "text": "a\\u0000b\\ud800"}]}'
+        assert len(body["lines"]) == 1  # type: ignore[arg-type]
+        answer = http.post(f"/v1/studies/{study}/logs", content=raw, headers={"Content-Type": "application/json"})
+        assert answer.json() == {"stored": 1}
+        assert http.get(f"/v1/studies/{study}/logs").json()["lines"][-1]["text"] == "a\ufffdb?"
+        many = {"attempt": 1, "lines": [{"at": 1, "text": "x"}] * 1001}
+        assert http.post(f"/v1/studies/{study}/logs", json=many).status_code == 422
+    with service.client("stranger") as stranger, pytest.raises(NotFound):
+        stranger.logs(study)
+
+
+# ---- metrics
+
+
+def test_metrics_count_requests_studies_trials_and_leases(service: Service) -> None:
+    store = service.store
+    study = store.create_study(SPEC, "f" * 64, project="secret-project").id
+    store.acquire(study, holder())
+    trials = [trial.id for trial in store.create_trials(study, 1, new_trials("fedavg", 3))]
+    store.start_pack(study, 1, "p", trials[:1])
+    with service.http() as http:
+        http.get("/v1/studies/none")
+        http.get("/v1/studies/other")
+        http.get("/nowhere")
+        answer = http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = answer.text.splitlines()
+    for line in (
+        'driftline_http_requests_total{method="GET",route="/v1/studies/{study_id}",status="404"} 2.0',
+        'driftline_http_requests_total{method="GET",route="none",status="404"} 1.0',
+        'driftline_http_request_seconds_count{method="GET",route="/v1/studies/{study_id}"} 2.0',
+        "driftline_store_up 1.0",
+        'driftline_studies{state="RUNNING"} 1.0',
+        'driftline_trials{state="RUNNING"} 1.0',
+        'driftline_trials{state="WAITING"} 2.0',
+        'driftline_driver_leases{state="held"} 1.0',
+        'driftline_driver_leases{state="expired"} 0.0',
+        "driftline_recorder_studies_behind 1.0",
+    ):
+        assert line in lines
+    assert "secret-project" not in answer.text
+    assert study not in answer.text
+
+
+def test_metrics_are_served_while_the_database_is_away(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    from service.errors import Unavailable
+
+    def away() -> None:
+        raise Unavailable("the database must be reachable")
+
+    monkeypatch.setattr(service.store, "overview", away)
+    with service.http(None) as http:
+        answer = http.get("/metrics")
+    assert answer.status_code == 200
+    assert "driftline_store_up 0.0" in answer.text
+    assert "driftline_studies{" not in answer.text
