@@ -9,6 +9,7 @@ import typer
 
 from service.cli.main import app
 from service.schemas.study import Study
+from trainers.registry import methods
 from trainers.spec import parse
 
 ROOT = Path(__file__).parents[1]
@@ -50,3 +51,11 @@ def test_examples_are_read(example: str) -> None:
     study = Study.from_yaml(ROOT / example)
     assert study.labels
     assert Study.from_json(study.to_json()).fingerprint() == study.fingerprint()
+
+
+def test_the_example_of_all_methods_has_every_method() -> None:
+    """But for one that works with a single client a round, which no other method of a study could share."""
+    entries = Study.from_yaml(ROOT / "examples" / "all-methods.yaml").methods
+    alone = {name for name, module in methods().items() if getattr(module, "CLIENTS_PER_ROUND", None) == 1}
+    assert {entry.name for entry in entries} == {*methods()} - alone
+    assert alone == {"lookahead"}

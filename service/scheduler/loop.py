@@ -74,6 +74,8 @@ class Scheduler:
         self._stop = threading.Event()
         self._look = threading.Event()
         self._thread: threading.Thread | None = None
+        self.looks = 0
+        self.looked_at = 0.0
 
     def start(self) -> None:
         """Run in a thread until `close`."""
@@ -102,7 +104,9 @@ class Scheduler:
 
     def step(self) -> list[Action]:
         """Look once and act; returns what was done. Nothing when another scheduler has the lock."""
-        if not self._store.lock(_LOCK, self._name, _LOCK_S):
+        held = self._store.lock(_LOCK, self._name, _LOCK_S)
+        self.looks, self.looked_at = self.looks + 1, self._store.clock()
+        if not held:
             self._started.clear()  # another one acts, and may change everything
             self._unsure = None
             return []

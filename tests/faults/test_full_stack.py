@@ -31,7 +31,7 @@ from trainers.engine.pack import Pack
 from trainers.spec import parse
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
-ROUNDS = 6000
+ROUNDS = 4000
 CALM = {"client_lr": {"float": [1e-3, 1e-2]}, "server_lr": {"float": [1e-3, 1e-2]}, "local_steps": {"int": [1, 5]}}
 KILLS = (
     ("worker",),
@@ -188,7 +188,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         shutil.rmtree(data, ignore_errors=True)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_fifteen_processes_are_killed_under_one_study(stack: Stack) -> None:
     for part in ("mlflow", "api", "scheduler"):
         stack.start(part)

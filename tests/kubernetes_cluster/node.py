@@ -107,7 +107,7 @@ class Node:
     def _run(self, action, *options):
         say(f"{self._script.name} {action} {' '.join(options)}")
         argv = [sys.executable, str(self._script), action, str(self.folder), *options]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

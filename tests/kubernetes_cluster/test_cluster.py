@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import urllib3
@@ -85,23 +86,33 @@ class Deployed:
 def deployed(tmp_path_factory):
     nodes.require()
     folder = tmp_path_factory.mktemp("node")
-    archives = nodes.images(folder / "images")
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir()
     checkpoints.chmod(0o777)
-    folder.chmod(0o755)
-    node = Node(folder / "kube")
     with contextlib.ExitStack() as stack:
-        stack.callback(node.down)
-        node.up()
-        for archive in archives:
-            node.load(archive)
+        node = stack.enter_context(started(folder))
         stack.enter_context(node.inside())
         stack.enter_context(operator(node, folder / "operator.log"))
         try:
             yield install(node, checkpoints)
         finally:
             show(node, folder / "operator.log")
+
+
+@contextlib.contextmanager
+def started(folder):
+    """A node with the images; DRIFTLINE_TEST_NODE names the folder of one that is kept between runs."""
+    kept = os.environ.get("DRIFTLINE_TEST_NODE")
+    node = Node(Path(kept) if kept else folder / "kube")
+    with contextlib.ExitStack() as stack:
+        if not kept:
+            stack.callback(node.down)
+        if not node.kubeconfig.exists():
+            archives = nodes.images(folder / "images")
+            node.up()
+            for archive in archives:
+                node.load(archive)
+        yield node
 
 
 @contextlib.contextmanager
@@ -122,14 +133,10 @@ def operator(node, log):
 def install(node, checkpoints):
     """Installs the chart with its built-in parts; the checkpoints lie on a folder of the node."""
     say("helm install")
-    values = [ROOT / "tests/kubernetes/values/node.yaml", ROOT / "tests/kubernetes_cluster/values.yaml"]
-    options = [option for file in values for option in ("-f", str(file))]
-    folder = f"checkpoints.volume.source.hostPath.path={checkpoints}"
     chart = ["driftline", str(ROOT / "helm/driftline"), "-n", NAMESPACE, "--create-namespace"]
-    unset = "checkpoints.volume.source.emptyDir=null"
-    node.run(
-        "helm", "install", *chart, *options, "--set", unset, "--set", folder, "--wait", "--timeout", "8m", timeout=600
-    )
+    values = ["-f", str(ROOT / "tests/kubernetes_cluster/values.yaml")]
+    folder = ["--set", f"checkpoints.volume.source.hostPath.path={checkpoints}"]
+    node.run("helm", "install", *chart, *values, *folder, "--wait", "--timeout", "10m", timeout=660)
     say("the chart is installed")
     rest = Rest(node.kubeconfig)
     services = {}
@@ -166,12 +173,6 @@ def until(true, what, seconds=240.0):
 def done(job):
     """The share of the search's rounds that has been reported."""
     return job.record().progress["fedavg"].rounds_done / (TRIALS * ROUNDS)
-
-
-def test_the_charts_own_test_runs_a_study(deployed):
-    say("helm test")
-    print(deployed.node.run("helm", "test", "driftline", "-n", NAMESPACE, "--timeout", "10m", "--logs", timeout=660))
-    say("helm test is green")
 
 
 def test_a_study_outlives_its_worker_its_head_and_a_pause(deployed):
@@ -257,3 +258,9 @@ def test_a_cancelled_study_leaves_nothing(deployed):
     until(lambda: job.state == "CANCELLED", "it is cancelled", 120)
     until(lambda: not deployed.rayjobs(job.id), "its RayJob is gone", 120)
     until(lambda: not deployed.pods("head", job.id), "its pods are gone", 120)
+
+
+def test_the_charts_own_test_runs_a_study(deployed):
+    say("helm test")
+    print(deployed.node.run("helm", "test", "driftline", "-n", NAMESPACE, "--timeout", "10m", "--logs", timeout=660))
+    say("helm test is green")

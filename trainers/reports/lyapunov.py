@@ -69,4 +69,5 @@ def _hessians(view: RoundView) -> Tensor:
     layout, like = view.model.layout, view.after.params
     points = torch.eye(layout.count + 1, layout.count, dtype=like.dtype, device=like.device)  # the last one is 0
     gradients = layout.vector(view.cohort.peek(layout.row(points).unsqueeze(1), "full"))
-    return (gradients[:-1] - gradients[-1]).transpose(0, 1)
+    hessians: Tensor = (gradients[:-1] - gradients[-1]).transpose(0, 1)
+    return hessians
