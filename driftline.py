@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from service.embedded.shortcuts import compare, frontier, run
     from service.errors import DriftlineError
     from service.schemas.study import Study
+    from service.sdk.asynchronous import AsyncClient
     from service.sdk.frontier import Frontier
     from service.sdk.job import Job
+    from service.sdk.offline import OfflineService
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncClient": "service.sdk.asynchronous",
     "Choice": "search_spaces.parameters",
     "Client": "service.embedded.client",
     "DriftlineError": "service.errors",
@@ -29,6 +32,7 @@ _HOMES = {
     "Frontier": "service.sdk.frontier",
     "Int": "search_spaces.parameters",
     "Job": "service.sdk.job",
+    "OfflineService": "service.sdk.offline",
     "Study": "service.schemas.study",
     "compare": "service.embedded.shortcuts",
     "frontier": "service.embedded.shortcuts",
@@ -36,6 +40,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AsyncClient",
     "Choice",
     "Client",
     "DriftlineError",
@@ -43,6 +48,7 @@ __all__ = [
     "Frontier",
     "Int",
     "Job",
+    "OfflineService",
     "Study",
     "compare",
     "frontier",

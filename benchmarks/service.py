@@ -227,10 +227,11 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
         for name, ask in asks.items():
             high = row(name, asyncio.run(load(url, ask, arguments.clients, arguments.seconds)), floor)
             floor = floor or high
-        made = asyncio.run(one_key(url, 1000, arguments.clients))
-        print(f"1000 parallel creates under one key made {made} study")
-        stored, seen = cut_stream(url, store, 100)
-        print(f"a reader cut off 100 times saw {len(seen)} of {len(stored)} events, the same: {seen == stored}")
+        made = asyncio.run(one_key(url, arguments.creates, arguments.clients))
+        print(f"{arguments.creates} parallel creates under one key made {made} study")
+        stored, seen = cut_stream(url, store, arguments.cuts)
+        same = "the same" if seen == stored else "not the same"
+        print(f"a reader cut off {arguments.cuts} times saw {len(seen)} events, {len(stored)} are stored: {same}")
         held = asyncio.run(
             soak(url, [asks["study"], asks["frontier"], asks["healthz"]], arguments.clients, arguments.soak, server.pid)
         )
@@ -251,6 +252,8 @@ def main() -> None:
     parser.add_argument("--soak", type=float, default=60.0, help="seconds of mixed reading")
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--trials", type=int, default=10_000)
+    parser.add_argument("--creates", type=int, default=1000, help="parallel creates under one key")
+    parser.add_argument("--cuts", type=int, default=100, help="times that a reader of events is cut off")
     parser.add_argument("--serve", type=Path, help="serve this folder; used by the benchmark itself")
     arguments = parser.parse_args()
     if arguments.serve is not None:

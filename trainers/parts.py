@@ -34,7 +34,6 @@ TIED = Hyperparameter(
 # Of each pair at most one may be given; the second is then derived from the first, or not needed.
 _EITHER = (("delta_lr", "server_lr"), ("local_epochs", "local_steps"), ("constants", "client_lr"))
 SERVER_RATES = ("server_lr", "delta_lr")
-_ALTERNATIVES = tuple(name for pair in _EITHER for name in pair)
 
 
 @dataclass(frozen=True)
@@ -153,8 +152,9 @@ def _values(
     given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, whose: str, *, tied: bool
 ) -> dict[str, Any]:
     """All values of one member, checked, alternatives resolved, defaults filled in."""
-    # null is a way to leave one of two alternatives out.
-    given = {name: item for name, item in given.items() if item.value is not None or name not in _ALTERNATIVES}
+    # null is a way to leave one of two alternatives out, where there are two.
+    open_to = {name for pair in _EITHER if described.keys() >= set(pair) for name in pair}
+    given = {name: item for name, item in given.items() if item.value is not None or name not in open_to}
     found = {name: described[name].check(item.value, item.path) for name, item in given.items()}
     for derived, name in _EITHER:
         if found.get(derived) is not None and found.get(name) is not None:

@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.api.context import Context
+from service.api.metrics import Metrics
 from service.errors import Unavailable
 
 START_S = 20.0
@@ -69,6 +70,12 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the app counts."""
+        context: Context = self._app.state.context
+        return context.metrics
 
     def close(self) -> None:
         """Stop: streams end, running requests are finished (for two seconds), the socket goes away."""

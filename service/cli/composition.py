@@ -113,6 +113,7 @@ class Service:
             self._record(store, mlflow_public)
             api_url = settings.api_url or _here(server.url if only is None else "http://127.0.0.1:8080")
             woken.append(self._schedule(store, tokens, api_url, together=only is None))
+            server.metrics.watch(woken[0])
 
     def _tokens(self, store: Store, secret: bytes, *, admin: bool) -> Tokens:
         known: dict[str, Access] = {}

@@ -43,6 +43,10 @@ class Scheduler:
         every_s: Seconds between two looks.
         max_deaths: A study fails when so many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study after so long is lost.
+
+    Attributes:
+        looks: How often it has looked, whether it had the lock or not.
+        looked_at: When it did last, in seconds since 1970; 0 before.
     """
 
     def __init__(

@@ -215,7 +215,11 @@ class Study(Section):
             InvalidSpec: One line with the key, what must hold, and what came.
             NotFound: There is no such file.
         """
-        return cls.from_json(loading.read(source))
+        document = loading.read(source)
+        if not isinstance(document, dict) and not (isinstance(source, str) and "\n" in source):
+            came = "nothing in it" if document is None else shown(document)
+            raise InvalidSpec("", f"{Path(source).name}: must hold a study, a mapping of keys to values, got {came}")
+        return cls.from_json(document)
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form: default spaces written out, what is left to the task or not given left out."""

@@ -3,6 +3,7 @@
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -281,7 +282,16 @@ def gone(holder: str) -> bool:
         return True
     except (PermissionError, OverflowError):
         return False
-    return False
+    return _only_a_number(int(pid))
+
+
+def _only_a_number(pid: int) -> bool:
+    """Whether a process has ended and only waits for its parent to take note; where nobody does, for ever."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # no Linux
+        return False
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def _holding(driver: sa.Row[Any], now: float) -> bool:

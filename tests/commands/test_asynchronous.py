@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,10 +63,3 @@ def test_everything_is_there(plain: type, awaited: type) -> None:
     for name in names - {"wait"}:
         ours, theirs = inspect.signature(getattr(awaited, name)), inspect.signature(getattr(plain, name))
         assert list(ours.parameters) == list(theirs.parameters), name
-
-
-def test_the_module_says_how(tmp_path: Path) -> None:
-    from service.sdk import asynchronous
-
-    example = inspect.getdoc(asynchronous) or ""
-    assert "async with AsyncClient" in example

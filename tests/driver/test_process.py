@@ -53,7 +53,7 @@ class Service:
         return (self.folder / "logs" / f"{study_id}.log").read_text()
 
     def until(self, true: Callable[[], bool], study_id: str) -> None:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         while not true():
             assert time.monotonic() < deadline, f"waited in vain; the driver says\n{self.log(study_id)}"
             time.sleep(0.05)
@@ -73,7 +73,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(780)
 def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,11 +249,16 @@ def test_a_lock_from_before_the_clock_was_set_back_ends_in_time(tmp_path: Path) 
 
 def test_a_lock_of_a_process_that_is_gone_is_free_at_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "driftline.db")
-    ended = subprocess.Popen(["true"])
-    ended.wait()
     here = holder().rpartition("/")[0]
-    assert store.lock("scheduler", f"{here}/{ended.pid}/7f01", 30)
-    assert store.lock("scheduler", f"{holder()}/1", 30)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert store.lock("scheduler", f"{here}/{process.pid}/7f01", 30)
+        assert not store.lock("scheduler", f"{holder()}/1", 30)
+        process.kill()
+        until(lambda: store.lock("scheduler", f"{holder()}/1", 30))  # dead, although nobody has taken note of it
+        assert store.lock("scheduler", f"{here}/{process.pid}/7f01", 30) is False
+    store.unlock("scheduler", f"{holder()}/1")
+    assert store.lock("scheduler", f"{here}/{process.pid}/7f01", 30)
+    assert store.lock("scheduler", f"{holder()}/1", 30)  # gone altogether
     assert not store.lock("scheduler", f"{holder()}/2", 30)  # another one of a process that lives
     store.close()
 

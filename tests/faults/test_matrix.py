@@ -34,6 +34,7 @@ def judge(answers: Sequence[Answer], *, missed: float = 0.0) -> None:
     assert len(not_killed) <= missed * len(answers), f"nothing died at {not_killed}"
 
 
+@pytest.mark.timeout(600)
 def test_an_embedded_run_dies_at_ten_sites() -> None:
     with started(2, ("embedded",)) as small:
         judge(small.run(small.points("embedded", ["embedded"], 10)), missed=0.2)

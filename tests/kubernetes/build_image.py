@@ -3,8 +3,8 @@
     python tests/kubernetes/build_image.py FOLDER [driftline] [postgres] [own-code]
 
 makes FOLDER/driftline.tar, FOLDER/postgres.tar and FOLDER/own-code.tar (OCI archives of localhost/driftline:test,
-localhost/postgres:test and localhost/driftline-compass:test), all three unless some are named. Needs root, debootstrap, buildah and
-a Debian mirror; wheels come from wherever pip gets them here. All that is made lies under FOLDER.
+localhost/postgres:test and localhost/driftline-compass:test), all three unless some are named. Needs root, debootstrap,
+buildah and a Debian mirror; wheels come from wherever pip gets them here. All that is made lies under FOLDER.
 """
 
 import argparse
@@ -34,6 +34,7 @@ CONTEXT = (
     "README.md",
     "LICENSE",
 )
+PYTHON = sys.version_info[:2]
 TOOLS = ("debootstrap", "buildah")
 BASE_PACKAGES = "python3,python3-venv,ca-certificates,wget"
 UNUSED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
@@ -144,7 +145,7 @@ def build(folder: Path, names: list[str]) -> None:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing or os.geteuid():
         raise SystemExit(f"building images needs root and {', '.join(TOOLS)}: apt-get install {' '.join(TOOLS)}")
-    if sys.version_info[:2] != (3, 11):
+    if PYTHON != (3, 11):
         raise SystemExit(f"wheels must be those of the base's Python 3.11, this is {sys.version.split()[0]}")
     folder.mkdir(parents=True, exist_ok=True)
     builder = Builder(folder.resolve())
@@ -165,8 +166,7 @@ def build(folder: Path, names: list[str]) -> None:
         if "own-code" in names:
             builder.own_code()
             builder.push("own-code")
-    for part in ("storage", "run"):
-        shutil.rmtree(builder.folder / part, ignore_errors=True)
+    run("rm", "-rf", str(builder.folder / "storage"), str(builder.folder / "run"))
 
 
 def main() -> None:

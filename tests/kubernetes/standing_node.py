@@ -1,9 +1,13 @@
-"""A node that runs no containers: pods become ready at once, and the migration's command is run here, against the real database."""
+"""A node without containers: pods become ready at once; the migration's command is run here, on the real database."""
 
 import base64
+import json
 import os
+import ssl
 import subprocess
 import threading
+import urllib.error
+import urllib.request
 from datetime import UTC, datetime
 
 CAPACITY = {"cpu": "16", "memory": "64Gi", "pods": "110"}
@@ -26,14 +30,17 @@ class StandingNode:
         self._commands = commands
         self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=self._repeat, args=each, daemon=True)
-            for each in ((self._look, 0.3), (self._beat, 5.0))
+            threading.Thread(target=self._repeat, args=(what, seconds), daemon=True)
+            for what, seconds in ((self._look, 0.3), (self._beat, 5.0))
         ]
+        kubeconfig = json.loads(plane.kubeconfig.read_text())
+        self._server = kubeconfig["clusters"][0]["cluster"]["server"]
+        self._trusting = ssl._create_unverified_context()  # the certificate is the test server's own
         self.ran: list[tuple[str, int, str]] = []
         self.failure: Exception | None = None
 
     def __enter__(self):
-        self._plane.send("POST", "/api/v1/nodes", {"metadata": {"name": "node-0"}}, ok=(201, 409))
+        self._send("POST", "/api/v1/nodes", {"metadata": {"name": "node-0"}}, ok=(201, 409))
         self._beat()
         for thread in self._threads:
             thread.start()
@@ -45,17 +52,24 @@ class StandingNode:
             thread.join(30)
         assert self.failure is None, self.failure
 
+    def _send(self, method, path, body=None, *, ok=(200, 201), content="application/json"):
+        headers = {"Authorization": "Bearer admin-token", "Content-Type": content}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._server + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, context=self._trusting, timeout=30) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code not in ok:
+                    raise RuntimeError(f"{method} {path}: {error.code} {error.read()!r}") from error
+            return error.code, {}
+
     def _beat(self):
-        condition = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Standing",
-            "message": "",
-            "lastHeartbeatTime": now(),
-            "lastTransitionTime": now(),
-        }
+        condition = {"type": "Ready", "status": "True", "reason": "Standing", "message": ""}
+        condition |= {"lastHeartbeatTime": now(), "lastTransitionTime": now()}
         body = {"status": {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [condition]}}
-        self._plane.send("PATCH", "/api/v1/nodes/node-0/status", body, content="application/strategic-merge-patch+json")
+        self._send("PATCH", "/api/v1/nodes/node-0/status", body, content="application/strategic-merge-patch+json")
 
     def _repeat(self, what, seconds):
         try:
@@ -65,7 +79,7 @@ class StandingNode:
             self.failure = error
 
     def _look(self):
-        _, found = self._plane.send("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-0")
+        _, found = self._send("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-0")
         for pod in found["items"]:
             self._see(pod)
 
@@ -73,7 +87,7 @@ class StandingNode:
         about = pod["metadata"]
         path = f"/api/v1/namespaces/{about['namespace']}/pods/{about['name']}"
         if "deletionTimestamp" in about:
-            self._plane.send("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 404))
+            self._send("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 404))
         elif pod["status"].get("phase") == "Pending":
             once = any(owner["kind"] == "Job" for owner in about.get("ownerReferences", []))
             code = self._execute(pod) if once else None
@@ -93,37 +107,31 @@ class StandingNode:
             return item["value"]
         reference = item["valueFrom"]["secretKeyRef"]
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/secrets/{reference['name']}"
-        return base64.b64decode(self._plane.send("GET", path)[1]["data"][reference["key"]]).decode()
+        return base64.b64decode(self._send("GET", path)[1]["data"][reference["key"]]).decode()
 
     def _report(self, path, pod, code):
         ready = code is None
-        state = (
-            {"running": {"startedAt": now()}}
-            if ready
-            else {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
-        )
-        kinds = ("Initialized", "PodScheduled", "ContainersReady", "Ready")
-        conditions = [{"type": kind, "status": "True", "lastTransitionTime": now()} for kind in kinds]
-        statuses = [
-            {
-                "name": item["name"],
-                "image": item["image"],
-                "imageID": "",
-                "restartCount": 0,
-                "ready": ready,
-                "started": ready,
-                "state": state,
-            }
-            for item in pod["spec"]["containers"]
-        ]
+        ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
+        state = {"running": {"startedAt": now()}} if ready else {"terminated": ended}
         phase = "Running" if ready else "Succeeded" if code == 0 else "Failed"
-        body = {
-            "status": {
-                "phase": phase,
-                "podIP": "127.0.0.1",
-                "startTime": now(),
-                "conditions": conditions,
-                "containerStatuses": statuses,
-            }
+        kinds = ("Initialized", "PodScheduled", "ContainersReady", "Ready")
+        status = {
+            "phase": phase,
+            "podIP": "127.0.0.1",
+            "startTime": now(),
+            "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now()} for kind in kinds],
+            "containerStatuses": [
+                {
+                    "name": item["name"],
+                    "image": item["image"],
+                    "imageID": "",
+                    "restartCount": 0,
+                    "ready": ready,
+                    "started": ready,
+                    "state": state,
+                }
+                for item in pod["spec"]["containers"]
+            ],
         }
-        self._plane.send("PATCH", f"{path}/status", body, ok=(200, 404), content="application/merge-patch+json")
+        content = "application/merge-patch+json"
+        self._send("PATCH", f"{path}/status", {"status": status}, ok=(200, 404), content=content)

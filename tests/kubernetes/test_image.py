@@ -5,8 +5,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -54,14 +54,10 @@ def images(tmp_path_factory):
     """A folder with the archives; made here unless DRIFTLINE_IMAGES names one."""
     given = os.environ.get("DRIFTLINE_IMAGES")
     if given:
-        from pathlib import Path
-
         return Path(given)
     missing = [name for name in build_image.TOOLS if shutil.which(name) is None]
     if missing or os.geteuid():
-        lacking(
-            f"building images needs root and {', '.join(build_image.TOOLS)}: apt-get install {' '.join(build_image.TOOLS)}"
-        )
+        lacking(f"building images needs root and: apt-get install {' '.join(build_image.TOOLS)}")
     folder = tmp_path_factory.mktemp("images")
     build_image.build(folder, ["driftline", "postgres"])
     return folder
@@ -91,8 +87,8 @@ def inside(unpacked, *argv, check=True, **environment):
     """Runs a command in the image: as its user, its file system read-only but for /tmp and DRIFTLINE_HOME."""
     root, settings = unpacked
     mounts = [f"mount --bind {root} {root}", f"mount -o remount,ro,bind {root}"]
-    for target in ("tmp", "var/lib/driftline", "dev"):
-        mounts.append(f"mount -t tmpfs -o mode=1777 tmpfs {root}/{target}")
+    writable = ("tmp", "var/lib/driftline", "dev")
+    mounts += [f"mount -t tmpfs -o mode=1777 tmpfs {root}/{target}" for target in writable]
     mounts += [f"cp -a /dev/null /dev/zero /dev/urandom /dev/random {root}/dev/", f"mkdir -m 1777 {root}/dev/shm"]
     mounts.append(f"mount -t proc proc {root}/proc")
     env = {**dict(item.split("=", 1) for item in settings["Env"]), **environment}
@@ -121,8 +117,8 @@ def test_the_image_runs_without_root_on_a_read_only_file_system(unpacked):
     script = f"echo '{json.dumps(trial)}' | python -m trainers.run -"
     lines = [json.loads(line) for line in inside(unpacked, "sh", "-c", script).stdout.splitlines()]
     assert [line["round"] for line in lines] == [0, 1, 2, 3]
-    needed = "import ray, mlflow, h5py, pyarrow, kubernetes, psycopg, flask_wtf, service.api.app, service.driver.run, matplotlib.pyplot"
-    inside(unpacked, "python", "-c", needed)
+    parts = "ray, mlflow, h5py, pyarrow, kubernetes, psycopg, flask_wtf, matplotlib.pyplot"
+    inside(unpacked, "python", "-c", f"import {parts}, service.api.app, service.driver.run")
     assert inside(unpacked, "which", "ray", "wget", "bash").stdout.count("\n") == 3
 
 
@@ -130,10 +126,8 @@ def test_the_image_runs_without_root_on_a_read_only_file_system(unpacked):
 @pytest.mark.timeout(1500)
 def test_what_is_in_the_image_is_pinned(unpacked):
     text = inside(unpacked, "python", "-m", "pip", "list", "--format=json").stdout
-    pinned = dict(
-        (name.lower().replace("_", "-"), version)
-        for name, _, version in (line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
-    )
+    lines = (line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
+    pinned = {name.lower().replace("_", "-"): version for name, _, version in lines}
     for found in json.loads(text):
         name = found["name"].lower().replace("_", "-")
         if name not in ("driftline", "pip"):
@@ -159,9 +153,8 @@ def test_own_code_is_found_in_a_derived_image(unpacked):
 
 
 def test_a_wheelhouse_for_another_python_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(build_image.sys, "version_info", (3, 13, 0))
+    monkeypatch.setattr(build_image, "PYTHON", (3, 13))
     monkeypatch.setattr(build_image.shutil, "which", lambda name: name)
     monkeypatch.setattr(build_image.os, "geteuid", lambda: 0)
     with pytest.raises(SystemExit, match=r"must be those of the base's Python 3\.11"):
         build_image.build(tmp_path, ["driftline"])
-    assert sys.version_info[:2] != (3, 13)

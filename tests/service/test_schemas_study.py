@@ -296,3 +296,23 @@ def test_reading_a_study_needs_no_heavy_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("text", "came"), [("", "nothing in it"), ("# later\n", "nothing in it"), ("- a\n", '["a"]')])
+def test_a_file_without_a_study_is_named(tmp_path, text, came):
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidSpec) as caught:
+        Study.from_yaml(path)
+    assert str(caught.value) == f"study.yaml: must hold a study, a mapping of keys to values, got {came}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "limit"),
+    [("rounds", 1e23, 10**9), ("trials_per_method", 10**400, 10**6), ("seeds", "1e9", 10**4), ("front", 2**31, 10**6)],
+)
+def test_numbers_that_cannot_be_meant_are_refused(key, value, limit):
+    document = study().to_json()
+    document["budget"] = document["budget"] | {key: value}
+    with pytest.raises(InvalidSpec, match=f"budget.{key}: must be at most {limit}, got"):
+        Study.from_json(document)

@@ -142,6 +142,12 @@ class ClientSteps(Clipped):
         None, kind="float", low=0, low_open=True, doc="of adam, adamw, rmsprop (null is 1e-8) and adagrad (1e-10)"
     )
 
+    @property
+    def decay_apart(self) -> bool:
+        """Whether weight_decay is beside the gradients and no part of them, as adamw has it."""
+        chosen = self.optimizer()
+        return chosen is not None and chosen.decoupled
+
     def optimizer(self) -> ClientOptimizer | None:
         """The client optimizer; None is gradient descent, which the local loop does by itself."""
         if self.client_optimizer == SGD:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainers.engine.client import ClientOptimizer
+from trainers.engine.local import Local, LocalWork
 
 GRADIENTS = "gradients"
 
@@ -45,3 +46,31 @@ class Recorded:
     def rows(self, rows: slice) -> Recorded:
         """See ClientOptimizer."""
         return replace(self, optimizer=self.optimizer.rows(rows))
+
+
+def recorded(work: LocalWork) -> LocalWork:
+    """The same work with the gradients kept; itself where the steps are the gradients.
+
+    Args:
+        work: of the clients, with all weights 1.
+    """
+    return work if work.optimizer is None else replace(work, optimizer=Recorded(work.optimizer))
+
+
+def gradient_sums(done: Local) -> Tensor:
+    """(T, M, P) sums of each client's local gradients, corrections and clipping included.
+
+    Args:
+        done: what came of `recorded` work.
+    """
+    return done.kept.get(GRADIENTS, done.pseudo_gradient)
+
+
+def mean_gradients(done: Local) -> Tensor:
+    """(T, M, P) means of each client's local gradients, over its own steps.
+
+    Args:
+        done: what came of `recorded` work.
+    """
+    sums = gradient_sums(done)
+    return sums / torch.tensor(done.steps).clamp(min=1).to(sums).unsqueeze(-1)

@@ -9,10 +9,11 @@ g_ik = grad f_i(y_k + u_i; batch k) + prox (y_k - x). The u_i add up to 0 over t
 models: the two are equal. "once" costs nothing a step. A round lowers the loss and, with weight displacement, the
 misalignment (1 / 2n) sum ||g_i - g||^2.
 
-reuse_mean_gradient spares the exchange in which g is found: clients displace by g_i - m instead, m the mean local
-gradient q / K of the last round, 0 at first. These displacements do not add up to 0; that they are undone at the end of
-the round, as they must be, is no step of its own, because gradients go back. Where training settles m is 0 and the
-displacement is that of each client's gradient alone: another point than without reuse, closer the better clients agree.
+reuse_mean_gradient spares the exchange in which g is found: clients displace by g_i - m instead, m the mean of the last
+round's local gradients (q / K with plain steps), 0 at first. These displacements do not add up to 0; that they are
+undone at the end of the round, as they must be, is no step of its own, because gradients go back. Where training
+settles m is 0 and the displacement is that of each client's gradient alone: another point than without reuse, closer
+the better clients agree.
 
 displacement at least 0: 0 is FedAvg, with prox FedProx; client_lr (local_steps - 1) / 2 is SCAFFOLD to second order.
 displacement_source says where g_i comes from: "full" is all data of a client and counts as the mini-batches of one pass
@@ -21,7 +22,8 @@ server_lr above 0: equal to client_lr with plain SGD on the server it is model a
 GradAlign; or local_epochs, as in FedAvg. prox at least 0: 0 is no pull. weight_decay at least 0: 0 is none; it acts at
 the displaced point, as a part of f_i. client_optimizer and clip_norm as in FedAvg.
 Exchanges: two a round, the model down and g_i up, then g down and a pseudo-gradient up, and nothing is stored; with
-reuse_mean_gradient one, the model and m down and a pseudo-gradient up, and the server stores m.
+reuse_mean_gradient one, the model and m down and a pseudo-gradient up (with a client_optimizer other than sgd the sum
+of the g_ik as well, for then m does not follow from q), and the server stores m.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithms 2 and
 3; reuse after its section 5, prox after its section 2.
@@ -37,6 +39,7 @@ from torch import Tensor
 from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import Local, LocalWork
+from trainers.engine.recorded import mean_gradients, recorded
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
@@ -91,12 +94,12 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         mean = cohort.mean(gradients)
         return state.step(cohort.mean(_displaced(hyper, state, cohort, gradients - mean, mean).pseudo_gradient))
     mean = state.memory["mean_gradient"]
-    gradients = cohort.own_gradients(state.params, full=full) + hyper.weight_decay * state.params
+    gradients = cohort.own_gradients(state.params, full=full)
+    if not hyper.decay_apart:
+        gradients = gradients + hyper.weight_decay * state.params
     done = _displaced(hyper, state, cohort, gradients - mean, mean)
-    steps = torch.tensor(done.steps).clamp(min=1).to(mean).unsqueeze(-1)
-    return state.step(cohort.mean(done.pseudo_gradient)).remember(
-        mean_gradient=cohort.mean(done.pseudo_gradient / steps)
-    )
+    state = state.step(cohort.mean(done.pseudo_gradient))
+    return state.remember(mean_gradient=cohort.mean(mean_gradients(done)))
 
 
 def _displaced(hyper: Hyper, state: State, cohort: Cohort, gap: Tensor, mean: Tensor) -> Local:
@@ -119,8 +122,11 @@ def _displaced(hyper: Hyper, state: State, cohort: Cohort, gap: Tensor, mean: Te
         optimizer=hyper.optimizer(),
         clip_norm=hyper.clip_norm,
     )
-    if hyper.displacement_form == "once":
+    up = 1
+    if hyper.reuse_mean_gradient:
+        up, work = 1 if work.optimizer is None else 2, recorded(work)
+    if hyper.displacement_form == "once" or hyper.decay_apart:  # decay beside the gradients is of the displaced model
         started = replace(work, displacement=displacement, correction=-hyper.prox * displacement)  # pull to the start
-        return cohort.local(state.params, started, down=[mean])
+        return cohort.local(state.params, started, down=[mean], up=up)
     moved = replace(work, correction=hyper.weight_decay * displacement)  # the L2 gradient's own displacement
-    return cohort.local(state.params, moved, down=[mean], gradients_at=displacement)
+    return cohort.local(state.params, moved, down=[mean], up=up, gradients_at=displacement)

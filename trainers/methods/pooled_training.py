@@ -13,8 +13,8 @@ federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federa
 data alone. client_lr at least 0: 0 is a larger batch. server_lr above 0. local_steps at least 1: 1 is SGD on the mixed
 loss, as parallel training and one-way transfer. central_batch_size at least 1, by default the examples that a step of
 the whole cohort has. train_loss and the task's metrics are of the clients' losses.
-Exchanges: local_steps a round, each a model down and a gradient up: what the same would cost with the data left where
-they are. Nothing is stored.
+Exchanges: one a local step, the model down and a gradient up: what the same would cost with the data left where they
+are. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), the oracle of
 section 5; the exchanges are our reading.

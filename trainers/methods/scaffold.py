@@ -8,9 +8,9 @@ variates "fresh" takes c_i = grad f_i(x) anew every round, and c over the cohort
 what: "full" is all data of a client and counts as the mini-batches of one pass over them, "batch" is its first batch,
 which counts as one. "stored" is the original: c_i begins at 0 and is replaced after the round by what variate_update
 says, for the clients of the round alone, and c is the weighted mean over all clients. variate_update "path" (option II)
-takes the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost; "gradient" (option I) takes
-grad f_i(x), on what displacement_source says, which is one more gradient, counted the same way. The original's server
-step size is server_lr / client_lr (delta_lr).
+takes the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost: of the d_k themselves, not
+of what a client_optimizer makes of them. "gradient" (option I) takes grad f_i(x), on what displacement_source says,
+which is one more gradient, counted the same way. The original's server step size is server_lr / client_lr (delta_lr).
 
 On losses with equal Hessians the drift is gone; on any quadratics the limit is the minimizer of the mean loss.
 correction in [0, 1]: 0 is FedAvg. client_lr at least 0: 0 is large-batch SGD with fresh variates, for the corrections
@@ -36,6 +36,7 @@ from torch import Tensor
 from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
+from trainers.engine.recorded import mean_gradients, recorded
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
@@ -101,13 +102,15 @@ def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """A round with stored variates; the mean moves by the share that the cohort has in all clients."""
     variates, mean = cohort.stored["variate"], state.memory["mean_variate"]
     correction = hyper.correction * (mean - variates)
-    done = cohort.local(state.params, _work(hyper, correction), down=[mean], up=2)
+    work = _work(hyper, correction)
     if hyper.variate_update == "gradient":
-        gradients = cohort.own_gradients(state.params, full=hyper.displacement_source == "full")
-        new = gradients + hyper.weight_decay * state.params
+        done = cohort.local(state.params, work, down=[mean], up=2)
+        new = cohort.own_gradients(state.params, full=hyper.displacement_source == "full")
+        if not hyper.decay_apart:
+            new = new + hyper.weight_decay * state.params
     else:
-        steps = torch.tensor(done.steps).clamp(min=1).to(variates).unsqueeze(-1)
-        new = done.pseudo_gradient / steps - correction
+        done = cohort.local(state.params, recorded(work), down=[mean], up=2)
+        new = mean_gradients(done) - correction
     mean = mean + cohort.share * cohort.mean(new - variates)
     return state.step(cohort.mean(done.pseudo_gradient)).remember(mean_variate=mean).store(variate=new)
 

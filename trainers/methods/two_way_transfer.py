@@ -43,7 +43,7 @@ from trainers.engine.branch import memory, merge, server_branch
 from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
-from trainers.engine.recorded import GRADIENTS, Recorded
+from trainers.engine.recorded import gradient_sums, recorded
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
@@ -145,19 +145,18 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         central = cohort.central.gradient(state.params, hyper.central_weight, size)
         federated = hyper.federated_weight * cohort.mean(cohort.gradients(state.params))
 
-    optimizer = hyper.optimizer()
     work = LocalWork(
         hyper.client_lr,
         hyper.local_steps,
         correction=central,
         local_epochs=hyper.local_epochs,
-        optimizer=None if optimizer is None else Recorded(optimizer),
+        optimizer=hyper.optimizer(),
         clip_norm=hyper.clip_norm,
     )
-    sent = 1 if optimizer is None else 2
-    clients = cohort.local(state.params, work, down=[central], up=sent, loss_weight=hyper.federated_weight)
+    sent = 1 if work.optimizer is None else 2
+    clients = cohort.local(state.params, recorded(work), down=[central], up=sent, loss_weight=hyper.federated_weight)
     pseudo_gradient = cohort.mean(clients.pseudo_gradient)
-    gradients = pseudo_gradient if optimizer is None else cohort.mean(clients.kept[GRADIENTS])
+    gradients = pseudo_gradient if work.optimizer is None else cohort.mean(gradient_sums(clients))
     taken = cohort.mean(torch.tensor(clients.steps).to(state.params)).view(-1, 1, 1).clamp(min=1)
 
     server = server_branch(cohort.central, hyper, state, federated)

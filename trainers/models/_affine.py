@@ -1,7 +1,8 @@
 """What softmax regression and linear regression share: scores that are affine in the inputs.
 
 A model is one tensor "weight" (outputs, inputs + 1), the bias in the last column, rows padded to 16 numbers; inputs
-carry a 1 in that column (model setting "bias" false: neither the column nor the 1). So scores, gradients and Hessian products of all trials of a client are one product each.
+carry a 1 in that column (model setting "bias" false: no column, no 1). So scores,
+gradients and Hessian products of all trials of a client are one product each.
 """
 
 from __future__ import annotations

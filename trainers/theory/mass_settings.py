@@ -113,7 +113,7 @@ def resolve(
 
 
 def checked(constants: Any) -> Any:
-    """ "estimate", or an object of all four numbers, None for those that were not given.
+    """The word "estimate", or an object of all four numbers, None for those that were not given.
 
     Args:
         constants: as it came from a document.
