@@ -13,7 +13,7 @@ import typer
 
 from service.errors import NotFound
 from service.settings import settings
-from trainers.catalogue import range_of
+from trainers.catalogue import exchanges, range_of, source, summary
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
 from trainers.registry import Registry, client_optimizers, methods, schedules, servers, tasks
@@ -115,7 +115,10 @@ def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:
 def _print_list(registry: Registry) -> None:
     for name in registry:
         module = registry[name]
-        typer.echo(f"  {name:<24}{_first_line(module)}")
+        typer.echo(f"  {name:<24}{summary(module)}.")
+        for word, said in (("paper", source(module)), ("exchanges", exchanges(module))):
+            if said:
+                typer.echo(f"      {word:<22}{said}")
         for line in _hyperparameters(_settings(module)):
             typer.echo(f"      {line}")
     typer.echo("")
@@ -125,10 +128,6 @@ def _print_whole(name: str, module: ModuleType, described: tuple[Hyperparameter,
     typer.echo(f"{name}\n\n{inspect.cleandoc(module.__doc__ or '')}\n")
     for line in _hyperparameters(described):
         typer.echo(f"  {line}")
-
-
-def _first_line(module: ModuleType) -> str:
-    return (module.__doc__ or "").strip().partition("\n")[0]
 
 
 def _hyperparameters(described: tuple[Hyperparameter, ...]) -> Iterator[str]:

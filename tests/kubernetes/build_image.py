@@ -1,10 +1,10 @@
 """Builds the images of the Kubernetes tests without Docker and without a registry.
 
-    python tests/kubernetes/build_image.py FOLDER [driftline] [postgres] [own-code]
+    python tests/kubernetes/build_image.py FOLDER [driftline] [postgres]
 
-makes FOLDER/driftline.tar, FOLDER/postgres.tar and FOLDER/own-code.tar (OCI archives of localhost/driftline:test,
-localhost/postgres:test and localhost/driftline-compass:test), all three unless some are named. Needs root, debootstrap,
-buildah and a Debian mirror; wheels come from wherever pip gets them here. All that is made lies under FOLDER.
+makes FOLDER/driftline.tar and FOLDER/postgres.tar (OCI archives of localhost/driftline:test and
+localhost/postgres:test), both unless one is named. Needs root, debootstrap, buildah and a Debian mirror; wheels come from
+wherever pip gets them here. All that is made lies under FOLDER.
 """
 
 import argparse
@@ -22,7 +22,6 @@ BASE = "localhost/python:3.11-slim"
 NAMES = {
     "driftline": "localhost/driftline:test",
     "postgres": "localhost/postgres:test",
-    "own-code": "localhost/driftline-compass:test",
 }
 CONTEXT = (
     "driftline.py",
@@ -135,10 +134,6 @@ class Builder:
     def postgres(self) -> None:
         self.bud(NAMES["postgres"], HERE / "postgres.Dockerfile", HERE, BASE=BASE)
 
-    def own_code(self) -> None:
-        package = ROOT / "examples" / "task-package"
-        self.bud(NAMES["own-code"], package / "Dockerfile", package, BASE=NAMES["driftline"])
-
 
 def build(folder: Path, names: list[str]) -> None:
     """Builds the named images and writes their archives into the folder."""
@@ -152,8 +147,7 @@ def build(folder: Path, names: list[str]) -> None:
     for part in ("base", "context", "storage", "run"):
         shutil.rmtree(builder.folder / part, ignore_errors=True)
     with ThreadPoolExecutor() as pool:
-        own = {"driftline", "own-code"} & set(names)
-        wheels = pool.submit(builder.wheelhouse) if own else None
+        wheels = pool.submit(builder.wheelhouse) if "driftline" in names else None
         builder.base()
         if "postgres" in names:
             builder.postgres()
@@ -163,9 +157,6 @@ def build(folder: Path, names: list[str]) -> None:
             builder.driftline()
             shutil.rmtree(builder.context)
             builder.push("driftline")
-        if "own-code" in names:
-            builder.own_code()
-            builder.push("own-code")
     run("rm", "-rf", str(builder.folder / "storage"), str(builder.folder / "run"))
 
 

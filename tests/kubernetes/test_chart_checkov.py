@@ -30,9 +30,8 @@ def test_findings_are_the_reviewed_ones(checkov, helm, tmp_path):
     file = tmp_path / "chart.yaml"
     file.write_text(helm.template({}).stdout)
     command = [checkov, "-f", file, "--framework", "kubernetes", "--compact", "--quiet", "-o", "json"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "BC_SKIP_MAPPING": "TRUE"}
-    )
+    env = {**os.environ, "BC_SKIP_MAPPING": "TRUE"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     found = json.loads(done.stdout)
     assert found["summary"]["parsing_errors"] == 0
     assert found["summary"]["passed"] > 400

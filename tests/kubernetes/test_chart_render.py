@@ -1,6 +1,7 @@
 """The chart over a matrix of values: lint, Kubernetes' own schemas, and what holds for every object."""
 
 import base64
+import functools
 
 import kubernetes_validate
 import pytest
@@ -22,6 +23,15 @@ def rendered(helm):
     return {name: helm.objects(values) for name, values in MATRIX.items()}
 
 
+@pytest.fixture(scope="module")
+def schemas():
+    """Kubernetes' schemas, read once; their definitions are megabytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("schema_contents", "all_versions"):
+            patch.setattr(kubernetes_validate.utils, name, functools.cache(getattr(kubernetes_validate.utils, name)))
+        yield
+
+
 def pods(objects):
     """Every pod's (name, spec, labels) among objects."""
     for (kind, name), item in objects.items():
@@ -37,7 +47,7 @@ def test_lint_is_silent(helm):
 
 
 @pytest.mark.parametrize("name", MATRIX)
-def test_every_object_is_valid_in_three_versions(rendered, name):
+def test_every_object_is_valid_in_three_versions(rendered, name, schemas):
     for item in rendered[name].values():
         text = yaml.safe_dump(item)
         for version in VERSIONS:
