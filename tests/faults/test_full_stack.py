@@ -188,7 +188,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         shutil.rmtree(data, ignore_errors=True)
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_fifteen_processes_are_killed_under_one_study(stack: Stack) -> None:
     for part in ("mlflow", "api", "scheduler"):
         stack.start(part)
@@ -200,7 +200,7 @@ def test_fifteen_processes_are_killed_under_one_study(stack: Stack) -> None:
                 advance(client, study_id)
                 for part in parts:
                     stack.kill(part, study_id)
-            until(lambda: client.study(study_id).finished, 300)
+            until(lambda: client.study(study_id).finished, 600)
             record = client.study(study_id)
             assert (record.state, stack.killed) == ("SUCCEEDED", 15), record.reason
             trials = client.trials(study_id)

@@ -3,8 +3,8 @@
     python tests/kubernetes/build_image.py FOLDER [driftline] [postgres]
 
 makes FOLDER/driftline.tar and FOLDER/postgres.tar (OCI archives of localhost/driftline:test and
-localhost/postgres:test), both unless one is named. Needs root, debootstrap, buildah and a Debian mirror; wheels come from
-wherever pip gets them here. All that is made lies under FOLDER.
+localhost/postgres:test), both unless one is named. Needs root, debootstrap, buildah and a Debian mirror; wheels come
+from wherever pip gets them here. All that is made lies under FOLDER.
 """
 
 import argparse

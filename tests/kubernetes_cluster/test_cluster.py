@@ -59,13 +59,12 @@ class Deployed:
 
     node: Node
     rest: Rest
-    url: str
-    token: str
+    client: Client
     mlflow: str
     login: str
 
-    def client(self):
-        return Client(self.url, self.token)
+    def submit(self, **changes):
+        return self.client.submit(Study(**{**SPEC, **changes}))
 
     def pods(self, kind, study):
         """The living Ray pods of a study."""
@@ -93,10 +92,10 @@ def deployed(tmp_path_factory):
         node = stack.enter_context(started(folder))
         stack.enter_context(node.inside())
         stack.enter_context(operator(node, folder / "operator.log"))
-        try:
-            yield install(node, checkpoints)
-        finally:
-            show(node, folder / "operator.log")
+        stack.callback(show, node, folder / "operator.log")
+        made = install(node, checkpoints)
+        stack.callback(made.client.close)
+        yield made
 
 
 @contextlib.contextmanager
@@ -105,7 +104,9 @@ def started(folder):
     kept = os.environ.get("DRIFTLINE_TEST_NODE")
     node = Node(Path(kept) if kept else folder / "kube")
     with contextlib.ExitStack() as stack:
-        if not kept:
+        if kept and node.kubeconfig.exists():
+            node.run("helm", "uninstall", "driftline", "-n", NAMESPACE, "--ignore-not-found", "--wait")
+        elif not kept:
             stack.callback(node.down)
         if not node.kubeconfig.exists():
             archives = nodes.images(folder / "images")
@@ -147,7 +148,7 @@ def install(node, checkpoints):
     for secret in rest.items(f"/api/v1/namespaces/{NAMESPACE}/secrets"):
         secrets |= {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
     login = f"{secrets['mlflow-username']}:{secrets['mlflow-password']}"
-    return Deployed(node, rest, services["api"], secrets["admin-token"], services["mlflow"], login)
+    return Deployed(node, rest, Client(services["api"], secrets["admin-token"]), services["mlflow"], login)
 
 
 def show(node, log):
@@ -176,7 +177,7 @@ def done(job):
 
 
 def test_a_study_outlives_its_worker_its_head_and_a_pause(deployed):
-    job = deployed.client().submit(Study(**SPEC))
+    job = deployed.submit()
     say(f"submitted {job.id}")
     until(lambda: done(job) > 0.08, "the study trains", 420)
     [worker] = deployed.pods("worker", job.id)
@@ -234,7 +235,8 @@ def attempts(deployed, job):
 
 def runs_in_mlflow(deployed, name):
     """How many runs MLflow holds for a study."""
-    ask = urllib3.PoolManager(headers=urllib3.make_headers(basic_auth=deployed.login))
+    headers = urllib3.make_headers(basic_auth=deployed.login) | {"Host": f"driftline-mlflow.{NAMESPACE}.svc:5000"}
+    ask = urllib3.PoolManager(headers=headers)
     api = f"{deployed.mlflow}/api/2.0/mlflow"
     found = ask.request("POST", f"{api}/experiments/search", json={"max_results": 100}).json().get("experiments", [])
     ids = [one["experiment_id"] for one in found if name in one["name"]]
@@ -245,14 +247,14 @@ def runs_in_mlflow(deployed, name):
 
 
 def test_a_study_that_fits_no_worker_fails_with_a_reason(deployed):
-    job = deployed.client().submit(Study(**{**SPEC, "name": "too-much", "resources": {"gpu": 3}}))
+    job = deployed.submit(name="too-much", resources={"gpu": 3})
     with pytest.raises(StudyFailed, match=r"resources.gpu: must be at most the 2 of a worker, got 3"):
         job.wait(timeout_s=120)
     assert deployed.rayjobs(job.id) == []
 
 
 def test_a_cancelled_study_leaves_nothing(deployed):
-    job = deployed.client().submit(Study(**{**SPEC, "name": "cancelled"}))
+    job = deployed.submit(name="cancelled")
     until(lambda: deployed.rayjobs(job.id), "its RayJob is there", 60)
     job.cancel()
     until(lambda: job.state == "CANCELLED", "it is cancelled", 120)

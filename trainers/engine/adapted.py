@@ -114,10 +114,9 @@ def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
         problem: with test examples grouped by client, or of quadratics, which are both themselves.
         support: share of a client's examples that it adapts on; at least one, and at least one is left.
     """
-    alone = {"test": None, "central": None, "optimum": None}
+    alone = replace(problem, central=None, optimum=None)
     if problem.test is None:
-        same = replace(problem, central=None, optimum=None)
-        return same, same
+        return alone, alone
     test, train = problem.test, problem.train
     chosen: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
     for client, (offset, size) in enumerate(zip(test.offsets.tolist(), test.sizes.tolist(), strict=True)):
@@ -136,5 +135,5 @@ def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
         sizes = np.array([len(part) for part in parts], np.int64)
         rows = np.concatenate(parts)
         examples = Examples(test.inputs[rows], test.targets[rows], np.cumsum(sizes) - sizes, sizes)
-        found.append(replace(problem, train=examples, client_weights=None, model_settings=settings, **alone))
+        found.append(replace(alone, train=examples, test=None, client_weights=None, model_settings=settings))
     return found[0], found[1]

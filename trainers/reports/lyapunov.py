@@ -61,7 +61,8 @@ def _auxiliary(view: RoundView) -> Tensor:
     else:
         share = (1 + hyper.momentum) / (2 if hyper.sync == "momentum_half" else 1)
         lookahead = share * x + after.stored["rest"]
-    return ((1 + hyper.mixing) * lookahead - x) / hyper.mixing
+    auxiliary: Tensor = ((1 + hyper.mixing) * lookahead - x) / hyper.mixing
+    return auxiliary
 
 
 def _hessians(view: RoundView) -> Tensor:
