@@ -5,6 +5,8 @@ import json
 import pytest
 import yaml
 
+from service.api.limits import Limits
+
 from .chart_readme import CHART
 from .matrix import MATRIX
 
@@ -122,6 +124,10 @@ def test_schema_and_values_have_the_same_keys():
                     compare(inner, value, f"{path}.{key}")
 
     compare(SCHEMA, VALUES, "values")
+
+
+def test_the_limits_are_those_of_the_api():
+    assert set(SCHEMA["properties"]["api"]["properties"]["limits"]["properties"]) == set(Limits.model_fields)
 
 
 def test_every_template_is_rendered_by_the_matrix(helm):

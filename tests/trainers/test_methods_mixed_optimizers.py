@@ -199,3 +199,18 @@ def test_adam_at_the_server_learns_digits(name):
     own = {"central_optimizer": "adam", "central_lr": 0.01, "merge_optimizer": "sgd", "merge_momentum": 0.5}
     line = train(name, 40, DIGITS, client_lr=0.2, server_lr=0.2, local_steps=5, merge="mean", **own, trial=trial)[-1]
     assert line["test_accuracy"] > 0.85
+
+
+@pytest.mark.parametrize("name", BRANCHED)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_pack_may_mix_trials_with_and_without_a_central_lr(name, optimizer):
+    """Left out it is server_lr, through the schedule, also beside trials that have one of their own, 0 included."""
+    given = {"central_optimizer": optimizer, "central_epsilon": 1.0} if optimizer == "adam" else {}
+    schedule = {"name": "plateau", "window": 1, "cooldown": 1, "min_delta": 100.0, "server_decay": 0.5}
+    rates = [None, 0.02, 0.0]
+    together = train(name, 5, **given, trial={"schedule": schedule, "members": [{"central_lr": one} for one in rates]})
+    for member, rate in enumerate(rates):
+        alone = train(name, 5, **given, central_lr=rate, trial={"schedule": schedule})
+        mine = [line["params"] for line in together if line["member"] == member]
+        np.testing.assert_allclose(mine, [line["params"] for line in alone], rtol=0, atol=1e-14)
+    assert together[-1]["server_lr"] < 0.04

@@ -22,6 +22,8 @@ from trainers.mixing import setting_names
 from trainers.registry import servers
 
 ROLES = ("central", "merge")
+SERVER_LR = -1.0
+"""Stands for a central_lr that is left out, in a pack in which other trials have one."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,13 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
     Args:
         central: the server's data.
         hyper: of the method, with central_lr, central_steps, central_weight, central_batch_size and the central
-            optimizer; central_lr of None is the rate of the server.
+            optimizer; central_lr of None, or SERVER_LR, is the rate of the server.
         state: before the round.
         correction: (T, 1, P) added to every gradient; None is 0.
     """
-    rate = state.server_lr if hyper.central_lr is None else hyper.central_lr
+    rate = state.server_lr
+    if hyper.central_lr is not None:
+        rate = torch.where(hyper.central_lr < 0, rate, hyper.central_lr)
     chosen = rule("central", hyper, state.params)
     if chosen.plain:
         work = LocalWork(rate, hyper.central_steps, correction=correction)

@@ -149,14 +149,14 @@ class Central:
         return loss_weight * oracle.value_and_grad(params, batch)[1]
 
     def bytes_of(self, batches: RoundBatches, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(T,) bytes of the examples in the batches of so many steps, as they are held; full batches count once.
+        """Bytes of the examples in the batches of so many steps, as they are held; full batches count once.
 
         Args:
             batches: of the round.
-            steps: (T,).
+            steps: of any shape, which is that of the answer.
         """
         if not self._data.countable:
-            return np.zeros(len(steps), np.int64)
+            return np.zeros_like(steps)
         held = sum(held.nbytes for group in batches.batch(0, 1) for held in group.data.values())
         return held * (np.minimum(steps, 1) if batches.always_full else steps)
 

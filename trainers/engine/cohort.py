@@ -176,8 +176,7 @@ class Cohort:
         # half of these gradients are on the server's batch
         other = np.rint(steps * (self.central.examples(batch_size) - self._examples)).astype(np.int64)
         self._counters.add("client_examples", other, self._alive)
-        sent = self.clients * self.central.bytes_of(shared, done.steps.max(1, initial=0))
-        self._counters.add("bytes_down", sent, self._alive)
+        self._counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
         return done
 
     def own_gradients(self, params: Tensor, full: bool = False) -> Tensor:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.branch import memory, merge, server_branch
+from trainers.engine.branch import SERVER_LR, memory, merge, server_branch
 from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
@@ -62,6 +62,7 @@ class Hyper(ClientSteps):
     central_lr: Tensor | None = hyper(
         None,
         low=0,
+        none_is=SERVER_LR,
         limit="0 leaves the clients' branch alone",
         doc="step size of the server's branch; null is server_lr",
     )

@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.branch import memory, merge, server_branch
+from trainers.engine.branch import SERVER_LR, memory, merge, server_branch
 from trainers.engine.client import ClientSteps
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
@@ -68,6 +68,7 @@ class Hyper(ClientSteps):
     central_lr: Tensor | None = hyper(
         None,
         low=0,
+        none_is=SERVER_LR,
         limit="0 leaves the clients' branch alone",
         doc="step size of the server's branch; null is server_lr",
     )
