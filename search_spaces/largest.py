@@ -21,7 +21,10 @@ from typing import Any
 
 from search_spaces import rates
 from trainers.errors import SpecError
+from trainers.parts import offered
+from trainers.registry import methods
 from trainers.run import read, run
+from trainers.scalars import shown
 
 CANDIDATES = (100.0, 10.0, 1.0, 0.1, 0.01)
 """The client_lr of the paper."""
@@ -62,7 +65,7 @@ def largest_client_lr(
 
     Args:
         document: a trial (trainers/spec.py) without members; its client_lr and server_lr are replaced. One with
-            delta_lr or tied keeps that, and only client_lr is tried.
+            delta_lr or tied keeps that, and only client_lr is tried; so with methods that are tied by nature.
         candidates: client_lr to try.
         servers: server_lr to try with each; the paper's by default.
         device: as torch calls it, or "auto".
@@ -78,7 +81,7 @@ def largest_client_lr(
     method = document.get("method")
     method = dict(method) if isinstance(method, Mapping) else {}
     method.pop("client_lr", None)
-    alone = any(method.get(name) for name in ("delta_lr", "tied"))
+    alone = _given_its_server_lr(method)
     if not alone:
         method.pop("server_lr", None)
     asked = [None] if alone else list(server_lrs() if servers is None else servers)
@@ -105,20 +108,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Finds the largest client_lr that does not diverge with at least one server_lr.",
     )
     parser.add_argument("trial", metavar="TRIAL.json", help='a trial without members; "-" is standard input')
-    parser.add_argument("--client-lrs", metavar="A,B,...", type=_numbers, default=CANDIDATES, help="to try")
-    parser.add_argument("--server-lrs", metavar="A,B,...", type=_numbers, default=server_lrs(), help="to try with each")
+    parser.add_argument("--client-lrs", metavar="A,B,...", default=_text(CANDIDATES), help="to try")
+    parser.add_argument("--server-lrs", metavar="A,B,...", default=_text(server_lrs()), help="to try with each")
     options = parser.parse_args(arguments)
     try:
         document = read(options.trial)
         if not isinstance(document, Mapping):
             raise SpecError("the trial must be an object")
-        tried = largest_client_lr(document, options.client_lrs, options.server_lrs)
+        candidates = _numbers(options.client_lrs, "--client-lrs")
+        tried = largest_client_lr(document, candidates, _numbers(options.server_lrs, "--server-lrs"))
     except SpecError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for one in tried:
         print(json.dumps(asdict(one)))
     return 0 if tried and tried[-1].train_loss is not None else 1
+
+
+def _given_its_server_lr(method: Mapping[str, Any]) -> bool:
+    """Whether server_lr follows from client_lr; SpecError for a method that is not there, or has no client_lr."""
+    if "name" not in method:
+        raise SpecError(f"method.name must be given: one of {', '.join(methods())}", "method.name")
+    module = methods().find(method["name"], "method.name")
+    if "client_lr" not in {item.name for item in offered(module)}:
+        raise SpecError(
+            f"method.name must be of a method with a client_lr, got {method['name']}, which has none", "method.name"
+        )
+    return getattr(module, "TIED", False) or any(method.get(other) for other in ("delta_lr", "tied"))
 
 
 def _losses(document: Mapping[str, Any], members: int, device: str) -> list[float | None]:
@@ -135,8 +151,15 @@ def _losses(document: Mapping[str, Any], members: int, device: str) -> list[floa
     ]
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(item) for item in text.split(","))
+def _numbers(text: str, option: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(item) for item in text.split(","))
+    except ValueError as error:
+        raise SpecError(f"{option} must be numbers with commas between them, got {shown(text)}") from error
+
+
+def _text(numbers: Sequence[float]) -> str:
+    return ",".join(repr(number) for number in numbers)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from service.client import ApiClient
 from service.driver import checkpoints
 from service.driver.watch import Watch
-from service.errors import DriftlineError, StaleDriver
+from service.errors import DriftlineError, StaleDriver, Unavailable
 from service.names import holder
 from service.schemas.protocol import Released
 from service.schemas.study import Study
@@ -54,8 +54,9 @@ def run_driver(
         taken: Told the attempt under which the driver has taken the study.
 
     Returns:
-        The state in which the study was let go. STALE when another driver has taken over; LOST when Ray broke: the
-        study is not let go then, so that the scheduler counts a lost driver and starts another.
+        The state in which the study was let go. STALE when another driver has taken over; LOST when Ray did not start
+        or broke, or the service stayed away: the study is not let go then, so that the scheduler counts a lost driver
+        and starts another.
 
     Raises:
         Conflict: Another driver holds the study, or it is in no state to be driven.
@@ -82,6 +83,8 @@ def run_driver(
             )
         except StaleDriver as error:
             state, reason = "STALE", error.message
+        except Unavailable as error:
+            state, reason = "LOST", error.message
         except DriftlineError as error:
             state, reason = "FAILED", error.message
         except Exception as error:
@@ -163,6 +166,8 @@ def _ended(complete: bool, outcome: Callable[[], tuple[Released, str]], watch: W
         return outcome()
     if why == "cancel":
         return "CANCELLED", watch.reason
+    if why == "lost":
+        return "LOST", watch.reason
     if why == "pause":
         return "PAUSED", watch.reason
     return "FAILED", watch.reason or "Ray Tune ended before the search did"

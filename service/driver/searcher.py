@@ -14,7 +14,7 @@ from service.driver.environment import environment
 from service.driver.search import Search
 from service.driver.watch import Watch
 from service.driver.worker import Worker
-from service.errors import DriftlineError, StaleDriver
+from service.errors import DriftlineError, StaleDriver, Unavailable
 
 _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -85,6 +85,8 @@ class PackSearcher(Searcher):
             return action()
         except StaleDriver as error:
             self._watch.ask("stale", error.message)
+        except Unavailable as error:
+            self._watch.ask("lost", error.message)
         except DriftlineError as error:
             self._watch.ask("failed", error.message)
         except Exception as error:

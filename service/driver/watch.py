@@ -13,8 +13,8 @@ from service.client import ApiClient
 from service.errors import DriftlineError, StaleDriver, Unavailable
 
 _LOG = logging.getLogger(__name__)
-Why = Literal["", "pause", "failed", "cancel", "stale"]
-_WEIGHT: dict[Why, int] = {"": 0, "pause": 1, "failed": 2, "cancel": 3, "stale": 4}
+Why = Literal["", "pause", "lost", "failed", "cancel", "stale"]
+_WEIGHT: dict[Why, int] = {"": 0, "pause": 1, "lost": 2, "failed": 3, "cancel": 4, "stale": 5}
 _LOOK_S = 0.2
 
 

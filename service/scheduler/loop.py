@@ -151,7 +151,9 @@ class Scheduler:
             _LOG.warning("the clock was set by %.0f s: leases are judged again when all can have been renewed", moved)
             for study_id, ours in self._started.items():
                 idle = None if ours.idle_since is None else ours.idle_since + moved
-                self._started[study_id] = replace(ours, since=ours.since + moved, idle_since=idle)
+                silent = None if ours.silent_since is None else ours.silent_since + moved
+                since = ours.since + moved
+                self._started[study_id] = replace(ours, since=since, idle_since=idle, silent_since=silent)
         return running >= self._calm_at
 
     def _ask(self, study_id: str) -> Seen | None:
@@ -166,8 +168,16 @@ class Scheduler:
         """The driver as its launcher sees it now; as it was when that cannot be said."""
         waiting = study is not None and (study.held or study.lost or study.attempt < ours.attempt)
         idle_since = None if waiting else ours.idle_since or now
+        silent_since = (ours.silent_since or now) if study is not None and study.lost else None
         seen = self._ask(study_id) or Seen(ours.alive, ours.reason, ours.hopeless)
-        return replace(ours, alive=seen.alive, reason=seen.reason, hopeless=seen.hopeless, idle_since=idle_since)
+        return replace(
+            ours,
+            alive=seen.alive,
+            reason=seen.reason,
+            hopeless=seen.hopeless,
+            idle_since=idle_since,
+            silent_since=silent_since,
+        )
 
     def _adopt(self, studies: dict[str, Driven], clusters: dict[str, str], now: float) -> dict[str, Launched]:
         """Takes over the drivers that run already, once after this scheduler got the lock.
@@ -183,7 +193,10 @@ class Scheduler:
             attempt = 0 if study is None else study.attempt + (not (study.held or study.lost))
             name, cluster = (study.name, clusters[study_id]) if study else (study_id, study_id)
             seen = self._ask(study_id)
-            known = Launched(attempt, seen is None or seen.alive, now, cluster, name, adopted=True)
+            silent = now if study is not None and study.lost else None
+            known = Launched(
+                attempt, seen is None or seen.alive, now, cluster, name, silent_since=silent, adopted=True
+            )
             if seen is None:
                 found[study_id] = known
                 continue

@@ -28,6 +28,7 @@ class Launched:
         cluster: The Ray cluster that it uses.
         study: Its study's name.
         idle_since: When it was first seen to hold nothing after it had let go of its study; None before that.
+        silent_since: When its lease was first seen to have run out; None while it runs.
         reason: What its launcher says of it: why it has ended, or does not come up yet.
         hopeless: Whether another start would end in the same way.
         adopted: Whether another scheduler had started it.
@@ -39,6 +40,7 @@ class Launched:
     cluster: str
     study: str
     idle_since: float | None = None
+    silent_since: float | None = None
     reason: str = ""
     hopeless: bool = False
     adopted: bool = False
@@ -102,7 +104,7 @@ def reconcile(
     max_deaths: int = MAX_DEATHS,
     start_seconds: float = 600.0,
     end_seconds: float = 60.0,
-    back_seconds: float = 30.0,
+    back_seconds: float = 60.0,
     served: Mapping[str, float] | None = None,
     per_project: int | None = None,
 ) -> list[Action]:
@@ -119,8 +121,8 @@ def reconcile(
         max_deaths: A study fails when so many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study after so long is lost.
         end_seconds: A driver that has let go of its study may take so long to clean up; then it is stopped.
-        back_seconds: A driver of another scheduler that was silent while the service was away may take so long to come
-            back.
+        back_seconds: A driver that its launcher sees alive may take so long to come back when its lease has run out:
+            most likely it could not reach the API.
         served: When a study of a project was last begun, by project; whoever waited longer comes first.
         per_project: How many studies of one project may run at once; None is as many as there are.
 
@@ -188,8 +190,8 @@ def _trouble(
     if study.lost:
         if ours is None:
             return [Lost(study.id, study.attempt, "it went away with the service that had started it", counted=False)]
-        if ours.adopted and ours.alive and now - ours.since <= back_seconds:
-            return []  # it was silent because the service was away: let it come back
+        if ours.alive and ours.silent_since is not None and now - ours.silent_since <= back_seconds:
+            return []  # the API was away, or is: to start another driver would not help, and cost what this one knows
         reason = ours.reason or "it was silent for longer than its lease, or its process has ended"
         return [Stop(study.id, "it is lost"), Lost(study.id, study.attempt, reason), *_hopeless(study, ours)]
     if ours is None:

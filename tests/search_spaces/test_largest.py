@@ -45,11 +45,22 @@ def test_tied_rates_stay_tied():
     assert [(one.client_lr, one.server_lr, one.diverged) for one in tried] == [(1.0, None, 1), (0.1, None, 0)]
 
 
+@pytest.mark.parametrize("name", ["local_sgd", "mass", "lookahead"])
+def test_methods_that_are_tied_by_nature_need_no_server_lr(name):
+    trial = {**TRIAL, "method": {"name": name, "local_steps": 2}, "rounds": 100}
+    tried = largest_client_lr(trial, [1.0, 0.1])
+    assert tried[0] == Tried(1.0, tried[0].diverged)
+    assert tried[-1].client_lr == 0.1
+    assert tried[-1].train_loss is not None
+
+
 def test_bad_input():
     with pytest.raises(SpecError, match="members must be left out"):
         largest_client_lr({**TRIAL, "members": [{}]})
-    with pytest.raises(SpecError, match="client_lr"):
+    with pytest.raises(SpecError, match="must be of a method with a client_lr, got fedsgd"):
         largest_client_lr({**TRIAL, "method": {"name": "fedsgd"}}, [0.1], [0.1])
+    with pytest.raises(SpecError, match="did you mean fedavg"):
+        largest_client_lr({**TRIAL, "method": {"name": "fedavgs"}}, [0.1], [0.1])
 
 
 def test_the_command(tmp_path, capsys):
@@ -60,3 +71,7 @@ def test_the_command(tmp_path, capsys):
     assert [line["client_lr"] for line in lines] == [1.0, 0.1]
     assert main([str(file), "--client-lrs", "1", "--server-lrs", "0.01"]) == 1
     assert main([str(tmp_path / "no.json")]) == 2
+    assert main([str(file), "--client-lrs", "1;2"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        'error: --client-lrs must be numbers with commas between them, got "1;2"'
+    )

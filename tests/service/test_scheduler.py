@@ -60,10 +60,14 @@ def test_a_driver_whose_process_has_ended_is_lost() -> None:
     ]
 
 
-def test_a_driver_that_is_silent_is_stopped_and_lost() -> None:
+def test_a_driver_that_is_silent_may_come_back_and_is_then_stopped_and_lost() -> None:
     silent = study("a", "RUNNING", attempt=2, lost=True)
     reason = "it was silent for longer than its lease, or its process has ended"
-    assert reconcile([silent], {"a": ours(2)}, ONE, 0) == [Stop("a", "it is lost"), Lost("a", 2, reason)]
+    lives = ours(2, silent_since=100.0)  # the API was away, for all that is known
+    assert reconcile([silent], {"a": lives}, ONE, 160) == []
+    assert reconcile([silent], {"a": lives}, ONE, 161) == [Stop("a", "it is lost"), Lost("a", 2, reason)]
+    dead = ours(2, alive=False, silent_since=100.0)
+    assert reconcile([silent], {"a": dead}, ONE, 100) == [Stop("a", "it is lost"), Lost("a", 2, reason)]
     (only,) = reconcile([silent], {}, ONE, 0)  # another scheduler had started it
     assert only == Lost("a", 2, "it went away with the service that had started it", counted=False)
 
@@ -174,9 +178,9 @@ def test_why_a_driver_does_not_come_up_is_shown_on_the_study() -> None:
 
 def test_a_driver_of_another_scheduler_may_come_back_after_an_outage_of_the_service() -> None:
     silent = study("a", "RUNNING", attempt=2, lost=True)
-    adopted = ours(2, since=100.0, adopted=True)
-    assert reconcile([silent], {"a": adopted}, ONE, 120) == []
-    assert [type(action) for action in reconcile([silent], {"a": adopted}, ONE, 131)] == [Stop, Lost]
+    adopted = ours(2, since=100.0, silent_since=100.0, adopted=True)
+    assert reconcile([silent], {"a": adopted}, ONE, 160) == []
+    assert [type(action) for action in reconcile([silent], {"a": adopted}, ONE, 161)] == [Stop, Lost]
     dead = replace(adopted, attempt=3, alive=False)  # it never came to take the study: not the study's fault
     assert reconcile([study("a", attempt=2)], {"a": dead}, ONE, 120)[0] == Lost(
         "a", 0, "its process ended before it took the study", counted=False

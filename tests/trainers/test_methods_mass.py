@@ -276,3 +276,29 @@ def test_it_runs_on_digits_with_estimated_constants():
 def test_constants_that_cannot_be_had_are_refused_before_training(method, task, message):
     with pytest.raises(SpecError, match=message):
         parse(document({"constants": "estimate", **method}, task=task))
+
+
+@pytest.mark.parametrize("sync", ["lyapunov", "momentum_half", "momentum_literal"])
+def test_a_client_that_keeps_0_has_kept_it(sync):
+    """The first client starts in its optimum, 0, where its v stays while the others move x: 0 is not "never there"."""
+    client_lr, momentum, mixing = 0.3, 0.6, 0.25
+    slopes, centers = [1.0, 0.5], [0.0, 1.0]
+    x, kept, wanted = 0.0, [0.0, 0.0], [0.0]
+    for number in range(6):
+        ends = []
+        for client in range(2):
+            share = {"lyapunov": 0.8, "momentum_half": 0.8, "momentum_literal": 1.6}[sync]
+            u = share * x + (0.2 * kept[client] if sync == "lyapunov" else kept[client])
+            u, w = (u if number else x), x
+            for _ in range(3):
+                before, w = w, u - client_lr * slopes[client] * (u - centers[client])
+                u = w + momentum * (w - before)
+            ends.append(w)
+            kept[client] = ((1 + mixing) * u - w) / mixing if sync == "lyapunov" else u - share * w
+        x = sum(ends) / 2
+        wanted.append(x)
+    task = {"name": "quadratic", "hessians": [[[1.0]], [[0.5]]], "centers": [[0.0], [1.0]]}
+    method = {"name": "mass", "client_lr": client_lr, "momentum": momentum, "local_steps": 3, "sync": sync}
+    document = {"task": task, "method": method, "rounds": 6, "init": [0.0], "report": ["params"]}
+    found = [line["params"][0] for line in Pack.from_spec(parse(document)).advance()]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,6 +33,7 @@ class Cohort:
         stored: what these clients have kept from the rounds they took part in, (T, M, P) each; 0 at first.
         share: of the cohort in the weights of all clients, 1 for all of them.
         examples: mean number of examples of a client's mini-batch.
+        met: (M,) whether they have kept anything yet; None is nobody.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Cohort:
         stored: Mapping[str, Tensor] | None = None,
         share: float = 1.0,
         examples: float = 1.0,
+        met: NDArray[np.bool_] | None = None,
     ) -> None:
         self._oracle = oracle
         self._batches = batches
@@ -57,6 +60,7 @@ class Cohort:
         self.stored = {} if stored is None else stored
         self.share = share
         self._examples = examples
+        self._met = np.zeros(len(batches.clients), bool) if met is None else met
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
         self._worked: tuple[watched.Again, Tensor, LocalWork] | None = None
@@ -70,6 +74,11 @@ class Cohort:
     def numbers(self) -> NDArray[np.int64]:
         """(M,) numbers of the clients within the population, in the order of all that is (T, M, P)."""
         return self._batches.clients
+
+    @property
+    def met(self) -> Tensor:
+        """(1, M, 1) whether these clients have kept anything yet: what is 0 in `stored` may be a number as any other."""
+        return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
 
     @property
     def central(self) -> Central:

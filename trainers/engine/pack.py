@@ -234,7 +234,19 @@ class Pack:
         share = float(total / self._weights.sum())
         sizes = self._model.examples
         examples = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
-        return Cohort(self._oracle, batches, held, count, now.counters, now.alive, central, stored, share, examples)
+        return Cohort(
+            self._oracle,
+            batches,
+            held,
+            count,
+            now.counters,
+            now.alive,
+            central,
+            stored,
+            share,
+            examples,
+            now.clients.met(batches.clients),
+        )
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""

@@ -127,6 +127,14 @@ class ClientStore:
             for name, held in self._held.items()
         }
 
+    def met(self, clients: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of a cohort's clients have taken part before, (M,).
+
+        Args:
+            clients: (M,) numbers.
+        """
+        return self._seen[clients]
+
     def put(self, clients: NDArray[np.int64], values: Mapping[str, Tensor], alive: NDArray[np.bool_]) -> None:
         """Keeps what a cohort's clients have now.
 

@@ -169,7 +169,7 @@ def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
     auxiliary, shared = None, hyper.sync == "avg_v"
     if hyper.sync != "reset":
         kept = state.memory["auxiliary"] if shared else cohort.stored["auxiliary"]
-        auxiliary = kept if shared else kept.where(kept.any(-1, keepdim=True), x)
+        auxiliary = kept if shared else kept.where(cohort.met, x)
     # u - x at the start, and V = (u - v) / client_lr
     displacement = None if auxiliary is None else mixing / (1 + mixing) * (auxiliary - x)
     begin = None if auxiliary is None else (x - auxiliary) / ((1 + mixing) * rate)
@@ -193,7 +193,7 @@ def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
         displacement = state.memory["lookahead"] - x
     else:
         rest = cohort.stored["rest"]
-        displacement = ((share - 1) * x + rest).where(rest.any(-1, keepdim=True), x.new_zeros(()))
+        displacement = ((share - 1) * x + rest).where(cohort.met, x.new_zeros(()))
     ratio = (1 - 1 / hyper.batch_statistical_condition_number) / (1 + hyper.mixing)
     work = _work(hyper, displacement, TwoSequences(momentum, ratio, displacement / rate))
     down = [state.memory["lookahead"]] if shared else []
