@@ -194,9 +194,7 @@ class Scheduler:
             name, cluster = (study.name, clusters[study_id]) if study else (study_id, study_id)
             seen = self._ask(study_id)
             silent = now if study is not None and study.lost else None
-            known = Launched(
-                attempt, seen is None or seen.alive, now, cluster, name, silent_since=silent, adopted=True
-            )
+            known = Launched(attempt, seen is None or seen.alive, now, cluster, name, silent_since=silent, adopted=True)
             if seen is None:
                 found[study_id] = known
                 continue

@@ -77,7 +77,7 @@ class Cohort:
 
     @property
     def met(self) -> Tensor:
-        """(1, M, 1) whether these clients have kept anything yet: what is 0 in `stored` may be a number as any other."""
+        """(1, M, 1) whether these clients have kept anything yet; a 0 in `stored` may be kept as any other number."""
         return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
 
     @property

@@ -233,20 +233,9 @@ class Pack:
         stored, count = now.clients.gather(batches.clients), self._model.layout.count
         share = float(total / self._weights.sum())
         sizes = self._model.examples
-        examples = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
-        return Cohort(
-            self._oracle,
-            batches,
-            held,
-            count,
-            now.counters,
-            now.alive,
-            central,
-            stored,
-            share,
-            examples,
-            now.clients.met(batches.clients),
-        )
+        each = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
+        met = now.clients.met(batches.clients)
+        return Cohort(self._oracle, batches, held, count, now.counters, now.alive, central, stored, share, each, met)
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""

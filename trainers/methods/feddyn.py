@@ -7,7 +7,8 @@
 prox is the paper's alpha, and prox a_i stands for its grad f_i at the client's last model, to which it tends: where
 all stands still the means of the gradients and of a_i are 0, at the minimizer of the mean loss, whatever server_lr.
 With server_lr equal to client_lr and plain SGD on the server it is the paper's algorithm, x next = mean of y_{K+1} - a,
-with local steps in place of an exact solution. prox at least 0: at 0 the clients' work is FedAvg's, but the server
+with local steps in place of an exact solution. a is a change of models, which schedules do not shorten: rates that
+decay leave x moving by server_lr / client_lr a. prox at least 0: at 0 the clients' work is FedAvg's, but the server
 still adds all of its past mean changes to each new one, as momentum 1 would, and the limit is FedAvg's. client_lr above
 0, local_steps at least 1, or local_epochs; server_lr above 0. weight_decay at least 0: 0 is none; it is a part of f_i.
 clip_norm above 0 bounds g_k; client_optimizer as in FedAvg.

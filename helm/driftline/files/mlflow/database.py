@@ -37,4 +37,6 @@ if found is None:
             if "already exists" not in str(error):
                 raise
 elif found:
-    sys.exit(subprocess.run(["mlflow", "db", "upgrade", url.render_as_string(hide_password=False)], check=False).returncode)
+    sys.exit(
+        subprocess.run(["mlflow", "db", "upgrade", url.render_as_string(hide_password=False)], check=False).returncode
+    )

@@ -1,4 +1,4 @@
-"""What `helm test` runs: wrong tokens are refused, a study runs to its frontier, MLflow asks for a password and has it."""
+"""What `helm test` runs: wrong tokens are refused, a study runs to its frontier, MLflow has it behind a password."""
 
 import os
 import sys
@@ -29,7 +29,9 @@ def need(right, text):
 
 def status(url):
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": "Bearer wrong"}), timeout=20) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers={"Authorization": "Bearer wrong"}), timeout=20
+        ) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -49,9 +51,14 @@ say(f"study {study.name} is submitted; its Ray cluster is started")
 job.wait(timeout_s=TIMEOUT)
 methods = job.frontier().data["methods"]
 points = methods["fedavg"]["points"]
-need(len(points) >= 1 and all(point["quality"] is not None for point in points), f"the frontier has {len(points)} points")
+need(
+    len(points) >= 1 and all(point["quality"] is not None for point in points), f"the frontier has {len(points)} points"
+)
 if MLFLOW:
-    need(httpx.get(f"{MLFLOW}/api/2.0/mlflow/experiments/search?max_results=5", timeout=20).status_code == 401, "MLflow asks for a password")
+    need(
+        httpx.get(f"{MLFLOW}/api/2.0/mlflow/experiments/search?max_results=5", timeout=20).status_code == 401,
+        "MLflow asks for a password",
+    )
     account = (os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"])
     while True:
         answer = httpx.get(f"{MLFLOW}/api/2.0/mlflow/experiments/search?max_results=200", auth=account, timeout=20)
