@@ -35,7 +35,7 @@ def mixed_remarks(method: Part, server: Part, schedule: Part, task: Any, clients
         return []
     members = [_filled(method, index) for index in range(method.members)]
     found = []
-    if method.name in THEOREMS:
+    if method.name in THEOREMS and _plain(method, server):
         found += _beyond(method, members, task, clients_per_round or task.clients)
     servers = [{"name": server.name, **server.member(index)} for index in range(method.members)]
     unstable = [_rate(task, values, own, schedule.name) for values, own in zip(members, servers, strict=True)]
@@ -46,6 +46,12 @@ def mixed_remarks(method: Part, server: Part, schedule: Part, task: Any, clients
             f"clients errors grow by {worst:.4g} a round in the end; take lower rates or fewer steps"
         )
     return found
+
+
+def _plain(method: Part, server: Part) -> bool:
+    """Whether all steps are plain gradient steps, of which alone the theorems speak."""
+    roles = [method.structural.get(f"{role}_optimizer", "sgd") for role in ("client", "central", "merge")]
+    return {server.name, *roles} == {"sgd"}
 
 
 def _filled(method: Part, index: int) -> dict[str, Any]:

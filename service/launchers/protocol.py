@@ -69,10 +69,10 @@ class Launcher(Protocol):
         """
 
     def collect(self, known: Collection[str]) -> None:
-        """Ends whatever runs for studies that no longer exist.
+        """Ends whatever runs, or is kept, for studies that no longer exist or were cancelled.
 
         Args:
-            known: Ids of all studies there are.
+            known: Ids of all other studies.
         """
 
     def close(self) -> None:

@@ -247,7 +247,7 @@ class Scheduler:
             return False
 
     def _collect(self) -> None:
-        """Now and then, has the launcher end what runs for studies that no longer exist."""
+        """Now and then, has the launcher end what is left of studies that no longer exist or were cancelled."""
         if time.monotonic() - self._collected < _COLLECT_S:
             return
         self._collected = time.monotonic()

@@ -248,9 +248,10 @@ class Drivers(Curves):
             return list(connection.execute(query).scalars())
 
     def study_ids(self) -> set[str]:
-        """Ids of all studies there are."""
+        """Ids of the studies that something may run for, or be kept for: all but those cancelled for good."""
+        query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED")
         with self._database.read() as connection:
-            return set(connection.execute(sa.select(STUDIES.c.id)).scalars())
+            return set(connection.execute(query).scalars())
 
     def _settle(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str) -> None:
         if state == "CANCELLED":

@@ -16,7 +16,7 @@ from service.driver.job import Job
 from service.driver.searcher import Halt, PackSearcher
 from service.driver.watch import Watch
 from service.driver.worker import Worker, columns
-from service.errors import Conflict, StaleDriver
+from service.errors import Conflict, StaleDriver, Unavailable
 
 JOB = Job(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", flag="y", cpus=2.0, gpus=0.5)
 
@@ -79,6 +79,7 @@ def test_reports_and_deaths_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("error", "why", "reason"),
     [
+        (Unavailable("the service is away"), "lost", "the service is away"),
         (StaleDriver("replaced"), "stale", "replaced"),
         (Conflict("differs"), "failed", "differs"),
         (ZeroDivisionError("oh"), "failed", "ZeroDivisionError: oh"),

@@ -252,6 +252,18 @@ def test_a_launch_says_what_the_study_needs_and_collect_which_there_are(store: S
     assert launcher.known == {with_gpu}
 
 
+def test_what_a_paused_study_keeps_is_given_up_when_it_is_cancelled(store: Store, clock: Clock) -> None:
+    kept, paused = make(store, clock), make(store, clock)
+    store.intend(paused, "pause")
+    scheduler(store, launcher := FakeLauncher()).step()
+    assert launcher.known == {kept, paused}
+    store.intend(paused, "cancel")
+    clock.now += 60  # the first scheduler's lock has expired
+    scheduler(store, launcher := FakeLauncher()).step()
+    assert store.study(paused).state == "CANCELLED"
+    assert launcher.known == {kept}
+
+
 def test_what_a_paused_study_leaves_is_suspended_and_of_a_finished_one_stopped(store: Store, clock: Clock) -> None:
     first, second = make(store, clock), make(store, clock)
     launcher = FakeLauncher()

@@ -187,6 +187,21 @@ def test_what_has_no_closed_form_is_not_called_unstable(changes):
     assert not any("unstable" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("own", "changes"),
+    [
+        ({}, {"server": {"name": "yogi"}}),
+        ({"client_optimizer": "adam"}, {}),
+        ({"central_optimizer": "adam", "central_lr": 0.1}, {}),
+        ({"merge_optimizer": "adagrad"}, {}),
+    ],
+)
+def test_the_theorems_say_nothing_of_other_optimizers(own, changes):
+    plain = {"name": "two_way_transfer", "client_lr": 0.1, "server_lr": 0.1}
+    assert any("theorem B.3" in line for line in remarks(plain))
+    assert not any("theorem" in line for line in remarks({**plain, **own}, **changes))
+
+
 def test_federated_weight_1_and_other_tasks_have_no_limits():
     rates = {"client_lr": 0.1, "tied": True}
     assert remarks({"name": "one_way_transfer", **rates, "federated_weight": 1.0}) == []

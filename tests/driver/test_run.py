@@ -1,0 +1,83 @@
+"""How a driver's life ends when Ray or the service is away; no Ray is started."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from service.driver import cluster, searcher
+from service.driver.run import run_driver
+from service.errors import InvalidSpec, Unavailable
+from tests.driver.stand_ins import StoreClient, quadratic
+
+
+def drive(client: StoreClient, folder: Path) -> tuple[str, Any]:
+    """How a driver of a fresh study ends, and the study as the scheduler then sees it."""
+    study_id = client.submit(quadratic())
+    ended = run_driver(client, study_id, threading.Event(), folder=folder)
+    return ended, next(iter(client.store.driven()), None) or client.store.study(study_id)
+
+
+def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**_: Any) -> None:
+        raise RuntimeError("The current node timed out during startup.")
+
+    config = SimpleNamespace(initialize=lambda _: None)
+    ray = SimpleNamespace(init=init, is_initialized=lambda: False, _raylet=SimpleNamespace(Config=config))
+    monkeypatch.setattr(cluster, "_ray", lambda: ray)
+    ended, study = drive(client, tmp_path)
+    assert (ended, study.state, study.attempt, study.held) == ("LOST", "RUNNING", 1, True)  # until its process is gone
+    assert client.store.lost(study.id, 1, "its process has ended") == 1
+    assert client.store.acquire(study.id, "elsewhere/2").attempt == 2
+
+
+class OneMachine:
+    """A cluster with room for one pack."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def wait_for(self, *_: Any) -> None:
+        pass
+
+    def gpus(self, wanted: Any) -> float:
+        return 0.0
+
+    def slots(self, cpus: float, gpus: float) -> int:
+        return 1
+
+    def wish(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "ended", "state"),
+    [(Unavailable("the service is away"), "LOST", "RUNNING"), (InvalidSpec("", "it is wrong"), "FAILED", "FAILED")],
+)
+def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, ended: str, state: str
+) -> None:
+    @contextlib.contextmanager
+    def connect(*_: Any, **__: Any) -> Iterator[OneMachine]:
+        yield OneMachine(tmp_path)
+
+    def fit(search: Any, watch: Any, _: str) -> None:
+        packs = searcher.PackSearcher(search, watch)
+        while packs.suggest("t1") != packs.FINISHED:
+            pass
+
+    def before(call: str) -> None:
+        if call == "create_trials":
+            raise error
+
+    monkeypatch.setattr(cluster, "connect", connect)
+    monkeypatch.setattr(searcher, "fit", fit)
+    client.before = before
+    found, study = drive(client, tmp_path)
+    assert (found, study.state) == (ended, state)
