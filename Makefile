@@ -7,7 +7,7 @@ TORCH_INDEX ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-cluster test-papers check bench figures chart clean
+.PHONY: help install demo test test-slow test-faults test-cluster test-papers check bench figures chart clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,8 +33,11 @@ demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show 
 test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
 	$(PYTEST)
 
-test-slow: $(VENV)/.installed-dev ## tests that take minutes each: faults, clusters, the browser
-	$(PYTEST) -m "slow and not gpu and not papers and not cluster"
+test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
+	$(PYTEST) -m "slow and not gpu and not papers and not cluster and not faults"
+
+test-faults: $(VENV)/.installed-dev ## a service that dies at each of 200 places, and goes on (by hand)
+	$(PYTEST) -m faults -s tests/faults
 
 test-cluster: $(VENV)/.installed-dev ## a whole Kubernetes node with chart and studies (root; about 15 minutes)
 	$(PYTEST) -m cluster -s tests/kubernetes_cluster

@@ -8,6 +8,7 @@ interval was trained again, and curves, values and MLflow's rows equal those of 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -35,9 +36,9 @@ def judge(answers: Sequence[Answer], *, missed: float = 0.0) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_an_embedded_run_dies_at_ten_sites() -> None:
+def test_an_embedded_run_dies_at_five_sites() -> None:
     with started(2, ("embedded",)) as small:
-        judge(small.run(small.points("embedded", ["embedded"], 10)), missed=0.2)
+        judge(small.run(small.points("embedded", ["embedded"], 5)), missed=0.2)
 
 
 def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
@@ -46,29 +47,38 @@ def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
     plain = matrix.sites["plain"]
     everything = [(part, site, count) for part, sites in plain.items() for site, count in sites]
     return {
-        "embedded": matrix.points("embedded", ["embedded"], 70),
-        "driver": matrix.points("plain", ["driver"], 60),
-        "api": matrix.points("plain", ["api"], 30),
-        "scheduler and owner": matrix.points("plain", ["scheduler", "owner"], 14),
-        "recorder": matrix.points("plain", ["recorder"], 20),
-        "paused": matrix.points("paused", ["driver", "api", "scheduler"], 16),
-        "several": [("plain", sorted(draw.sample(everything, 3))) for _ in range(10)],
+        "embedded": matrix.points("embedded", ["embedded"], 140),
+        "driver": matrix.points("plain", ["driver"], 24),
+        "api": matrix.points("plain", ["api"], 14),
+        "scheduler and owner": matrix.points("plain", ["scheduler", "owner"], 10),
+        "recorder": matrix.points("plain", ["recorder"], 8),
+        "paused": matrix.points("paused", ["driver", "api", "scheduler"], 6),
+        "several": [("plain", sorted(draw.sample(everything, 3))) for _ in range(4)],
     }
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "killed", ["embedded", "driver", "api", "scheduler and owner", "recorder", "paused", "several"]
 )
 def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
-    judge(matrix.run(points(matrix)[killed]), missed=0.3 if killed == "paused" else 0.15)
+    chosen = points(matrix)[killed]
+    began = time.monotonic()
+    answers = matrix.run(chosen)
+    died = sum(bool(answer["killed"]) for answer in answers)
+    print(f"{killed}: {len(chosen)} points, {died} deaths, {time.monotonic() - began:.0f} s")
+    judge(answers, missed=0.3 if killed == "paused" else 0.15)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
 def test_there_are_enough_points(matrix: Matrix) -> None:
-    assert sum(map(len, points(matrix).values())) >= LEAST
+    counts = {name: len(chosen) for name, chosen in points(matrix).items()}
+    print(f"{sum(counts.values())} points: {counts}")
+    assert sum(counts.values()) >= LEAST
     kinds = {site.split()[0] for scenario in matrix.sites.values() for sites in scenario.values() for site, _ in sites}
     assert {"commit", "fsync", "replace", "remove", "served", "mlflow", "launcher", "POST", "GET", "worker"} <= kinds
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mlflow  # noqa: F401  imported here so that no fork has to
 import torch
+from mlflow.store.db import utils as db  # imports MLflow here, so that no fork has to
 
 from tests.faults import components, verdict
 from tests.faults.components import Place
@@ -157,7 +157,7 @@ class Supervisor:
     def _reap(self) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
-            time.sleep(0.005)
+            time.sleep(0.01)
             return
         part, code = self._parts.pop(pid), os.waitstatus_to_exitcode(status)
         if part == "driver":
@@ -224,6 +224,8 @@ def main() -> None:
     """Answers questions until there are no more; as many at once as the first argument says."""
     torch.set_num_threads(1)
     components.without_pictures()
+    newest = db._get_latest_schema_revision()  # MLflow reads all its migrations for it in every process
+    db._get_latest_schema_revision = lambda: newest
     at_once = int(sys.argv[1])
     for line in iter(sys.stdin.readline, ""):
         if not line.strip():
