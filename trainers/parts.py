@@ -7,7 +7,6 @@ from dataclasses import MISSING, dataclass
 from types import ModuleType
 from typing import Any
 
-from trainers.engine.client import complete
 from trainers.errors import SpecError
 from trainers.hyper import Hyperparameter, describe, join, refuse_unknown
 from trainers.registry import Registry, methods, schedules, servers
@@ -180,6 +179,8 @@ def _values(
         epochs = item.name == "local_steps" and found.get("local_epochs") is not None
         if value is MISSING or (kind == "method" and item.name == "local_steps" and value is None and not epochs):
             raise _missing(item, described, kind, whose)
+    from trainers.engine.client import complete  # here: --help does without torch, a chosen method does not
+
     found = complete(found, {name: item.path for name, item in given.items()})
     return {name: found[name] for name, item in described.items() if item not in (DELTA_LR, TIED)}
 

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             logging.error("%s", result.message)
     if isinstance(result, DriftlineError):
         return 1
-    return {"FAILED": 1, "LOST": 1, "STALE": 5}.get(result, 0)
+    return {"FAILED": 1, "STALE": 5}.get(result, 0)
 
 
 def _parser() -> argparse.ArgumentParser:

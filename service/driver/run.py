@@ -54,12 +54,12 @@ def run_driver(
         taken: Told the attempt under which the driver has taken the study.
 
     Returns:
-        The state in which the study was let go. STALE when another driver has taken over; LOST when Ray did not start
-        or broke, or the service stayed away: the study is not let go then, so that the scheduler counts a lost driver
-        and starts another.
+        The state in which the study was let go; STALE when another driver has taken over.
 
     Raises:
         Conflict: Another driver holds the study, or it is in no state to be driven.
+        Unavailable: Ray did not start or broke, or the service stayed away. The study is not let go then, so that the
+            scheduler counts a lost driver and starts another.
     """
     lease = client.acquire(study_id, holder())
     taken(lease.attempt)
@@ -93,6 +93,8 @@ def run_driver(
         if state != "STALE" and state != "LOST":
             state = _release(client, study_id, lease.attempt, state, reason)
     _LOG.info("study %s: %s %s", study_id, state, reason)
+    if state == "LOST":
+        raise Unavailable(reason)
     return state
 
 

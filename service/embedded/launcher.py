@@ -32,12 +32,14 @@ class ThreadLauncher:
         self._drive = drive
         self.stop_s = STOP_S
         self._running: dict[str, tuple[threading.Thread, threading.Event]] = {}
+        self._errors: dict[str, str] = {}  # what the study's newest driver ended with
 
     def start(self, launch: Launch) -> None:
         """Starts the study's driver; nothing happens when it runs."""
         study_id = launch.study_id
         if self.seen(study_id).alive:
             return
+        self._errors.pop(study_id, None)
         stop = threading.Event()
         thread = threading.Thread(
             target=self._run,
@@ -49,8 +51,9 @@ class ThreadLauncher:
         thread.start()
 
     def seen(self, study_id: str) -> Seen:
-        """Whether the study's driver runs."""
-        return Seen(study_id in self._running and self._running[study_id][0].is_alive())
+        """Whether the study's driver runs; one that ended with an error says which."""
+        alive = study_id in self._running and self._running[study_id][0].is_alive()
+        return Seen(alive, "" if alive else self._errors.get(study_id, ""))
 
     def stop(self, study_id: str, *, suspend: bool = False) -> None:
         """Has the study's driver come to its checkpoints, and waits for it."""
@@ -77,6 +80,7 @@ class ThreadLauncher:
             with self._connect(token) as client:
                 self._drive(client, study_id, stop)
         except DriftlineError as error:
+            self._errors[study_id] = error.message
             _LOG.warning("the driver of study %s ended: %s", study_id, error)
         except Exception:
             _LOG.exception("the driver of study %s failed", study_id)

@@ -238,8 +238,8 @@ def _settled(study: Driven, max_deaths: int) -> Settle | None:
     if study.state == "CANCELLING":
         return Settle(study.id, "CANCELLED", "")
     if study.deaths >= max_deaths:
-        reason = (
-            f"{study.deaths} drivers in a row were lost without finishing a trial; see the driver's log, then resume"
-        )
-        return Settle(study.id, "FAILED", reason)
+        last = study.reason.removesuffix("; it is started again")
+        why = f": {last}" if last else ""
+        reason = f"{study.deaths} drivers in a row were lost without finishing a trial{why}"
+        return Settle(study.id, "FAILED", f"{reason}; see the driver's log, then resume")
     return None

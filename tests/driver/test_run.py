@@ -18,7 +18,10 @@ from tests.driver.stand_ins import StoreClient, quadratic
 def drive(client: StoreClient, folder: Path) -> tuple[str, Any]:
     """How a driver of a fresh study ends, and the study as the scheduler then sees it."""
     study_id = client.submit(quadratic())
-    ended = run_driver(client, study_id, threading.Event(), folder=folder)
+    try:
+        ended: str = run_driver(client, study_id, threading.Event(), folder=folder)
+    except Unavailable as error:
+        ended = f"lost: {error}"
     return ended, next(iter(client.store.driven()), None) or client.store.study(study_id)
 
 
@@ -32,7 +35,8 @@ def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
     ray = SimpleNamespace(init=init, is_initialized=lambda: False, _raylet=SimpleNamespace(Config=config))
     monkeypatch.setattr(cluster, "_ray", lambda: ray)
     ended, study = drive(client, tmp_path)
-    assert (ended, study.state, study.attempt, study.held) == ("LOST", "RUNNING", 1, True)  # until its process is gone
+    assert ended.startswith("lost: Ray on this machine must start and answer, got RuntimeError: The current node timed")
+    assert (study.state, study.attempt, study.held) == ("RUNNING", 1, True)  # until its process is gone
     assert client.store.lost(study.id, 1, "its process has ended") == 1
     assert client.store.acquire(study.id, "elsewhere/2").attempt == 2
 
@@ -58,7 +62,10 @@ class OneMachine:
 
 @pytest.mark.parametrize(
     ("error", "ended", "state"),
-    [(Unavailable("the service is away"), "LOST", "RUNNING"), (InvalidSpec("", "it is wrong"), "FAILED", "FAILED")],
+    [
+        (Unavailable("the service is away"), "lost: the service is away", "RUNNING"),
+        (InvalidSpec("", "it is wrong"), "FAILED", "FAILED"),
+    ],
 )
 def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study(
     client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, ended: str, state: str

@@ -79,6 +79,7 @@ def test_the_guide_has_its_files_and_commands() -> None:
     ]
 
 
+@pytest.mark.slow  # a test run of its own; the suites run fast on the methods here
 def test_the_contract_suites_run_on_the_example(copy: Path) -> None:
     printed = called(commands()[0], copy)
     passed = re.search(r"(\d+) passed", printed)

@@ -129,7 +129,7 @@ def test_every_report_has_its_name_and_says_so():
     for name, module in reports().items():
         takes = [
             method
-            for method in ("fedga", "two_way_transfer")
+            for method in ("fedga", "two_way_transfer", "mass")
             if getattr(module, "refuse", lambda _: None)(
                 parse({"task": given, "method": usual(method), "rounds": 1}).method
             )
