@@ -98,6 +98,7 @@ def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
         trial.checkpoint for trial in service.store.trials(study_id) if trial.state == "WAITING" and trial.rounds_done
     )
 
+    service.until(lambda: not service.launcher.seen(study_id).alive, study_id)  # it still ends its Ray
     service.start(study_id)
     service.until(lambda: service.store.study(study_id).state == "SUCCEEDED", study_id)
     service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
