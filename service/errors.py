@@ -136,7 +136,7 @@ class RateLimited(Unavailable):
 
 
 def _tree(root: type[DriftlineError]) -> dict[str, type[DriftlineError]]:
-    found = {root.code: root}
+    found = {root.code: root} if "code" in vars(root) else {}  # one without a code of its own stays in its module
     for child in root.__subclasses__():
         found |= _tree(child)
     return found

@@ -61,6 +61,8 @@ class Proxy:
                     ready.register(client, selectors.EVENT_READ)
                     ready.register(server, selectors.EVENT_READ)
                     continue
+                if near not in self._pairs:  # closed with its other end, a moment ago
+                    continue
                 with contextlib.suppress(OSError):
                     data = near.recv(65536)
                     if data:

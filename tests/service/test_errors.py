@@ -89,3 +89,10 @@ def test_they_are_what_python_users_catch():
     assert isinstance(InvalidSpec("", "x"), ValueError)
     assert isinstance(NotFound("x"), LookupError)
     assert str(NotFound("no study 'abc'")) == "no study 'abc'"
+
+
+def test_a_class_of_another_module_takes_no_place_of_ours():
+    class Elsewhere(DriftlineError):
+        """Has no code of its own."""
+
+    assert type(from_problem(500, problem(Elsewhere("x")))) is DriftlineError
