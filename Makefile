@@ -36,7 +36,7 @@ test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
 test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
 	$(PYTEST) -m "slow and not gpu and not papers and not cluster and not faults"
 
-test-faults: $(VENV)/.installed-dev ## a service that dies at each of 200 places, and goes on (by hand)
+test-faults: $(VENV)/.installed-dev ## a service that dies at each of 200 places, and goes on
 	$(PYTEST) -m faults -s tests/faults
 
 test-cluster: $(VENV)/.installed-dev ## a whole Kubernetes node with chart and studies (root; about 15 minutes)
