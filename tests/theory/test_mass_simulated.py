@@ -112,7 +112,7 @@ def test_given_numbers_do_the_same_as_estimated_ones():
 
 
 def table(*rows, slow):
-    marks = [pytest.mark.papers] if slow else []
+    marks = [pytest.mark.slow] if slow else []
     return [pytest.param(what, *key, ITERATIONS[what][key], marks=marks) for what, key in rows]
 
 
@@ -130,7 +130,7 @@ def test_iterations_to_the_tolerance_are_the_printed_ones(printed_draws, what, b
     assert iterations(what, batch, local_steps, 3 * printed) == -(-printed // local_steps) * local_steps
 
 
-@pytest.mark.papers
+@pytest.mark.slow
 def test_nesterov_never_comes_there_with_single_examples(printed_draws):
     assert iterations("nesterov", 1, 5, 20000) is None
 
@@ -178,7 +178,7 @@ def squared(task, batch_size, local_steps, iterations, seeds, report=(), **setti
     ("batch", "local_steps", "seeds"),
     [
         (4, 5, 8),
-        *(pytest.param(batch, steps, 60, marks=pytest.mark.papers) for batch in (1, 4, 16) for steps in (1, 5, 10)),
+        *(pytest.param(batch, steps, 60, marks=pytest.mark.slow) for batch in (1, 4, 16) for steps in (1, 5, 10)),
     ],
 )
 def test_the_mean_squared_distance_stays_within_the_bound(batch, local_steps, seeds):
@@ -238,7 +238,7 @@ def test_lyapunov_is_refused_without_mass_and_without_an_optimum():
         parse({"task": SHARED, "method": {**mass, "name": "local_sgd"}, "rounds": 1, "report": ["lyapunov"]})
 
 
-@pytest.mark.papers
+@pytest.mark.slow
 def test_the_mean_lyapunov_value_falls_by_1_minus_mixing_a_step():
     task, _ = heterogeneous()
     _, runs = squared(task, 4, 5, 100, 60, report=["lyapunov"])
@@ -255,7 +255,7 @@ def test_the_mean_lyapunov_value_falls_by_1_minus_mixing_a_step():
     assert np.all(mean[1:] <= factor * mean[:-1])
 
 
-@pytest.mark.papers
+@pytest.mark.slow
 def test_the_literal_form_diverges_from_three_local_steps_on():
     task, _ = heterogeneous()
     for local_steps, stable in ((1, True), (2, True), (3, False), (5, False)):
@@ -267,7 +267,7 @@ def test_the_literal_form_diverges_from_three_local_steps_on():
         assert error[-1] < 1e-12 * error[0], sync
 
 
-@pytest.mark.papers
+@pytest.mark.slow
 def test_the_rate_does_not_depend_on_the_local_steps_and_the_decay_is_linear():
     slopes = []
     for local_steps in (1, 5, 20):
@@ -288,7 +288,7 @@ def test_with_label_noise_there_is_a_floor():
     assert errors[1][-20:].min() > 1e-4
 
 
-@pytest.mark.papers
+@pytest.mark.slow
 def test_few_clients_without_memory_come_nearer_by_the_bound_of_the_extension():
     """local_steps with 2 (1 - mixing)^K just below 1/2: the mean ratio of a round was 0.02 to 0.32 in the script."""
     common = estimate(linear_regression.build(linear_regression.parse(SHARED, "task"), "float64"), 8)
