@@ -34,6 +34,15 @@ def test_picture(chosen: Chosen) -> None:
     assert size(frontier_png(result, width=3.0, height=2.0, dpi=100)) == (300, 200)
 
 
+def test_many_labels_stand_beside_the_axes_and_leave_them_their_size() -> None:
+    result = frontier("digits", study(trials=8, front=2), Chosen(), 200)
+    method = next(iter(result["methods"].values()))
+    wide = [
+        size(frontier_png({**result, "methods": {f"m{n}": method for n in range(count)}})) for count in (10, 11, 40)
+    ]
+    assert wide == [(1280, 880), (1280 + 520, 880), (1280 + 2 * 520, 880)]
+
+
 @pytest.mark.parametrize(
     "trials",
     [[], [curve([0.1, 9.0], state="DIVERGED")], [curve([0.1])], [curve([0.5] * 4)], [curve([0.0, 1.0], rounds=[0, 1])]],

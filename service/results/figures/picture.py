@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,9 @@ from service.results.figures.axes import (
 from service.results.figures.palette import Style, styles
 
 Json = Mapping[str, Any]
+_INSIDE = 10  # labels whose names fit into the axes; more stand beside them
+_COLUMN = 26  # names in a column there
+_COLUMN_INCHES = 2.6
 
 
 def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: int = 200) -> bytes:
@@ -36,12 +40,18 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, FuncFormatter
 
-    figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+    columns = math.ceil(len(result["methods"]) / _COLUMN) if len(result["methods"]) > _INSIDE else 0
+    figure = Figure(figsize=(width + columns * _COLUMN_INCHES, height), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for label, style in styles(result["methods"]).items():
         _draw(axes, label, result["methods"][label], style)
     _dress(axes, result)
+    if columns:
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside right upper", fontsize=7, ncols=columns, frameon=False)
+    elif result["methods"]:
+        axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
     figure.supxlabel("\n".join(textwrap.wrap(band_text(result), 118)), fontsize=7, color="#555555")
@@ -124,8 +134,6 @@ def _dress(axes: Any, result: Json) -> None:
     if any(method.get("theory") for method in result["methods"].values()):
         ring = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 0.7}
         axes.plot([], [], color="#555555", linewidth=1.0, linestyle=(0, (3, 1.5)), **ring, label="theory")
-    if result["methods"]:
-        axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
     if not any(method["points"] for method in result["methods"].values()):
         axes.text(
             0.5, 0.5, "no point yet", transform=axes.transAxes, ha="center", va="center", color="#777777", fontsize=11
