@@ -16,7 +16,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from types import UnionType
 from typing import Any
@@ -210,7 +210,7 @@ def hyper(
 
 @cache
 def describe(cls: type) -> tuple[Hyperparameter, ...]:
-    """The hyperparameters of a Hyper dataclass, in the order in which they are written; inherited ones come last.
+    """The hyperparameters of a Hyper dataclass, in the order in which they are written; inherited ones come after.
 
     Fields that are not declared by `hyper` are left out.
 
@@ -222,8 +222,9 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
     """
     hints = typing.get_type_hints(cls)
     found = []
-    own = inspect.get_annotations(cls)
-    for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in own):
+    written = [inspect.get_annotations(base) for base in cls.__mro__]
+    distance = {field.name: next(i for i, own in enumerate(written) if field.name in own) for field in fields(cls)}
+    for field in sorted(fields(cls), key=lambda field: distance[field.name]):
         if _KEY not in field.metadata:
             continue
         facts = dict(field.metadata[_KEY])

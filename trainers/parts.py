@@ -173,7 +173,7 @@ def _values(
     if found.get("constants") is not None:
         found["client_lr"] = None
     for item in described.values():
-        if item in (DELTA_LR, TIED):
+        if item is DELTA_LR or item is TIED:
             continue
         value = found.setdefault(item.name, item.default)
         epochs = item.name == "local_steps" and found.get("local_epochs") is not None
@@ -182,7 +182,7 @@ def _values(
     from trainers.engine.client import complete  # here: --help does without torch, a chosen method does not
 
     found = complete(found, {name: item.path for name, item in given.items()})
-    return {name: found[name] for name, item in described.items() if item not in (DELTA_LR, TIED)}
+    return {name: found[name] for name, item in described.items() if item is not DELTA_LR and item is not TIED}
 
 
 def _derive_local_steps(

@@ -32,13 +32,17 @@ class Registry(Mapping[str, ModuleType]):
         self.word = word
         package = importlib.import_module(f"trainers.{folder}")
         self._own = {found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_")}
+        self._loaded: dict[str, ModuleType] = {}  # of the folder: import_module costs more than the rest of a look-up
         self._added: dict[str, EntryPoint] = {
             point.name: point for point in entry_points(group=f"driftline.{folder}") if point.name not in self._own
         }
 
     def __getitem__(self, name: str) -> ModuleType:
+        if (known := self._loaded.get(name)) is not None:
+            return known
         if name in self._own:
-            return importlib.import_module(f"trainers.{self.folder}.{name}")
+            self._loaded[name] = importlib.import_module(f"trainers.{self.folder}.{name}")
+            return self._loaded[name]
         loaded = self._added[name].load()
         if not isinstance(loaded, ModuleType):
             raise TypeError(f"entry point {name} of driftline.{self.folder} must name a module, got {loaded!r}")

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from trainers.hyper import hyper
 
-class Settings(Protocol):
-    """What the step is set by; (T, 1, 1) each."""
 
-    @property
-    def client_beta1(self) -> Tensor:
-        """Decay of the mean of the gradients."""
-        ...
+@dataclass(frozen=True)
+class Settings:
+    """What the step is set by; traced fields (T, 1, 1)."""
 
-    @property
-    def client_beta2(self) -> Tensor:
-        """Decay of the mean of their squares."""
-        ...
-
-    @property
-    def client_epsilon(self) -> Tensor:
-        """Added to the root."""
-        ...
+    client_beta1: Tensor = hyper(
+        0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of the gradients"
+    )
+    client_beta2: Tensor = hyper(
+        0.999, low=0, high=1, high_open=True, limit="0 is |g| alone", doc="decay of the mean of their squares"
+    )
+    client_epsilon: Tensor = hyper(1e-8, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
 
 
 def init(hyper: Settings, like: Tensor) -> dict[str, Tensor]:

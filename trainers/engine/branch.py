@@ -16,14 +16,68 @@ import torch
 from torch import Tensor
 
 from trainers.engine.central import Central, merged
+from trainers.engine.client import ClientSteps
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
-from trainers.mixing import setting_names
+from trainers.hyper import hyper
+from trainers.mixing import OPTIMIZERS, setting_names
 from trainers.registry import servers
 
 ROLES = ("central", "merge")
 SERVER_LR = -1.0
 """Stands for a central_lr that is left out, in a pack in which other trials have one."""
+
+
+@dataclass(frozen=True)
+class Branches(ClientSteps):
+    """Hyperparameters of a method with a branch of the server beside the clients'; its Hyper inherits them."""
+
+    central_lr: Tensor | None = hyper(
+        None,
+        low=0,
+        none_is=SERVER_LR,
+        limit="0 leaves the clients' branch alone",
+        doc="step size of the server's branch; null is server_lr",
+    )
+    central_steps: Tensor = hyper(
+        None, kind="int", low=1, unit="steps", doc="of the server's branch; null is local_steps"
+    )
+    central_batch_size: int | None = hyper(
+        None, low=1, unit="examples", traced=False, doc="of a central step; null is what all clients of a step have"
+    )
+    merge_lr: Tensor = hyper(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
+    merge: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
+    central_optimizer: str = hyper(
+        "sgd",
+        choices=OPTIMIZERS,
+        traced=False,
+        doc="takes the steps of the server's branch",
+    )
+    central_momentum: Tensor = hyper(
+        None,
+        low=0,
+        high=1,
+        high_open=True,
+        limit="0 is plain SGD",
+        doc="of sgd, or beta1 of the others; null is the optimizer's own",
+    )
+    central_epsilon: Tensor = hyper(
+        None, low=0, low_open=True, unit="gradient", doc="of adaptive optimizers; null is the optimizer's own"
+    )
+    merge_optimizer: str = hyper(
+        "sgd", choices=OPTIMIZERS, traced=False, doc="steps along the sum of both changes with merge_lr"
+    )
+    merge_momentum: Tensor = hyper(
+        None,
+        low=0,
+        high=1,
+        high_open=True,
+        limit="0 is plain SGD",
+        doc="of sgd, or beta1 of the others; null is the optimizer's own",
+    )
+    merge_epsilon: Tensor = hyper(
+        None, low=0, low_open=True, unit="model", doc="of adaptive optimizers; null is the optimizer's own"
+    )
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,13 @@ nothing of this is needed (engine/local.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from trainers.engine.client import SGD, ClientOptimizer, Directions, clipped_
+from trainers.engine.frames import Motion
 from trainers.engine.oracle import Oracle, RoundBatches, replicas
 from trainers.registry import client_optimizers
-
-if TYPE_CHECKING:
-    from trainers.engine.local import Motion
 
 
 class Stepped:

@@ -39,8 +39,7 @@ import torch
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.branch import SERVER_LR, memory, merge, server_branch
-from trainers.engine.client import ClientSteps
+from trainers.engine.branch import Branches, memory, merge, server_branch
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.recorded import gradient_sums, recorded
@@ -53,7 +52,7 @@ complete = mixing.complete
 
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Branches):
     """Hyperparameters of two-way gradient transfer."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -65,52 +64,6 @@ class Hyper(ClientSteps):
         None, low=0, high=1, doc="of the clients' loss; null is 1 - central_weight, else 1/2"
     )
     central_weight: Tensor = hyper(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
-    central_lr: Tensor | None = hyper(
-        None,
-        low=0,
-        none_is=SERVER_LR,
-        limit="0 leaves the clients' branch alone",
-        doc="step size of the server's branch; null is server_lr",
-    )
-    central_steps: Tensor = hyper(
-        None, kind="int", low=1, unit="steps", doc="of the server's branch; null is local_steps"
-    )
-    central_batch_size: int | None = hyper(
-        None, low=1, unit="examples", traced=False, doc="of a central step; null is what all clients of a step have"
-    )
-    merge_lr: Tensor = hyper(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
-    merge: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
-    central_optimizer: str = hyper(
-        "sgd",
-        choices=mixing.OPTIMIZERS,
-        traced=False,
-        doc="takes the steps of the server's branch",
-    )
-    central_momentum: Tensor = hyper(
-        None,
-        low=0,
-        high=1,
-        high_open=True,
-        limit="0 is plain SGD",
-        doc="of sgd, or beta1 of the others; null is the optimizer's own",
-    )
-    central_epsilon: Tensor = hyper(
-        None, low=0, low_open=True, unit="gradient", doc="of adaptive optimizers; null is the optimizer's own"
-    )
-    merge_optimizer: str = hyper(
-        "sgd", choices=mixing.OPTIMIZERS, traced=False, doc="steps along the sum of both changes with merge_lr"
-    )
-    merge_momentum: Tensor = hyper(
-        None,
-        low=0,
-        high=1,
-        high_open=True,
-        limit="0 is plain SGD",
-        doc="of sgd, or beta1 of the others; null is the optimizer's own",
-    )
-    merge_epsilon: Tensor = hyper(
-        None, low=0, low_open=True, unit="model", doc="of adaptive optimizers; null is the optimizer's own"
-    )
     warm_start: bool = hyper(False, traced=False, doc="begin with the gradients at the first model, not with 0")
     local_epochs: int | None = hyper(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from trainers.engine.local import Motion
+from trainers.engine.frames import Motion
 from trainers.engine.oracle import Batch, Group, RoundBatches, client_major, replicas
 
 
