@@ -70,6 +70,18 @@ def test_one_objective(objective):
     )
 
 
+def test_neither_the_range_nor_its_extra_point_is_given_up():
+    """client_lr 0 is best for quality and worst for speed: a frontier needs it, and the range."""
+
+    def exact_at_0(setting):
+        values = smooth(setting)
+        return {**values, "quality": values["quality"] + (setting["client_lr"] == 0)}
+
+    late = [[setting["client_lr"] == 0 for setting, _ in search("tpe", seed, exact_at_0)[32:]] for seed in range(8)]
+    shares = [float(np.mean(one)) for one in late]
+    assert all(0.2 < share < 0.8 for share in shares), shares
+
+
 def test_the_diverging_region_is_left():
     def function(setting):
         return None if setting["server_lr"] > 0.03 or setting["client_lr"] > 0.3 else smooth(setting)
