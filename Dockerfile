@@ -59,7 +59,8 @@ RUN set -eu; \
     mkdir /var/lib/driftline; \
     chown 10001:10001 /var/lib/driftline
 COPY --from=builder /opt/driftline /opt/driftline
-# Only /tmp and DRIFTLINE_HOME are written to: mount both and the root file system can be read-only.
+# Only /tmp and DRIFTLINE_HOME are written to: mount both and the root file system can be read-only. Which GPUs a container
+# sees is said by who starts it (NVIDIA's device plugin, docker run --gpus); of their driver it needs no more than this.
 ENV PATH=/opt/driftline/bin:$PATH \
     HOME=/tmp \
     DRIFTLINE_HOME=/var/lib/driftline \

@@ -13,7 +13,7 @@ import httpx
 
 from service.connection import SILENCE_S, Connection, failure, pauses
 from service.errors import Unavailable
-from service.schemas.access import MadeToken, NewToken, TokenPage, TokenRecord, Whoami
+from service.schemas.access import MadeToken, NewToken, ProjectQuota, Quota, TokenPage, TokenRecord, Whoami
 from service.schemas.curves import CurvesPage
 from service.schemas.extension import Extension
 from service.schemas.logs import LogLine, LogPage, NewLine, NewLines, StoredLines
@@ -195,6 +195,19 @@ class ApiClient(Connection):
         """
         self._request("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
+    def quota(self, project: str | None = None) -> ProjectQuota:
+        """What a project may have, and what it has.
+
+        Args:
+            project: Any one, for an admin; the token's own by default.
+        """
+        return self._get("/v1/quota" if project is None else _quota(project), ProjectQuota)
+
+    def set_quota(self, project: str, quota: Quota) -> ProjectQuota:
+        """Sets what a project may have, in place of the service's defaults."""
+        content = quota.model_dump_json()
+        return ProjectQuota.model_validate_json(self._request("PUT", _quota(project), content=content).content)
+
     # ---- the driver's side
 
     def acquire(self, study_id: str, holder: str) -> Lease:
@@ -270,6 +283,10 @@ class ApiClient(Connection):
                     if data:
                         yield Event.model_validate_json(data)
                     name, data = "message", ""
+
+
+def _quota(project: str) -> str:
+    return f"/v1/projects/{quote(project, safe='')}/quota"
 
 
 def _path(study_id: str, rest: str = "") -> str:

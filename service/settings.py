@@ -24,6 +24,7 @@ For a service (`driftline serve`, `driftline migrate`):
 | DRIFTLINE_MLFLOW_URL | MLflow tracking URI; "none" records nothing | a SQLite file in DRIFTLINE_HOME |
 | DRIFTLINE_MLFLOW_PUBLIC_URL | how people reach MLflow | DRIFTLINE_MLFLOW_URL |
 | DRIFTLINE_LIMITS | YAML or JSON file: body size, request rates, default quotas | built-in limits |
+| DRIFTLINE_OIDC | YAML or JSON file: an OpenID Connect issuer whose tokens are good, and what they allow | none |
 
 With a DRIFTLINE_DATABASE_URL, nothing is recorded in MLflow unless DRIFTLINE_MLFLOW_URL says where.
 DATA_DIR, the folder of the data sets, is read by the trainers alone.
@@ -76,6 +77,7 @@ class ServiceSettings:
         mlflow_artifacts: Folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server.
         mlflow_public: How people reach MLflow, where it differs; "" otherwise.
         limits: File with limits.
+        oidc: File that names an OpenID Connect issuer.
     """
 
     home: Path
@@ -90,6 +92,7 @@ class ServiceSettings:
     mlflow_artifacts: str | None
     mlflow_public: str
     limits: Path | None
+    oidc: Path | None = None
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -128,6 +131,7 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
     mlflow = environ.get("DRIFTLINE_MLFLOW_URL", usual) or "none"
     checkpoints = environ.get("DRIFTLINE_CHECKPOINTS") or str(home / "checkpoints")
     config, limits = environ.get("DRIFTLINE_LAUNCHER_CONFIG"), environ.get("DRIFTLINE_LIMITS")
+    oidc = environ.get("DRIFTLINE_OIDC")
     return ServiceSettings(
         home=home,
         database=database or f"sqlite:///{home / 'driftline.db'}",
@@ -141,6 +145,7 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
         mlflow_artifacts=str(home / "mlartifacts") if mlflow.startswith("sqlite:") else None,
         mlflow_public=(environ.get("DRIFTLINE_MLFLOW_PUBLIC_URL") or "").rstrip("/"),
         limits=Path(limits) if limits else None,
+        oidc=Path(oidc) if oidc else None,
     )
 
 

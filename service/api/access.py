@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from service.errors import Forbidden, InvalidSpec, Unauthorized
 from service.schemas.access import SCOPES, Scope, TokenRecord
@@ -64,6 +65,22 @@ class Access:
             raise Forbidden(f"this needs a token with scope {scope!r}, got one with: {have}")
 
 
+class Issuer(Protocol):
+    """Knows the tokens that somebody else has issued."""
+
+    def claims(self, token: str) -> bool:
+        """Whether a token is of the kind that is checked here, good or bad."""
+
+    def access(self, token: str) -> Access:
+        """What it allows.
+
+        Raises:
+            Unauthorized: It is not good.
+            Forbidden: It is good, and allows nothing here.
+            Unavailable: It cannot be checked now.
+        """
+
+
 class Tokens:
     """The known tokens. Only their hashes are kept; a driver's token is made from a secret and stored nowhere.
 
@@ -72,6 +89,7 @@ class Tokens:
         secret: From which drivers' tokens are made; the same in all processes that serve one database. A fresh one by
             default.
         store: Where further tokens are: looked at with every request, so that a revoked one is refused at once.
+        issuer: Whose tokens are good as well.
     """
 
     def __init__(
@@ -80,7 +98,9 @@ class Tokens:
         secret: bytes | None = None,
         *,
         store: Store | None = None,
+        issuer: Issuer | None = None,
     ) -> None:
+        self._issuer = issuer
         self._known = {_digest(token): _named(token, access) for token, access in (tokens or {}).items()}
         self._secret = secret or secrets.token_bytes(32)
         self._store = store
@@ -114,7 +134,8 @@ class Tokens:
 
         Raises:
             Unauthorized: The token is not known, has expired or was revoked.
-            Unavailable: The store that could know it does not answer.
+            Forbidden: Its issuer's groups have no grant here.
+            Unavailable: The store or the issuer that could know it does not answer.
         """
         known = self._known.get(_digest(token))
         if known is not None:
@@ -124,6 +145,8 @@ class Tokens:
         project, _, signature = rest.rpartition(".")
         if kind == _DRIVER and hmac.compare_digest(signature.encode(), self._sign(study, project).encode()):
             return Access(project, frozenset({"driver"}), study, f"driver.{study}", "the study's driver")
+        if self._issuer is not None and self._issuer.claims(token):
+            return self._issuer.access(token)
         stored = None if self._store is None else self._store.known_token(token)
         if stored is None:
             raise Unauthorized("the bearer token is not known, or no longer; ask for one, and set DRIFTLINE_TOKEN")

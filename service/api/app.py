@@ -76,7 +76,7 @@ def create_app(
         rates=Rates(allowed.requests_per_second, allowed.burst),
         failures=Rates(FAILURES_A_MINUTE / 60, int(FAILURES_A_MINUTE)),
         metrics=metrics,
-        frontiers=Bodies(),
+        bodies=Bodies(),
     )
     for module in (studies, trials, events, logs, driver, access, health):
         app.include_router(module.ROUTER, dependencies=[Depends(known_parameters)])

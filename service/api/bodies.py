@@ -1,7 +1,9 @@
-"""Bodies: too large ones are refused before they fill the memory, and JSON that no database could hold."""
+"""Bodies: of those who may send one alone; neither too large, nor too slow, nor JSON that no database could hold."""
 
+import asyncio
 import json
 import re
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,13 +12,19 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.context import authenticate
 from service.api.problems import Malformed, answer
 from service.errors import InvalidRequest
 
 DEPTH = 64
 """Deepest nesting of a body."""
 
+PATIENCE_S = 30.0
+BYTES_A_SECOND = 16 * 1024
+"""A body is waited for so long in all, and a second more for so many bytes of it that have come."""
+
 _TOO_LARGE = 413
+_TOO_SLOW = 408
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one that never ends is read once, too
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -24,16 +32,19 @@ _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class BodyLimit:
-    """ASGI middleware that answers 413 to a body above a limit, announced or not.
+    """ASGI middleware that answers 413 to a body above a limit, announced or not, and 408 to one that does not come.
 
     Args:
         app: What is asked otherwise.
         bytes_allowed: The limit.
+        patience_s: How long a body is waited for, besides what `BYTES_A_SECOND` allows. Time in which nobody waits for
+            it does not count.
     """
 
-    def __init__(self, app: ASGIApp, bytes_allowed: int) -> None:
+    def __init__(self, app: ASGIApp, bytes_allowed: int, patience_s: float = PATIENCE_S) -> None:
         self._app = app
         self._allowed = bytes_allowed
+        self._patience = patience_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, counting its body."""
@@ -44,17 +55,40 @@ class BodyLimit:
         if announced.isdigit() and int(announced) > self._allowed:
             await self._refuse(scope, receive, send)
             return
-        read = 0
+        await self._app(scope, *self._counted(receive, send))
+
+    def _counted(self, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        read, waited, whole, answered = 0, 0.0, False, False
+
+        def end(error: HTTPException) -> Message:
+            if answered:
+                return {"type": "http.disconnect"}  # a stream that wants to know whether its reader is there
+            raise error
 
         async def counted() -> Message:
-            nonlocal read
-            message = await receive()
+            nonlocal read, waited, whole
+            if whole:
+                return await receive()  # that the client is gone
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(self._patience + read / BYTES_A_SECOND - waited):
+                    message = await receive()
+            except TimeoutError:
+                text = f"a request's body must come within {self._patience:g} s and {BYTES_A_SECOND} bytes a second"
+                return end(HTTPException(_TOO_SLOW, f"{text}; send it again", {"Connection": "close"}))
+            waited += time.monotonic() - began
             read += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
             if read > self._allowed:
-                raise HTTPException(_TOO_LARGE, self._text())
+                return end(HTTPException(_TOO_LARGE, self._text(), {"Connection": "close"}))
             return message
 
-        await self._app(scope, counted, send)
+        async def noted(message: Message) -> None:
+            nonlocal answered
+            answered = True
+            await send(message)
+
+        return counted, noted
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = InvalidRequest("", self._text())
@@ -90,7 +124,7 @@ class LenientRequest(CheckedRequest):
 
 
 class CheckedRoute(APIRoute):
-    """A route whose requests are `CheckedRequest`s."""
+    """A route whose requests are `CheckedRequest`s, and whose tokens are looked at before a body is read."""
 
     kind: type[CheckedRequest] = CheckedRequest
 
@@ -99,6 +133,7 @@ class CheckedRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
+            await authenticate(request)
             return await handler(self.kind(request.scope, request.receive))
 
         return handle

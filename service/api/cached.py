@@ -5,15 +5,16 @@ A client that sends the ETag back in If-None-Match is answered with 304 and no b
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
-import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Request, Response
 
 _NOT_MODIFIED = 304
@@ -61,48 +62,65 @@ def fresh(request: Request, etag: str) -> bool:
 
 
 class Bodies:
-    """The answers of the studies that were asked for last, each until the study has another version.
+    """The answers that were asked for last, each until its study has another version.
+
+    Making one takes seconds for a large study, so it is made once for all who ask meanwhile, and in threads of its own:
+    those that wait for it hold no thread, and all other requests find theirs. For one event loop.
 
     Args:
         kept: How many.
+        bytes_kept: How much memory they may take; the one that was asked for last is kept whatever it takes.
+        at_once: How many are made at the same time.
     """
 
-    def __init__(self, kept: int = 64) -> None:
+    def __init__(self, kept: int = 64, bytes_kept: int = 128 * 2**20, at_once: int = 2) -> None:
         self._kept = kept
-        self._bodies: OrderedDict[str, tuple[int, Body]] = OrderedDict()
-        self._turns: dict[str, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._bytes_kept = bytes_kept
+        self._at_once = at_once
+        self._limiter: CapacityLimiter | None = None
+        self._bodies: OrderedDict[Hashable, tuple[int, Body]] = OrderedDict()
+        self._making: dict[Hashable, tuple[int, asyncio.Task[Body]]] = {}
 
-    def get(self, study_id: str, version: int, make: Callable[[], Any]) -> Body:
-        """The answer for a study at a version; made once, however many ask at the same time.
+    async def get(self, key: Hashable, version: int, make: Callable[[], Any]) -> Body:
+        """An answer about a study at a version, or at a later one.
+
+        While one is made, those who ask for a later version wait for its end; then one more is made for all of them.
 
         Args:
-            study_id: Id of the study.
-            version: Its version, read before `make` is called.
-            make: Gives the JSON value.
+            key: What is asked for.
+            version: The study's version, read before `make` is called.
+            make: Gives the JSON value; called in a thread.
         """
-        with self._lock:
-            found = self._found(study_id, version)
-            turn = self._turns.setdefault(study_id, threading.Lock())
-        if found is not None:
-            return found
-        with turn:
-            with self._lock:
-                found = self._found(study_id, version)
-            if found is not None:
-                return found
-            body = Body.of(make())
-            with self._lock:
-                self._bodies[study_id] = (version, body)
-                self._bodies.move_to_end(study_id)
-                while len(self._bodies) > self._kept:
-                    gone, _ = self._bodies.popitem(last=False)
-                    self._turns.pop(gone, None)
-            return body
+        while (found := self._found(key, version)) is None:
+            at, task = self._making.get(key) or self._start(key, version, make)
+            if at >= version:
+                return await asyncio.shield(task)  # one who gives up does not end it for the others
+            await asyncio.wait([task])
+        return found
 
-    def _found(self, study_id: str, version: int) -> Body | None:
-        kept = self._bodies.get(study_id)
+    def _start(self, key: Hashable, version: int, make: Callable[[], Any]) -> tuple[int, asyncio.Task[Body]]:
+        started = self._making[key] = version, asyncio.create_task(self._make(key, version, make))
+        started[1].add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be left to ask
+        return started
+
+    async def _make(self, key: Hashable, version: int, make: Callable[[], Any]) -> Body:
+        self._limiter = self._limiter or CapacityLimiter(self._at_once)
+        try:
+            body = await to_thread.run_sync(lambda: Body.of(make()), limiter=self._limiter)
+        finally:
+            del self._making[key]
+        self._bodies[key] = (version, body)
+        self._bodies.move_to_end(key)
+        while len(self._bodies) > 1 and (len(self._bodies) > self._kept or self._bytes() > self._bytes_kept):
+            self._bodies.popitem(last=False)
+        return body
+
+    def _bytes(self) -> int:
+        return sum(len(body.raw) + len(body.zipped or b"") for _, body in self._bodies.values())
+
+    def _found(self, key: Hashable, version: int) -> Body | None:
+        kept = self._bodies.get(key)
         if kept is None or kept[0] < version:
             return None
-        self._bodies.move_to_end(study_id)
+        self._bodies.move_to_end(key)
         return kept[1]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from service.api.access import Access, Scope, Tokens
 from service.api.cached import Bodies
@@ -50,7 +51,7 @@ class Context:
         rates: How many requests each token has left.
         failures: The same for failed authentications that are noted.
         metrics: What this process counts.
-        frontiers: Answers that are kept.
+        bodies: Answers that are kept.
     """
 
     store: Store
@@ -65,7 +66,7 @@ class Context:
     rates: Rates
     failures: Rates
     metrics: Metrics
-    frontiers: Bodies
+    bodies: Bodies
 
     @property
     def quota(self) -> Quota:
@@ -79,7 +80,12 @@ def context(request: Request) -> Context:
     return found
 
 
-def known_parameters(request: Request) -> None:
+async def _context(request: Request) -> Context:
+    """The same for routes: a dependency that is no coroutine costs a turn of a thread."""
+    return context(request)
+
+
+async def known_parameters(request: Request) -> None:
     """Refuse parameters in the address that the route does not have: a misspelt filter would be ignored in silence.
 
     Raises:
@@ -99,13 +105,21 @@ def known_parameters(request: Request) -> None:
             raise InvalidRequest(name, f"unknown parameter: {hint(name, known)}" if known else "takes no parameters")
 
 
-def access(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> Access:
-    """What the request's token allows.
+async def authenticate(request: Request) -> Access:
+    """What the request's token allows; found out once for each request, and before its body is read.
 
     Raises:
         Unauthorized: It has none, or none that is known.
         RateLimited: The token was used too often.
     """
+    found: Access | None = getattr(request.state, "access", None)
+    if found is None:
+        credentials = await _BEARER(request)
+        found = request.state.access = await run_in_threadpool(_access, request, credentials)
+    return found
+
+
+def _access(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Access:
     if credentials is None:
         raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
     asked = context(request)
@@ -116,6 +130,13 @@ def access(request: Request, credentials: Annotated[HTTPAuthorizationCredentials
         raise
     asked.rates.take(found.id)
     return found
+
+
+async def access(
+    request: Request, _credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+) -> Access:
+    """What `authenticate` found; puts the token into the OpenAPI document."""
+    return await authenticate(request)
 
 
 def _note_failure(asked: Context, request: Request) -> None:
@@ -131,7 +152,7 @@ def _note_failure(asked: Context, request: Request) -> None:
         _LOG.warning("a failed authentication could not be noted", exc_info=True)
 
 
-Asked = Annotated[Context, Depends(context)]
+Asked = Annotated[Context, Depends(_context)]
 Allowed = Annotated[Access, Depends(access)]
 
 
@@ -146,7 +167,7 @@ def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
     return permit
 
 
-def admin(allowed: Allowed) -> Access:
+async def admin(allowed: Allowed) -> Access:
     """What the request's token allows, which must be everything that an admin does.
 
     Raises:

@@ -66,10 +66,14 @@ def answer(error: DriftlineError, status: int | None = None, headers: dict[str, 
     if body["status"] == HTTPStatus.UNAUTHORIZED:
         headers = {"WWW-Authenticate": "Bearer", **(headers or {})}
     if body["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers = {"Retry-After": "1", **(headers or {})}
+        headers = {"Retry-After": _wait(error), **(headers or {})}
     if isinstance(error, RateLimited):
-        headers = {"Retry-After": str(max(1, math.ceil(error.details.get("retry_after", 1)))), **(headers or {})}
+        headers = {"Retry-After": _wait(error), **(headers or {})}
     return JSONResponse(body, body["status"], headers, PROBLEM_MEDIA_TYPE)
+
+
+def _wait(error: DriftlineError) -> str:
+    return str(max(1, math.ceil(error.details.get("retry_after", 1))))
 
 
 def install(app: FastAPI) -> None:

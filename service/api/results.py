@@ -1,12 +1,15 @@
 """Results of a study, computed from its stored curves and kept as long as nothing new is stored."""
 
 import threading
+import zlib
 from collections import OrderedDict
 from typing import Any
 
 from service.results import compare
-from service.results.study import study_result
+from service.results.study import needed, study_result
 from service.store.store import Store
+
+_TURNS = 16
 
 
 class Results:
@@ -17,11 +20,12 @@ class Results:
         kept: How many studies' frontiers are kept.
     """
 
-    def __init__(self, store: Store, kept: int = 32) -> None:
+    def __init__(self, store: Store, kept: int = 8) -> None:
         self._store = store
         self._kept = kept
         self._cache: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
         self._lock = threading.Lock()
+        self._turns = [threading.Lock() for _ in range(_TURNS)]
 
     def frontier(self, study_id: str) -> dict[str, Any]:
         """What `service.results.document.frontier` makes of the study as it is stored now.
@@ -29,21 +33,20 @@ class Results:
         Raises:
             NotFound: No such study.
         """
-        version = self._store.glance(
-            study_id
-        ).version  # read first: what is stored meanwhile is computed again next time
-        with self._lock:
-            cached = self._cache.get(study_id)
-            if cached is not None and cached[0] == version:
+        with self._turns[zlib.crc32(study_id.encode()) % _TURNS]:  # two who ask at once have it computed once
+            version = self._store.glance(study_id).version  # read first: what is stored meanwhile is computed next time
+            with self._lock:
+                cached = self._cache.get(study_id)
+                if cached is not None and cached[0] == version:
+                    self._cache.move_to_end(study_id)
+                    return cached[1]
+            result = self._compute(study_id)
+            with self._lock:
+                self._cache[study_id] = (version, result)
                 self._cache.move_to_end(study_id)
-                return cached[1]
-        result = self._compute(study_id)
-        with self._lock:
-            self._cache[study_id] = (version, result)
-            self._cache.move_to_end(study_id)
-            while len(self._cache) > self._kept:
-                self._cache.popitem(last=False)
-        return result
+                while len(self._cache) > self._kept:
+                    self._cache.popitem(last=False)
+            return result
 
     def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
         """What `service.results.compare.compare` says about two labels of the study.
@@ -55,4 +58,6 @@ class Results:
 
     def _compute(self, study_id: str) -> dict[str, Any]:
         store = self._store
-        return study_result(store.study(study_id), store.trials(study_id), store.curves(study_id)).document
+        study = store.study(study_id)
+        curves = store.curve_arrays(study_id, needed(study.spec["objective"]["quality"]))
+        return study_result(study, store.trials(study_id), curves).document

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from service.api.context import Context
 from service.api.metrics import Metrics
+from service.api.protocol import BoundedProtocol
 from service.errors import Unavailable
 
 START_S = 20.0
@@ -51,6 +52,7 @@ class Server:
         self._listener = self._listen(host or ("127.0.0.1" if loopback else None), port)
         config = uvicorn.Config(
             app,
+            http=BoundedProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -101,7 +103,10 @@ class Server:
             self.url = "http://driftline"
         else:
             where = host or "127.0.0.1"
-            listener = socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET, socket.SOCK_STREAM)
+            family = socket.AF_INET6 if ":" in where else socket.AF_INET
+            # asyncio turns Nagle's algorithm off only where the protocol is spelt out, and an answer that is sent in
+            # two parts waits 40 ms for a delayed acknowledgement otherwise
+            listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind((where, port))

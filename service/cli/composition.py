@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import yaml
 
-from service.api.access import SCOPES, Access, Tokens
+from service.api.access import SCOPES, Access, Issuer, Tokens
 from service.api.app import create_app
 from service.api.limits import Limits
 from service.api.probes import create_probes
@@ -43,6 +43,7 @@ START_S = 600.0
 """How long a driver may take until it has its study, unless its launcher says otherwise."""
 
 Part = Literal["api", "scheduler"]
+Asked = TypeVar("Asked")
 
 
 class Service:
@@ -98,10 +99,11 @@ class Service:
         settings = self._settings
         if only != "api":
             launcher_kind(settings.launcher)  # a wrong name is said before anything is opened
+        issuer = None if only == "scheduler" else read_issuer(settings.oidc)
         secret = settings.secret or kept(settings.home, SECRET)[0]
         store = open_store(settings.database)
         self._closers.append(("the store", store.close))
-        tokens = self._tokens(store, secret.encode(), admin=only != "scheduler")
+        tokens = self._tokens(store, secret.encode(), issuer, admin=only != "scheduler")
         woken: list[Scheduler] = []
         if only == "scheduler":
             server = Server(create_probes(store), host=host, port=port)
@@ -115,14 +117,14 @@ class Service:
             woken.append(self._schedule(store, tokens, api_url, together=only is None))
             server.metrics.watch(woken[0])
 
-    def _tokens(self, store: Store, secret: bytes, *, admin: bool) -> Tokens:
+    def _tokens(self, store: Store, secret: bytes, issuer: Issuer | None, *, admin: bool) -> Tokens:
         known: dict[str, Access] = {}
         if admin:
             token = self._settings.admin_token
             if token is None:
                 token, self.first = kept(self._settings.home, ADMIN_TOKEN)
             known[token] = Access(scopes=SCOPES)
-        return Tokens(known, secret, store=store)
+        return Tokens(known, secret, store=store, issuer=issuer)
 
     def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
         app = create_app(
@@ -146,6 +148,7 @@ class Service:
             launcher,
             tokens.driver,
             cluster=lambda study: None if own else "ray",
+            per_project=self._per_project,
             start_seconds=getattr(launcher, "start_seconds", START_S),
         )
         scheduler.start()
@@ -197,6 +200,19 @@ def launcher_kind(name: str) -> Any:
         ) from error
 
 
+def read_issuer(file: Path | None) -> Issuer | None:
+    """The issuer whose tokens are good as well; None without a file.
+
+    Raises:
+        InvalidSpec: The file cannot be right.
+    """
+    if file is None:
+        return None
+    from service.api.oidc import Oidc  # half of all services need no cryptography
+
+    return Oidc.from_json(read_yaml(file, "DRIFTLINE_OIDC"))
+
+
 def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
     """The mapping in a YAML or JSON file; an empty one without a file.
 
@@ -227,12 +243,25 @@ def open_store(url: str) -> Store:
         Unavailable: It does not, for a minute.
         Conflict: It was written by a newer Driftline.
     """
+    return answered(url, Store)
+
+
+def answered(url: str, ask: Callable[[str], Asked]) -> Asked:
+    """What a database gives once it answers.
+
+    Args:
+        url: The database's; the folder of an SQLite file is made.
+        ask: What is asked of it.
+
+    Raises:
+        Unavailable: It does not answer, for a minute.
+    """
     deadline = time.monotonic() + DATABASE_S
     if url.startswith("sqlite:///"):
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
     while True:
         try:
-            return Store(url)
+            return ask(url)
         except Unavailable as error:
             if time.monotonic() > deadline:
                 raise

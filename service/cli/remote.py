@@ -116,6 +116,25 @@ def whoami(url: Url = None, token_file: TokenFile = None, as_json: Json = False)
     tokens.show_own(url, token_file, as_json=as_json)
 
 
+@app.command()
+def quota(
+    project: Annotated[
+        str | None, typer.Argument(metavar="PROJECT", help="Any project (needs scope admin); your own by default.")
+    ] = None,
+    studies: Annotated[str | None, typer.Option(metavar="N|none", help="Set: unfinished studies.")] = None,
+    trials: Annotated[str | None, typer.Option(metavar="N|none", help="Set: trials that these have in all.")] = None,
+    gpu_hours: Annotated[str | None, typer.Option(metavar="N|none", help="Set: GPU-hours since the beginning.")] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a project may have and has; with options, set what it may have."""
+    from service.cli import quotas
+
+    wanted = {"studies": studies, "trials": trials, "gpu_hours": gpu_hours}
+    quotas.quota(url, token_file, project, wanted, as_json=as_json)
+
+
 @token_app.command("create")
 def create_token(
     name: Annotated[str, typer.Argument(help="Whose it is, or what it is for.")],

@@ -14,10 +14,11 @@ from types import FrameType
 
 import typer
 
-from service.cli.composition import Part, Service, open_store
+from service.cli.composition import Part, Service, answered
 from service.cli.home import ADMIN_TOKEN
 from service.errors import InvalidSpec
 from service.settings import ServiceSettings, read_service
+from service.store.database import migrate as bring_up
 
 PORTS: dict[Part | None, int] = {None: 8080, "api": 8080, "scheduler": 8081}
 _OWN = ("127.0.0.1", "localhost", "::1")
@@ -79,9 +80,14 @@ def migrate(database: str | None) -> None:
         Unavailable: It does not answer.
         Conflict: It was written by a newer Driftline.
     """
-    store = open_store(database or read_service(os.environ).database)
-    store.close()
-    typer.echo("The database is at the newest revision.", err=True)
+    before, now = answered(database or read_service(os.environ).database, bring_up)
+    typer.echo(f"The database is at the newest revision, {now} ({_came_from(before, now)}).", err=True)
+
+
+def _came_from(before: str | None, now: str) -> str:
+    if before is None:
+        return "it was empty"
+    return "nothing was to be done" if before == now else f"it was at {before}"
 
 
 def say(service: Service, settings: ServiceSettings, host: str, only: Part | None, mlflow: str) -> None:

@@ -23,7 +23,8 @@ def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None
         typer.echo(own.model_dump_json(indent=2))
         return
     ends = f", until {own.expires_at:%Y-%m-%d %H:%M}" if own.expires_at else ""
-    typer.echo(f"{own.name}: project {own.project}, may {', '.join(own.scopes)}{ends}")
+    subject = f" ({own.id})" if own.id.startswith("oidc:") else ""  # names of an issuer need not be unique
+    typer.echo(f"{own.name}{subject}: project {own.project}, may {', '.join(own.scopes)}{ends}")
 
 
 def create(

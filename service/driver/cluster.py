@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from service.driver.environment import environment
 from service.driver.nodes import Node, require, slots
+from service.driver.output import logged
 from service.errors import Conflict, DriftlineError, Unavailable
 
 _LOG = logging.getLogger(__name__)
@@ -38,8 +39,19 @@ _STORE_BYTES = 200 * 1024 * 1024  # reports are small
 _NAME = "driftline-driver"
 _LOOK_S = 5.0
 _MOST_WISHED = 512
-_MARK_S = 10.0  # how long the mark of a driver that has died may still be there
+TURN_S = 120.0
+"""So long a driver waits for a joined cluster that another one uses; then the scheduler starts it again later."""
+
+_TURN_LOOK_S = 0.5
 _busy = threading.Lock()
+
+
+class Broken(Unavailable):
+    """Ray on this machine has ended, and all that ran on it."""
+
+
+class Occupied(Conflict):
+    """Another driver uses the cluster, and has not let go of it in time."""
 
 
 @dataclass
@@ -49,19 +61,27 @@ class Cluster:
     Attributes:
         folder: A folder of this machine for scratch files; removed with the connection.
         own: Whether it was started here.
+        most: How many nodes with room for packs a joined cluster may come to have; None is not known.
     """
 
     folder: Path
     own: bool
+    most: int | None = None
     _seen: tuple[float, list[Node]] = (0.0, [])
     _wished: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def nodes(self) -> list[Node]:
-        """The nodes that are alive, as seen in the last seconds."""
+        """The nodes that are alive, as seen in the last seconds.
+
+        Raises:
+            Broken: A Ray of our own has none left: its daemon has died, and nothing brings another.
+        """
         when, found = self._seen
         if not found or time.monotonic() - when > _LOOK_S:
             found = [Node.of(node["Resources"]) for node in _ray().nodes() if node["Alive"]]
             self._seen = (time.monotonic(), found)
+        if self.own and not found:
+            raise Broken("Ray on this machine must have a node, got none: its raylet has ended")
         return found
 
     def gpus(self, wanted: str | float) -> float:
@@ -77,9 +97,14 @@ class Cluster:
     def wish(self, packs: int, cpus: float, gpus: float) -> None:
         """Tells the autoscaler of a joined cluster for how many packs there is work; others take no notice.
 
-        Without it a cluster would never grow: packs are handed out only where there is room for them.
+        Without it a cluster would never grow: packs are handed out only where there is room for them. Ray's autoscaler
+        refuses a wish as a whole when the largest cluster could not hold it (Ray 2.60,
+        `ResourceDemandScheduler._enforce_resource_constraints`), so no more is asked for than that; where it is not
+        known, one node more than there are.
         """
-        packs = min(packs, _MOST_WISHED)
+        room = max((node.room(cpus, gpus) for node in self.nodes()), default=0) if not self.own else 0
+        nodes = self.most * room if self.most is not None else self.slots(cpus, gpus) + room if room else 0
+        packs = min(packs, max(nodes, 1), _MOST_WISHED)
         if self.own or (packs, cpus, gpus) == self._wished:
             return
         sdk = importlib.import_module("ray.autoscaler.sdk")
@@ -111,7 +136,12 @@ class Cluster:
 
 @contextlib.contextmanager
 def connect(
-    study_id: str, address: str | None, progress: Progress, *, num_cpus: int | None = None
+    study_id: str,
+    address: str | None,
+    progress: Progress,
+    *,
+    num_cpus: int | None = None,
+    patient: Callable[[], bool] = lambda: True,
 ) -> Iterator[Cluster]:
     """Ray for one study.
 
@@ -121,9 +151,11 @@ def connect(
             process is connected to already is used as it is, and left as it was.
         progress: Told what happens, in a line each.
         num_cpus: CPU cores of a Ray started here; what the machine has by default.
+        patient: Whether to go on waiting for a joined cluster that another driver uses.
 
     Raises:
-        Conflict: Another study uses this Ray.
+        Conflict: This process drives another study.
+        Occupied: Another driver uses the joined cluster, and there is no more patience, or no more time.
         Unavailable: Ray does not start, or does not answer.
     """
     if not _busy.acquire(blocking=False):
@@ -133,19 +165,20 @@ def connect(
         folder = stack.enter_context(_folder())
         stack.enter_context(environment(_variables(private=address is None and not _connected())))
         if _ray().is_initialized():
-            stack.enter_context(_alone(study_id))
+            stack.enter_context(_alone(study_id, progress, patient))
             yield Cluster(folder, own=False)
             return
         _initialize(address, folder, progress, num_cpus)
         stack.callback(_ray().shutdown)
+        stack.enter_context(logged())
         if address is not None:
-            stack.enter_context(_alone(study_id))
+            stack.enter_context(_alone(study_id, progress, patient))
         yield Cluster(folder, own=address is None)
 
 
 def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:
     _ray()._raylet.Config.initialize("")  # an earlier import of Ray has read the environment already
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
     started = time.monotonic()
     try:
         if address is None:
@@ -207,24 +240,31 @@ def _passed_on() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _alone(study_id: str) -> Iterator[None]:
-    """Holds the cluster's mark: an actor of a fixed name, owned by this driver."""
+def _alone(study_id: str, progress: Progress, patient: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Holds the cluster's mark: an actor of a fixed name, owned by this driver.
+
+    The mark of another driver is waited for. It ends with its driver's process: one that was cut off from the API ends
+    when its patience does, and until then its packs train, though nothing that they report is taken any more.
+    """
     ray = _ray()
     holder = ray.remote(num_cpus=0)(_Holder)
     namespace = "driftline"
-    deadline = time.monotonic() + _MARK_S
+    deadline = time.monotonic() + TURN_S
+    told = ""
     while True:
         try:
             mark = holder.options(name=_NAME, namespace=namespace).remote(study_id)
             ray.get(mark.study.remote())
             break
         except ValueError:
-            if time.monotonic() >= deadline:
-                raise Conflict(
-                    "one study at a time uses a Ray cluster; "
-                    f"{_other(namespace)} uses this one: wait for it or pause it"
-                ) from None
-            time.sleep(0.5)
+            other = _other(namespace)
+            reason = f"waits for its turn: one study at a time uses a Ray cluster, and {other} uses this one"
+            if time.monotonic() >= deadline or not patient():
+                raise Occupied(reason) from None
+            if reason != told:
+                progress(f"this study {reason}")
+                told = reason
+            time.sleep(_TURN_LOOK_S)
     try:
         yield
     finally:
@@ -241,12 +281,12 @@ class _Holder:
 
 
 def _other(namespace: str) -> str:
-    """The study that holds the mark."""
+    """Who holds the mark."""
     ray = _ray()
     try:
-        return f"study {ray.get(ray.get_actor(_NAME, namespace=namespace).study.remote(), timeout=5)}"
+        return f"the driver of study {ray.get(ray.get_actor(_NAME, namespace=namespace).study.remote(), timeout=5)}"
     except Exception:
-        return "another study"
+        return "another driver"
 
 
 @contextlib.contextmanager

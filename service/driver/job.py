@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+MARK = "driftline-pack "
+"""How a line begins by which a worker says whose lines follow."""
+
 
 @dataclass(frozen=True)
 class Job:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from service.client import ApiClient
-from service.driver.run import Ended, run_driver
+from service.driver.run import NODES_S, Ended, run_driver
 from service.driver.shipping import Shipper
 from service.errors import DriftlineError
 from service.settings import settings
@@ -56,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     address=asked.address or settings().ray_address,
                     progress=lambda line: logging.info("%s", line),
                     num_cpus=asked.num_cpus,
+                    nodes_s=asked.nodes_seconds,
+                    worker_gpus=asked.worker_gpus,
+                    most_nodes=asked.most_nodes,
                     taken=taken,
                 )
             )
@@ -87,5 +90,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--address", help='Ray cluster, or "auto"; DRIFTLINE_RAY_ADDRESS by default, else one is started'
     )
+    parser.add_argument(
+        "--nodes-seconds", type=float, default=NODES_S, help="how long a joined cluster may take to bring a node"
+    )
+    parser.add_argument(
+        "--worker-gpus", type=float, default=0.0, help="GPUs of the nodes that a joined cluster brings for work"
+    )
+    parser.add_argument("--most-nodes", type=int, help="how many nodes for work a joined cluster brings at most")
     parser.add_argument("--num-cpus", type=int, help="CPU cores of a Ray that is started here")
     return parser

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from service.client import ApiClient
-from service.driver import checkpoints
+from service.driver import checkpoints, cluster
 from service.driver.watch import Watch
 from service.errors import DriftlineError, StaleDriver, Unavailable
 from service.names import holder
@@ -36,6 +36,8 @@ def run_driver(
     progress: Callable[[str], None] = _LOG.info,
     num_cpus: int | None = None,
     nodes_s: float = NODES_S,
+    worker_gpus: float = 0.0,
+    most_nodes: int | None = None,
     options: dict[str, Any] | None = None,
     taken: Callable[[int], None] = lambda attempt: None,
 ) -> Ended:
@@ -50,6 +52,9 @@ def run_driver(
         progress: Told what happens, in a line each.
         num_cpus: CPU cores of a Ray started here; what the machine has by default.
         nodes_s: How long a joined cluster may take until it has a node with room for a pack.
+        worker_gpus: GPUs that nodes have which the cluster brings when there is work for them; 0 is not known. With 1
+            and more, "auto" waits for a GPU instead of taking what is there at the start.
+        most_nodes: How many nodes with room for packs a joined cluster brings at most; None is not known.
         options: Further fields of `job.Job`: chunk_seconds, checkpoint_seconds.
         taken: Told the attempt under which the driver has taken the study.
 
@@ -79,12 +84,17 @@ def run_driver(
                 progress=progress,
                 num_cpus=num_cpus,
                 nodes_s=nodes_s,
+                worker_gpus=worker_gpus,
+                most_nodes=most_nodes,
                 options=options,
             )
         except StaleDriver as error:
             state, reason = "STALE", error.message
         except Unavailable as error:
             state, reason = "LOST", error.message
+        except cluster.Occupied as error:  # PAUSED, by nobody's wish: the scheduler starts it again
+            turned_away: tuple[Ended, str] = ("PAUSED", error.message)
+            state, reason = _ended(False, lambda: ("FAILED", ""), watch, otherwise=turned_away)
         except DriftlineError as error:
             state, reason = "FAILED", error.message
         except Exception as error:
@@ -110,22 +120,26 @@ def _drive(
     progress: Callable[[str], None],
     num_cpus: int | None,
     nodes_s: float,
+    worker_gpus: float,
+    most_nodes: int | None,
     options: dict[str, Any] | None,
 ) -> tuple[Ended, str]:
-    from service.driver.cluster import connect
     from service.driver.search import Search
 
     study = Study.from_json(client.study(study_id).spec)
     cpus, wanted = study.resources.cpus, study.resources.gpu
-    with connect(study_id, address, progress, num_cpus=num_cpus) as cluster:
+    with cluster.connect(study_id, address, progress, num_cpus=num_cpus, patient=lambda: not watch.look()) as joined:
         from service.driver.searcher import fit  # imports Ray, under the environment that connect has set
 
-        cluster.wait_for(cpus, 0.0 if wanted == "auto" else float(wanted), nodes_s, progress, stop)
-        gpus = cluster.gpus(wanted)
+        joined.most = most_nodes
+        promised = 1.0 if worker_gpus >= 1 else 0.0
+        least = promised if wanted == "auto" else float(wanted)
+        joined.wait_for(cpus, least, nodes_s, progress, stop)
+        gpus = least or joined.gpus(wanted)
 
         def slots() -> int:
-            cluster.wish(search.left(), cpus, gpus)
-            return cluster.slots(cpus, gpus)
+            joined.wish(search.left(), cpus, gpus)
+            return joined.slots(cpus, gpus)
 
         search = Search(
             client,
@@ -139,12 +153,12 @@ def _drive(
         )
         search.load()
         if not search.complete() and not watch.look():
-            room = cluster.slots(cpus, gpus)
+            room = joined.slots(cpus, gpus)
             each = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
             progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each} each")
             watch.when_asked(lambda: checkpoints.raise_flag(search.flag))
             try:
-                fit(search, watch, str(cluster.folder))
+                fit(search, watch, str(joined.folder))
             except Exception as error:
                 _LOG.exception("Ray broke")
                 if not watch.why:
@@ -159,7 +173,12 @@ def _drive(
         return ended, reason
 
 
-def _ended(complete: bool, outcome: Callable[[], tuple[Released, str]], watch: Watch) -> tuple[Ended, str]:
+def _ended(
+    complete: bool,
+    outcome: Callable[[], tuple[Released, str]],
+    watch: Watch,
+    otherwise: tuple[Ended, str] = ("FAILED", "Ray Tune ended before the search did"),
+) -> tuple[Ended, str]:
     """State and reason to let the study go with."""
     why = watch.look()
     if why == "stale":
@@ -172,7 +191,7 @@ def _ended(complete: bool, outcome: Callable[[], tuple[Released, str]], watch: W
         return "LOST", watch.reason
     if why == "pause":
         return "PAUSED", watch.reason
-    return "FAILED", watch.reason or "Ray Tune ended before the search did"
+    return otherwise[0], watch.reason or otherwise[1]
 
 
 def _release(client: ApiClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:

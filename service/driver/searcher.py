@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ray import tune
 from ray.tune.search import Searcher
 
+from service.driver.cluster import Broken
 from service.driver.environment import environment
 from service.driver.search import Search
 from service.driver.watch import Watch
@@ -86,7 +87,7 @@ class PackSearcher(Searcher):
         except StaleDriver as error:
             self._watch.ask("stale", error.message)
         except Unavailable as error:
-            self._watch.ask("lost", error.message)
+            self._watch.ask("lost", error.message, at_once=isinstance(error, Broken))
         except DriftlineError as error:
             self._watch.ask("failed", error.message)
         except Exception as error:

@@ -50,6 +50,7 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"driftline-lease-{study_id}", daemon=True)
         self._since = 0.0
+        self._hurried = False
         self._acting = threading.Lock()
         self._asked: Callable[[], None] = lambda: None
         self.why: Why = ""
@@ -78,9 +79,16 @@ class Watch:
         with self._acting:
             self._asked = lambda: None
 
-    def ask(self, why: Why, reason: str = "") -> None:
-        """Notes a reason to stop; a weightier one replaces a lighter one."""
+    def ask(self, why: Why, reason: str = "", *, at_once: bool = False) -> None:
+        """Notes a reason to stop; a weightier one replaces a lighter one.
+
+        Args:
+            why: What is to become of the study.
+            reason: For people.
+            at_once: Whether there are no packs left to be waited for.
+        """
         with self._lock:
+            self._hurried |= at_once
             if _WEIGHT[why] <= _WEIGHT[self.why]:
                 return
             first = not self.why
@@ -100,7 +108,8 @@ class Watch:
     def at_once(self) -> bool:
         """Whether packs are not to be waited for: nothing of theirs is wanted, or their time is up."""
         why = self.look()
-        return why in ("cancel", "stale") or (bool(why) and time.monotonic() - self._since > self._grace_s)
+        late = bool(why) and time.monotonic() - self._since > self._grace_s
+        return why in ("cancel", "stale") or self._hurried or late
 
     def _act(self) -> None:
         try:

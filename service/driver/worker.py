@@ -13,6 +13,7 @@ import json
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +21,20 @@ from typing import Any
 from ray.tune import PlacementGroupFactory, Trainable
 
 from service.driver import checkpoints
-from service.driver.job import Job
+from service.driver.job import MARK, Job
 
 FIRST_SECONDS = 0.5
 """The first step of a pack is shorter, so that something is seen of it soon."""
 
 
 class Worker(Trainable):
-    """Trains the pack of its config; reused for the next pack."""
+    """Trains the pack of its config; reused for the next pack.
+
+    Attributes:
+        announces: Whether it prints what it trains, for whoever reads the output of its process.
+    """
+
+    announces = False
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
@@ -37,6 +44,7 @@ class Worker(Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         """Takes the first pack."""
+        self.announces = True
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -45,6 +53,8 @@ class Worker(Trainable):
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
         self.pack: Any = None
         self.saved_at = 0.0
+        for stream in (sys.stdout, sys.stderr) if self.announces else ():
+            print(f"{MARK}{self.job.pack}", file=stream, flush=True)
         return True
 
     def step(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import sys
 import threading
@@ -35,6 +36,11 @@ class EmbeddedJob(Job):
         super().__init__(run.api, run.study_id)
         self._run = run
         self.folder = run.folder
+
+    @property
+    def mlflow_url(self) -> str | None:
+        """The command that shows its curves in MLflow, since no server runs yet; None while nothing is recorded."""
+        return f"driftline ui {shlex.quote(str(self.folder))}" if self._run.recorded() else None
 
     def wait(self, progress: bool = False, timeout_s: float | None = None) -> Job:
         """Waits until the study has finished, and writes its files.

@@ -74,6 +74,7 @@ class EmbeddedRun:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._recording = threading.Event()  # set to end it
         self._recorder_lock = threading.Lock()
+        self._recorder_thread: threading.Thread | None = None
         self._started = False
         self.abandoned = False
         self._launcher: ThreadLauncher | None = None
@@ -131,7 +132,10 @@ class EmbeddedRun:
         record = self.record()
         if record.state in ("CANCELLED", "CANCELLING"):
             raise Conflict(f"the study in {self.folder} was cancelled for good: choose another folder with --out")
-        if record.state == "SUCCEEDED" or self._started:
+        if record.state == "SUCCEEDED":
+            return
+        if self._started:
+            self._record_on()
             return
         if record.state in ("PAUSING", "PAUSED", "FAILED"):  # PAUSING: killed before it had stopped
             self.api.resume(self.study_id)
@@ -140,10 +144,9 @@ class EmbeddedRun:
         scheduler = Scheduler(
             self._folder.store, launcher, self._tokens.driver, every_s=0.25, start_seconds=float("inf")
         )
-        recording = threading.Thread(target=self._record, name="driftline-recorder", daemon=True)
         scheduler.start()
-        recording.start()
-        self._closers += [lambda: self._end_recording(recording), launcher.close, scheduler.close]
+        self._closers += [self._end_recording, launcher.close, scheduler.close]
+        self._record_on()
 
     def stop(self) -> None:
         """Pauses the study: packs write their checkpoints, the driver ends; comes back when that is done."""
@@ -164,16 +167,16 @@ class EmbeddedRun:
         self.write()
         self._recording.set()
         with self._recorder_lock:
-            recorder = self._recorder()
-            recorder.finish()
-            link = recorder.link()
-        if link is not None:
-            self._folder.store.set_mlflow_url(self.study_id, link.url)
+            self._recorder().finish()
 
     def shown(self) -> bool:
-        """Whether the files are there and MLflow has been brought up to the end."""
+        """Whether the files are there, MLflow's database included."""
         files = (*FILES, "mlflow.db")
-        return self.record().mlflow_url is not None and all((self.folder / name).is_file() for name in files)
+        return self.recorded() and all((self.folder / name).is_file() for name in files)
+
+    def recorded(self) -> bool:
+        """Whether the study is in the folder's MLflow database."""
+        return any(entry.key == "labels" for entry in self._folder.store.recorded(self.study_id, "experiment"))
 
     def write(self) -> None:
         """Writes frontier.json, .html, .png and trials.csv from what is stored."""
@@ -250,13 +253,22 @@ class EmbeddedRun:
 
         return Recorder(self._folder.store, self.study_id, mlflow_uri(self.folder), artifact_root(self.folder))
 
+    def _record_on(self) -> None:
+        """Records what happens, in a thread, unless one does."""
+        if self._recorder_thread is not None and self._recorder_thread.is_alive():
+            return
+        self._recording.clear()
+        self._recorder_thread = threading.Thread(target=self._record, name="driftline-recorder", daemon=True)
+        self._recorder_thread.start()
+
     def _record(self) -> None:
         with self._recorder_lock:
             self._recorder().run(self._recording)
 
-    def _end_recording(self, thread: threading.Thread) -> None:
+    def _end_recording(self) -> None:
         self._recording.set()
-        thread.join(self._recorder_stop_s)
+        if self._recorder_thread is not None:
+            self._recorder_thread.join(self._recorder_stop_s)
 
     def _log_to(self, file: Path) -> None:
         handler = logging.FileHandler(file, encoding="utf-8", delay=True)

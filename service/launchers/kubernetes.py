@@ -3,6 +3,9 @@
 A RayJob is named after its study and the attempt that its driver is expected to acquire, so that two schedulers that
 start the same thing make one, and whoever starts a later attempt removes the earlier. All it needs, its Secret
 included, is owned by it and goes with it. Needs KubeRay 1.6 or newer.
+
+With a queue, Kueue decides when a RayJob runs: it is made suspended, its `spec.suspend` is never touched again, and a
+paused study's is deleted rather than suspended, since Kueue would let it run.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
-from service.launchers.kubernetes_rayjob import body
+from service.errors import Conflict, DriftlineError
+from service.launchers.kubernetes_rayjob import body, kueue
 from service.launchers.kubernetes_rayjob.api import Api, Item
 from service.launchers.kubernetes_rayjob.config import Config
 from service.launchers.kubernetes_rayjob.mirror import Mirror
-from service.launchers.kubernetes_rayjob.names import attempt_of, job_name, selector, study_of
-from service.launchers.kubernetes_rayjob.phases import finished, judge, suspended
+from service.launchers.kubernetes_rayjob.names import ATTEMPT, attempt_of, job_name, selector, study_of
+from service.launchers.kubernetes_rayjob.phases import finished, judge, suspended, waits
 from service.launchers.kubernetes_rayjob.pods import Patience, moment
 from service.launchers.protocol import Launch, Seen
 
@@ -25,6 +30,7 @@ __all__ = ["Config", "KubernetesLauncher", "build"]
 
 _LOG = logging.getLogger(__name__)
 _DRIVER_S = 300.0
+_ASK_KUEUE_S = 10.0
 
 
 def build(config: Config, *, url: str, checkpoints: str, logs: Path | None = None) -> KubernetesLauncher:
@@ -67,10 +73,11 @@ class KubernetesLauncher:
         self._all = selector(config.instance)
         self._jobs = Mirror(api, "rayjobs", self._all)
         self._pods = Mirror(api, "pods", self._all)
+        self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
 
     def start(self, launch: Launch) -> None:
-        """Makes the RayJob of a driver, or resumes the suspended one; nothing happens when it runs.
+        """Makes the RayJob of a driver, or resumes the suspended one; nothing happens when it runs or waits in a queue.
 
         Raises:
             InvalidSpec: A pack of the study fits no worker, or the API server refuses the RayJob.
@@ -81,12 +88,14 @@ class KubernetesLauncher:
         found, _ = self._api.items("rayjobs", selector(self._config.instance, launch.study_id))
         living = sorted((job for job in found if not finished(job)), key=attempt_of)
         current = living[-1] if living else None
-        if current is not None and suspended(current):
+        if current is not None and waits(current):
+            job = self._keep(launch, current)
+        elif current is not None and suspended(current) and not self._config.queue:
             job = self._apply(launch, current["metadata"]["name"])
-        elif current is not None and attempt_of(current) >= launch.attempt:
+        elif current is not None and not suspended(current) and attempt_of(current) >= launch.attempt:
             job = current
         else:
-            job = self._apply(launch, self._free_name(launch, found))
+            job = self._make(launch, self._free_name(launch, found))
         if attempt_of(job) <= launch.attempt:  # else it is a later driver's, and has a Secret of its own
             self._api.apply("secrets", body.secret(self._config, launch, job))
         self._jobs.note(job)
@@ -106,11 +115,13 @@ class KubernetesLauncher:
         if not jobs:
             return Seen(False, "its RayJob is gone")
         job = max(jobs, key=lambda job: (not finished(job), attempt_of(job), job["metadata"]["creationTimestamp"]))
+        if waits(job):
+            return replace(judge(job, (), self._patience, time.time()), reason=self._waiting(job))
         pods = [pod for pod in self._pods.items() if study_of(pod) == study_id]
         return judge(job, pods, self._patience, time.time())
 
     def stop(self, study_id: str, *, suspend: bool = False) -> None:
-        """Deletes the study's RayJobs with all they own; a paused study's, while it runs, is suspended instead.
+        """Deletes the study's RayJobs with all they own; a paused study's that runs, in no queue, is suspended instead.
 
         Raises:
             Unavailable: The API server does not answer.
@@ -118,7 +129,7 @@ class KubernetesLauncher:
         found, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
         newest = max(found, key=attempt_of, default=None)
         for job in found:
-            if suspend and job is newest and not finished(job):
+            if suspend and job is newest and not finished(job) and not kueue.queue_of(job):
                 self._jobs.note(self._suspend(job))
             else:
                 self._api.delete("rayjobs", job)
@@ -147,6 +158,45 @@ class KubernetesLauncher:
         job = self._api.apply("rayjobs", wanted)
         _LOG.info("driver of study %s, attempt %d: RayJob %s", launch.study_id, launch.attempt, name)
         return job
+
+    def _make(self, launch: Launch, name: str) -> Item:
+        """A RayJob under a name that none has; in a queue never one that is there, whose turn may have come."""
+        if not self._config.queue:
+            return self._apply(launch, name)
+        wanted = body.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
+        try:
+            job = self._api.create("rayjobs", wanted)
+        except Conflict:  # another scheduler was faster
+            return self._api.get("rayjobs", name)
+        _LOG.info("driver of study %s, attempt %d: RayJob %s waits in its queue", launch.study_id, launch.attempt, name)
+        return job
+
+    def _keep(self, launch: Launch, job: Item) -> Item:
+        """A RayJob that waits keeps its place: the driver that it will run is the next attempt's."""
+        if attempt_of(job) >= launch.attempt:
+            return job
+        change = {"metadata": {"uid": job["metadata"]["uid"], "labels": {ATTEMPT: str(launch.attempt)}}}
+        return self._api.merge("rayjobs", job["metadata"]["name"], change)
+
+    def _waiting(self, job: Item) -> str:
+        """Why a RayJob waits in its queue, as Kueue said within the last seconds."""
+        uid = job["metadata"]["uid"]
+        asked, text = self._told.get(uid, (float("-inf"), ""))
+        if time.monotonic() - asked < _ASK_KUEUE_S:
+            return text
+        queue = kueue.queue_of(job)
+        try:
+            if self._api.knows(kueue.GROUP):
+                found, _ = self._api.items("workloads", f"{kueue.JOB_UID}={uid}")
+                text = kueue.reason(job, found, time.time())
+            else:
+                text = f"it waits in the queue {queue}, but this cluster knows no Kueue ({kueue.GROUP}): install it"
+        except DriftlineError as error:  # it waits in any case; why is a courtesy
+            _LOG.info("why RayJob %s waits cannot be seen: %s", job["metadata"]["name"], error)
+            text = text or f"it waits in the queue {queue}"
+        self._told = {key: told for key, told in self._told.items() if time.monotonic() - told[0] < 6 * _ASK_KUEUE_S}
+        self._told[uid] = (time.monotonic(), text)
+        return text
 
     def _free_name(self, launch: Launch, found: Collection[Item]) -> str:
         """A name for this attempt that none has: one before may have failed, or be on its way out."""

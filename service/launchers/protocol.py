@@ -40,11 +40,14 @@ class Seen:
         reason: Why it is not, or why it does not come up yet, for people ("" when there is nothing to say).
         hopeless: Whether another start would end in the same way (an image that cannot be pulled, a quota that does
             not allow it): the study then fails at once with the reason.
+        waiting: Whether it waits, alive, in a queue outside of this service for its turn, its first or another one: it
+            may take as long as it takes, and whoever was put back there is not lost.
     """
 
     alive: bool
     reason: str = ""
     hopeless: bool = False
+    waiting: bool = False
 
 
 class Launcher(Protocol):

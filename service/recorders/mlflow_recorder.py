@@ -151,6 +151,7 @@ class Recorder:
             known = {}  # MLflow's database is a new one: everything is shown again
         if ("experiment", "trials") not in known:
             self._announce(study, labels, runs)
+        self._tell_link(study, labels)
         wrote = 0
         due = [trial for trial in trials if self._due(trial, known.get(("trial", trial.id)))]
         for start in range(0, len(due), _CURVES_AT_ONCE):
@@ -180,8 +181,13 @@ class Recorder:
         labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
         entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
         self._store.record(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
+
+    def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
+        """Stores where the study can be seen: nowhere, while no server shows the database that is written to."""
         link = mlflow_link(self._uri, labels.experiment_id, public_url=self._public_url, view=VIEW)
-        self._store.set_mlflow_url(self._study_id, link.url)
+        url = None if link.command else link.url
+        if study.mlflow_url != url:
+            self._store.set_mlflow_url(self._study_id, url)
 
     def _due(self, trial: TrialRecord, entry: Recorded | None) -> bool:
         """Whether a trial has something new to show: it has finished, or run on to twice the rounds shown."""

@@ -42,6 +42,8 @@ class StudiesRecorder:
         self._client = client
         self._recorders: dict[str, Recorder] = {}
         self._done: dict[str, int] = {}  # finished study to the version that MLflow shows
+        self._lost: set[str] = set()  # runs that the store knows and MLflow does not
+        self._asks: Any = None
 
     def sync(self) -> bool:
         """Write what is new in any study; a study that fails does not hold up the others.
@@ -54,12 +56,12 @@ class StudiesRecorder:
         """
         wrote, failure = False, None
         for study in self._store.studies():
-            if study.finished and self._shown(study.id) == study.version:
-                self._recorders.pop(study.id, None)
-                continue
-            if study.id not in self._recorders:
-                self._recorders[study.id] = self._recorder(study.id)
             try:
+                if study.finished and self._shown(study.id) == study.version:
+                    self._recorders.pop(study.id, None)
+                    continue
+                if study.id not in self._recorders:
+                    self._recorders[study.id] = self._recorder(study.id)
                 wrote |= self._recorders[study.id].sync()
             except Exception as error:
                 failure = error
@@ -85,8 +87,25 @@ class StudiesRecorder:
         )
 
     def _shown(self, study_id: str) -> int | None:
-        """The version at which MLflow shows the whole of a finished study; None when it does not."""
+        """The version at which MLflow shows the whole of a finished study; None when it does not.
+
+        MLflow is asked once for each study that was recorded earlier: its database may have been lost since.
+        """
         if study_id not in self._done or study_id in self._recorders:
             for entry in self._store.recorded(study_id, "ended"):
-                self._done[study_id] = entry.version
+                if study_id not in self._recorders and not self._has(entry.run_id):
+                    self._lost.add(entry.run_id)
+                if entry.run_id not in self._lost:
+                    self._done[study_id] = entry.version
         return self._done.get(study_id)
+
+    def _has(self, run_id: str) -> bool:
+        if self._asks is None:
+            self._asks = self._client(self._uri)
+        try:
+            self._asks.get_run(run_id)
+        except Exception as error:
+            if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+                return False
+            raise
+        return True

@@ -61,12 +61,13 @@ class TrialCurve:
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def from_record(cls, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialCurve:
-        """From a stored trial and its stored columns (lists with None where nothing was reported).
+    def from_record(cls, record: TrialRecord, columns: Mapping[str, Sequence[Any] | Array]) -> TrialCurve:
+        """From a stored trial and its stored columns (lists with None, or arrays with NaN where nothing was reported).
 
         Args:
             record: The trial.
             columns: ``{"round": [...], "test_loss": [...], ...}``, of equal lengths; empty when nothing was reported.
+                Arrays are taken as they are, and not changed.
         """
         return cls(
             trial=record.id,
@@ -77,7 +78,7 @@ class TrialCurve:
             setting=record.setting,
             hyperparameters=dict(record.hyperparameters),
             state=record.state,
-            columns={name: np.array(values, dtype=np.float64) for name, values in columns.items()},
+            columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},
             error=record.error or "",
         )
 
@@ -138,8 +139,13 @@ class TrialCurve:
             )
         if missing or not self.rounds.size:
             return np.zeros(self.rounds.size)
-        counted = np.sum([np.nan_to_num(self.columns[column]) for column in COSTS[name]], axis=0)
+        counted = np.sum([finite(self.columns[column]) for column in COSTS[name]], axis=0)
         return np.maximum.accumulate(counted)
+
+
+def finite(values: Array) -> Array:
+    """`numpy.nan_to_num`, which takes its time over values that are all finite, too."""
+    return values if np.isfinite(values).all() else np.nan_to_num(values)
 
 
 def check_cost(name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from service.results.curves import TrialCurve, check_cost, cost_per_round
+from service.results.curves import Array, TrialCurve, check_cost, cost_per_round
 from service.results.definitions import definitions
 from service.results.directions import sign
 from service.results.envelope import band, envelope
@@ -232,14 +232,19 @@ def _summary(
         "seeds": len(ran),
         "counted": sum(point.curve.trial in counted for point in group),
         "diverged": sum(curve.state == "DIVERGED" for curve in ran),
-        "cost": float(np.median(cost)),
+        "cost": _median(cost),
         "cost_low": float(cost.min()),
         "cost_high": float(cost.max()),
-        "quality": float(np.median(quality)),
+        "quality": _median(quality),
         "low": float(quality.min()),
         "high": float(quality.max()),
         "on_frontier": False,
     }
+
+
+def _median(values: Array) -> float:
+    """Of one value that value: `numpy.median` takes its time, and in a search every setting has one trial."""
+    return float(values[0] if len(values) == 1 else np.median(values))
 
 
 def _envelope(reported: Sequence[TrialCurve], seeds: Sequence[int], scale: Scale, follow: _Follow) -> list[Json]:

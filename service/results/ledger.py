@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.results.curves import TrialCurve, cost_per_round
+from service.results.curves import TrialCurve, cost_per_round, finite
 
 COUNTED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
 """States of trials that have had their whole budget."""
@@ -52,4 +52,4 @@ def granted(curves: Sequence[TrialCurve], cost: str, rounds: int) -> dict[str, f
 
 def _last(curve: TrialCurve, column: str) -> float:
     values: Any = curve.columns.get(column)
-    return float(np.nanmax(np.nan_to_num(values))) if values is not None and values.size else 0.0
+    return float(finite(values).max()) if values is not None and values.size else 0.0

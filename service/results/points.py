@@ -88,6 +88,11 @@ def smooth(rounds: Array, values: Array, width: int) -> Array:
         [4.0, 3.0, 1.0, 1.0]
     """
     total = values.astype(np.float64, copy=True)
+    if bool((np.diff(rounds) == 1).all()):  # the usual case, without looking for neighbours; the same sums in order
+        for back in range(1, min(width, len(values))):
+            total[back:] += values[:-back]
+        held: Array = np.minimum(np.arange(1.0, len(values) + 1), width)
+        return total / held
     count = np.ones(len(values))
     for back in range(1, min(width, len(values))):
         near = np.zeros(len(values), dtype=bool)

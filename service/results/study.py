@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import InvalidSpec
-from service.results.curves import TrialCurve
+from service.results.curves import COSTS, Array, TrialCurve
 from service.results.document import frontier
 from service.results.table import table
 from service.results.trials import trials_csv
@@ -81,10 +81,19 @@ class StudyResult:
         return (json.dumps(self.document, indent=1, allow_nan=False) + "\n").encode()
 
 
+def needed(quality: str) -> frozenset[str]:
+    """The columns that the document of a result is made from; a result's files need the others, too.
+
+    Args:
+        quality: What it is read against.
+    """
+    return frozenset({"round", quality, *(column for columns in COSTS.values() for column in columns)})
+
+
 def study_result(
     study: StudyRecord,
     trials: Iterable[TrialRecord],
-    columns: Mapping[str, Mapping[str, Sequence[Any]]],
+    columns: Mapping[str, Mapping[str, Sequence[Any] | Array]],
     *,
     quality: str | None = None,
     cost: str | None = None,

@@ -105,9 +105,11 @@ class _Study:
         if found:
             raw = self.predictor.curves(list(found.values()), self.init, self.rounds, self.reading.quality)
             start = float(raw[0, 0])
+            ended: dict[int, list[TrialCurve]] = {}
+            for point in method["points"]:
+                ended.setdefault(point["setting"], []).append(held[point["trial"]])
             for (number, setting), values in zip(found.items(), raw, strict=True):
-                trials = [held[point["trial"]] for point in method["points"] if point["setting"] == number]
-                predicted[number] = self._point(setting, values, trials)
+                predicted[number] = self._point(setting, values, ended.get(number, []))
         return {
             "settings": [{**row, "theory": predicted.get(row["setting"])} for row in method["settings"]],
             "theory": _frontier(predicted, sign(self.reading.quality)),

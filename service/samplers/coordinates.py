@@ -18,7 +18,8 @@ from search_spaces.values import is_real, same
 if TYPE_CHECKING:
     import optuna
 
-_RANGE = "range"
+IN_RANGE = "range"
+"""What a switch says where the value is in the range, and at none of its extra points."""
 
 
 def suggest(trial: optuna.Trial, name: str, parameter: Parameter, *, fixed: bool) -> Any:
@@ -37,11 +38,11 @@ def suggest(trial: optuna.Trial, name: str, parameter: Parameter, *, fixed: bool
         if _ranked(parameter):
             return sorted(options)[trial.suggest_int(name, 0, len(options) - 1)]
         return options[trial.suggest_categorical(name, list(range(len(options))))]
-    switch = trial.suggest_categorical(f"{name}?", _switch(parameter)) if parameter.also else _RANGE
-    if switch != _RANGE and not fixed:
+    switch = trial.suggest_categorical(f"{name}?", _switch(parameter)) if parameter.also else IN_RANGE
+    if switch != IN_RANGE and not fixed:
         return parameter.also[int(switch)]
     value = _in_range(trial, name, parameter)
-    return value if switch == _RANGE else parameter.also[int(switch)]
+    return value if switch == IN_RANGE else parameter.also[int(switch)]
 
 
 def encode(name: str, parameter: Parameter, value: Any, *, fixed: bool) -> Iterator[tuple[str, Any, Any]]:
@@ -66,7 +67,7 @@ def encode(name: str, parameter: Parameter, value: Any, *, fixed: bool) -> Itera
     low, high = parameter.low, parameter.high
     if parameter.also:
         extra = value in parameter.also
-        switch = str(parameter.also.index(value)) if extra else _RANGE
+        switch = str(parameter.also.index(value)) if extra else IN_RANGE
         yield f"{name}?", kinds.CategoricalDistribution(_switch(parameter)), switch
         if extra and not fixed:
             return
@@ -88,8 +89,13 @@ def _in_range(trial: optuna.Trial, name: str, parameter: Float | Int) -> float |
     return trial.suggest_float(name, parameter.low, parameter.high, log=parameter.log)
 
 
+def is_switch(key: str) -> bool:
+    """Whether one of Optuna's parameters says if a range or an extra point is meant."""
+    return key.endswith("?")
+
+
 def _switch(parameter: Float | Int) -> list[str]:
-    return [_RANGE, *(str(index) for index in range(len(parameter.also)))]
+    return [IN_RANGE, *(str(index) for index in range(len(parameter.also)))]
 
 
 def _ranked(parameter: Choice) -> bool:

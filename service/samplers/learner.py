@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import optuna
 
 STARTUP = 10
+_FURTHER = 256  # quasi-random settings that are looked at for a new one
 
 Heard = dict[int, tuple[Setting, tuple[float, ...] | None]]
 """Finished trials by number: setting and values, larger is better; None where it diverged."""
@@ -112,8 +113,11 @@ class Learner:
                 }
                 if setting not in known:
                     return setting
-        other = self._first.ask(number)
-        return setting if other in known else other
+        for other in range(number, number + _FURTHER):
+            fresh = self._first.ask(other)
+            if fresh not in known:
+                return fresh
+        return setting  # nothing else is left to be tried
 
     def _history(self, number: int) -> list[optuna.trial.FrozenTrial]:
         """What has been heard, as Optuna's trials in the order of their numbers."""

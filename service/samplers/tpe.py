@@ -6,7 +6,8 @@ modelled from the trials in it alone.
 
 Categories, among them whether a range or one of its extra points is meant, are drawn from the density of the good
 trials. Optuna would take the one with the best ratio of good to bad ones of 24 drawn, which is nearly always the same
-one: once a category is ahead the others are hardly tried again, and a frontier has one end.
+one: once a category is ahead the others are hardly tried again, and a frontier has one end. For the same reason an
+extra point has at most half of the latest trials.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from search_spaces.parameters import Space
+from service.samplers.coordinates import IN_RANGE, is_switch
 from service.samplers.learner import Learner
+
+LATEST = 10
+"""Trials among which at most half may be at an extra point of a range, for another one to be proposed."""
 
 
 class Sampler(Learner):
@@ -43,8 +49,9 @@ class _DrawnCategories(optuna.samplers.TPESampler):
     """TPE that draws categories rather than to take the most promising one each time."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed=seed, n_startup_trials=0, constant_liar=True)
-        self._draw = optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, constant_liar=True, n_ei_candidates=1)
+        own, other = (int(word) for word in np.random.SeedSequence(seed).generate_state(2))
+        super().__init__(seed=own, n_startup_trials=0, constant_liar=True)
+        self._draw = optuna.samplers.TPESampler(seed=other, n_startup_trials=0, constant_liar=True, n_ei_candidates=1)
 
     def sample_independent(
         self,
@@ -55,5 +62,14 @@ class _DrawnCategories(optuna.samplers.TPESampler):
     ) -> Any:
         """The value of one of Optuna's parameters; see Optuna."""
         if isinstance(param_distribution, CategoricalDistribution):
-            return self._draw.sample_independent(study, trial, param_name, param_distribution)
+            drawn = self._draw.sample_independent(study, trial, param_name, param_distribution)
+            return IN_RANGE if is_switch(param_name) and _often_extra(study, param_name) else drawn
         return super().sample_independent(study, trial, param_name, param_distribution)
+
+
+def _often_extra(study: optuna.Study, switch: str) -> bool:
+    """Whether half of the latest trials or more are at an extra point of the range that this is the switch of."""
+    numbered = [trial for trial in study.get_trials(deepcopy=False) if "number" in trial.user_attrs]
+    latest = sorted(numbered, key=lambda trial: int(trial.user_attrs["number"]))[-LATEST:]
+    extra = [trial for trial in latest if trial.params.get(switch, IN_RANGE) != IN_RANGE]
+    return 2 * len(extra) >= LATEST

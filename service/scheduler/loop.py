@@ -11,7 +11,18 @@ from dataclasses import replace
 from service.errors import DriftlineError, InvalidSpec, NotFound
 from service.launchers.protocol import Launch, Launcher, Seen
 from service.names import holder
-from service.scheduler.reconcile import MAX_DEATHS, Action, Launched, Lost, Queue, Settle, Start, Stop, reconcile
+from service.scheduler.reconcile import (
+    MAX_DEATHS,
+    Action,
+    Forget,
+    Launched,
+    Lost,
+    Queue,
+    Settle,
+    Start,
+    Stop,
+    reconcile,
+)
 from service.store.drivers import Driven
 from service.store.store import Store
 
@@ -22,8 +33,11 @@ CLOSE_S = 5.0
 _LOCK = "scheduler"
 _LOCK_S = 30.0
 _COLLECT_S = 60.0
-_JUMP_S = 120.0
-"""A clock that moves so much further than time has passed was set, or the machine slept."""
+_JUMP_S = 10.0
+"""A clock that moves so much further than time has passed was set, or the machine slept.
+
+Less than what is left of a lease when its driver renews it (20 of 30 seconds): smaller steps end none.
+"""
 _ENDED_S = 24 * 3600.0
 _ENDED_MOST = 200
 
@@ -43,6 +57,7 @@ class Scheduler:
         every_s: Seconds between two looks.
         max_deaths: A study fails when so many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study after so long is lost.
+        steady: A clock that is never set, in seconds, by which it is seen when the store's clock is.
 
     Attributes:
         looks: How often it has looked, whether it had the lock or not.
@@ -60,7 +75,9 @@ class Scheduler:
         every_s: float = 1.0,
         max_deaths: int = MAX_DEATHS,
         start_seconds: float = 600.0,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._steady = steady
         self._store = store
         self._launcher = launcher
         self._token = token
@@ -142,7 +159,7 @@ class Scheduler:
 
     def _calm(self) -> bool:
         """Whether leases can be judged: when the clock was set, not before drivers have had time to renew theirs."""
-        running = time.monotonic()
+        running = self._steady()
         ahead = self._store.clock() - running
         moved = 0.0 if self._ahead is None else ahead - self._ahead
         self._ahead = ahead
@@ -169,9 +186,11 @@ class Scheduler:
         waiting = study is not None and (study.held or study.lost or study.attempt < ours.attempt)
         idle_since = None if waiting else ours.idle_since or now
         silent_since = (ours.silent_since or now) if study is not None and study.lost else None
-        seen = self._ask(study_id) or Seen(ours.alive, ours.reason, ours.hopeless)
+        seen = self._ask(study_id) or Seen(ours.alive, ours.reason, ours.hopeless, ours.waiting)
         return replace(
             ours,
+            since=now if seen.waiting else ours.since,
+            waiting=seen.waiting,
             alive=seen.alive,
             reason=seen.reason,
             hopeless=seen.hopeless,
@@ -201,7 +220,9 @@ class Scheduler:
             self._unsure.discard(study_id)
             if seen.alive:
                 _LOG.info("the driver of study %s runs already", study_id)
-                self._started[study_id] = replace(known, reason=seen.reason, hopeless=seen.hopeless)
+                self._started[study_id] = replace(
+                    known, reason=seen.reason, hopeless=seen.hopeless, waiting=seen.waiting
+                )
         return found
 
     def _do(self, action: Action, study: Driven | None, cluster: str) -> None:
@@ -223,6 +244,8 @@ class Scheduler:
                 self._store.lost(study_id, action.attempt, action.reason, counted=action.counted)
             case Stop():
                 self._launcher.stop(study_id, suspend=self._paused(study_id))
+                self._started.pop(study_id, None)
+            case Forget():
                 self._started.pop(study_id, None)
             case Settle():
                 self._store.settle(study_id, action.state, action.reason)

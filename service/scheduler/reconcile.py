@@ -32,6 +32,7 @@ class Launched:
         reason: What its launcher says of it: why it has ended, or does not come up yet.
         hopeless: Whether another start would end in the same way.
         adopted: Whether another scheduler had started it.
+        waiting: Whether it waits in a queue outside of this service; see `service.launchers.protocol.Seen`.
     """
 
     attempt: int
@@ -44,6 +45,7 @@ class Launched:
     reason: str = ""
     hopeless: bool = False
     adopted: bool = False
+    waiting: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,14 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Forget:
+    """Let go of a driver that waits in a queue for another turn: the next start finds it there."""
+
+    study_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Settle:
     """Put a study that no driver holds into a state."""
 
@@ -92,7 +102,7 @@ class Settle:
     reason: str
 
 
-Action = Start | Queue | Lost | Stop | Settle
+Action = Start | Queue | Lost | Stop | Forget | Settle
 
 
 def reconcile(
@@ -177,6 +187,8 @@ def _ended(study_id: str, ours: Launched, now: float, end_seconds: float) -> lis
     """Forget a driver that has let go of its study and ended, or takes too long to end."""
     if not ours.alive:
         return [Stop(study_id, "it has ended")]
+    if ours.waiting:
+        return [Stop(study_id, "its study needs no driver")]
     if ours.idle_since is not None and now - ours.idle_since > end_seconds:
         return [Stop(study_id, f"it has let go of its study and not ended within {end_seconds:.0f} s")]
     return []
@@ -187,6 +199,8 @@ def _trouble(
 ) -> Collection[Action]:
     """What to do about a driver that is lost, or does not come up; nothing when there is none, or it is well."""
     acquired = ours is not None and study.attempt >= ours.attempt
+    if ours is not None and ours.waiting:
+        return _waiting(study, ours, acquired)
     if study.lost:
         if ours is None:
             return [Lost(study.id, study.attempt, "it went away with the service that had started it", counted=False)]
@@ -220,6 +234,18 @@ def _trouble(
     if ours.reason and study.state in ("PENDING", "QUEUED", "RUNNING"):
         return _queue(study, ours.reason)
     return []
+
+
+def _waiting(study: Driven, ours: Launched, acquired: bool) -> Collection[Action]:
+    """What to do about a driver in a queue: it comes by itself, and one that was put back there was not at fault."""
+    if study.held:
+        return []
+    lost = [Lost(study.id, study.attempt, ours.reason, counted=False)] if study.lost else []
+    if study.state in ("PAUSING", "CANCELLING"):
+        return [*lost, Stop(study.id, "its study needs no driver")]
+    if lost or acquired:
+        return [*lost, Forget(study.id, ours.reason)]
+    return _queue(study, ours.reason)
 
 
 def _hopeless(study: Driven, ours: Launched) -> list[Action]:

@@ -68,7 +68,7 @@ class Job:
 
     @property
     def mlflow_url(self) -> str | None:
-        """Where its curves can be seen in MLflow; None as long as nothing is recorded."""
+        """Where its curves can be seen in MLflow: an address, or embedded the command that shows them; None nowhere."""
         return self.record().mlflow_url
 
     def wait(self, progress: bool = False, timeout_s: float | None = None) -> Job:

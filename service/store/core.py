@@ -15,6 +15,9 @@ from service.store.database import Database
 from service.store.states import check_study
 from service.store.tables import AUDIT, DRIVERS, EVENTS, STUDIES
 
+_INSERT_EVENT = sa.insert(EVENTS)
+_INSERT_AUDIT = sa.insert(AUDIT)
+
 
 class Actor(NamedTuple):
     """Who asks for something: the id and the name of a token."""
@@ -95,7 +98,8 @@ class Core:
         return version
 
     def _event(self, connection: sa.Connection, study_id: str, kind: str, data: dict[str, Any]) -> None:
-        connection.execute(sa.insert(EVENTS).values(study_id=study_id, kind=kind, data=data, created_at=self.clock()))
+        row = {"study_id": study_id, "kind": kind, "data": data, "created_at": self.clock()}
+        connection.execute(_INSERT_EVENT, row)
 
     def _audit(
         self,
@@ -107,17 +111,16 @@ class Core:
         details: Mapping[str, Any],
     ) -> None:
         """Note who did what, in the transaction that does it."""
-        connection.execute(
-            sa.insert(AUDIT).values(
-                at=self.clock(),
-                project=project,
-                actor="" if actor is None else actor.id,
-                actor_name="" if actor is None else actor.name,
-                action=action,
-                target=target,
-                details=dict(details),
-            )
-        )
+        row = {
+            "at": self.clock(),
+            "project": project,
+            "actor": "" if actor is None else actor.id,
+            "actor_name": "" if actor is None else actor.name,
+            "action": action,
+            "target": target,
+            "details": dict(details),
+        }
+        connection.execute(_INSERT_AUDIT, row)
 
 
 def moment(seconds: float | None) -> datetime | None:

@@ -1,16 +1,18 @@
 """Curves in the store: what trials reported per round, upserted on (trial, round)."""
 
-from collections.abc import Container, Mapping, Sequence
+import operator
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from service.errors import Conflict
 from service.schemas.protocol import Report
-from service.store.segments import Columns, contains, decode, encode, join, split, upsert
+from service.store.segments import Arrays, Columns, arrays, contains, decode, encode, join, join_arrays, split, upsert
 from service.store.tables import CURVE_SEGMENTS, TRIALS
 from service.store.trials import Trials, _chunks
 
+_ROWS = 500  # segments that are taken from the database at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
@@ -49,6 +51,34 @@ class Curves(Trials):
         for trial, payload in found:
             parts.setdefault(trial, []).append(decode(payload))
         return {trial: join(segments) for trial, segments in parts.items()}
+
+    def curve_arrays(self, study_id: str, names: Iterable[str] | None = None) -> dict[str, Arrays]:
+        """The curves of all trials of a study that have reported something, as arrays: what results are computed from.
+
+        Args:
+            study_id: Id of the study.
+            names: Only these columns; ``round`` is always there. All by default.
+
+        Returns:
+            Trial id -> name -> (reports,), NaN where a round did not report it.
+
+        Raises:
+            NotFound: No such study.
+        """
+        wanted = None if names is None else {"round", *names}
+        parts: dict[str, list[tuple[int, Arrays]]] = {}
+        of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
+        columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
+        query = sa.select(*columns).where(CURVE_SEGMENTS.c.trial_id.in_(of_study))  # put in order here, not there
+        with self._database.read() as connection:
+            self._exists(connection, study_id)
+            for trial, segment, payload in connection.execution_options(yield_per=_ROWS).execute(query):
+                parts.setdefault(trial, []).append((segment, arrays(payload, wanted)))
+        by_segment = operator.itemgetter(0)
+        return {
+            trial: join_arrays([part for _, part in sorted(segments, key=by_segment)])
+            for trial, segments in parts.items()
+        }
 
     def report(self, study_id: str, report: Report) -> int:
         """Store what a pack has reported since last time, in one transaction. The same again changes nothing.

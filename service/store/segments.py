@@ -9,14 +9,16 @@ types and bits.
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.errors import DriftlineError
 from service.schemas.curves import SEGMENT_ROUNDS, Cell, merge, rows
 
 Columns = dict[str, list[Cell]]
+Arrays = dict[str, NDArray[np.float64]]
 _VERSION = 1
 
 
@@ -45,23 +47,64 @@ def decode(payload: bytes) -> Columns:
     Raises:
         DriftlineError: The payload was written in a form that this Driftline does not know.
     """
-    data = zlib.decompress(payload)
-    (size,) = struct.unpack_from("<I", data)
-    header = json.loads(data[4 : 4 + size])
-    if header["v"] != _VERSION:
-        raise DriftlineError(f"a stored curve must be of version {_VERSION}, got {header['v']}; use a newer Driftline")
     columns: Columns = {}
-    offset = 4 + size
-    for name, kind, length in header["columns"]:
-        body = data[offset : offset + length]
-        offset += length
+    for name, kind, body in _columns(payload):
         if kind == "f":
-            columns[name] = [None if value != value else value for value in np.frombuffer(body, "<f8").tolist()]
+            numbers = np.frombuffer(body, "<f8")
+            values = numbers.tolist()
+            sparse = np.isnan(numbers).any()
+            columns[name] = [None if value != value else value for value in values] if sparse else values
         elif kind == "i":
             columns[name] = np.frombuffer(body, "<i8").tolist()
         else:
             columns[name] = json.loads(body)
     return columns
+
+
+def arrays(payload: bytes, names: Container[str] | None = None) -> Arrays:
+    """The same as numbers to compute with: several times as fast, and an eighth of the memory.
+
+    Args:
+        payload: What `encode` made.
+        names: Only these columns; all by default.
+
+    Returns:
+        Name -> (rounds,), NaN where nothing was reported, 1 and 0 for flags.
+
+    Raises:
+        DriftlineError: As `decode`.
+    """
+    found: Arrays = {}
+    for name, kind, body in _columns(payload):
+        if names is not None and name not in names:
+            continue
+        if kind == "f":
+            found[name] = np.frombuffer(body, "<f8")
+        elif kind == "i":
+            found[name] = np.frombuffer(body, "<i8").astype(np.float64)
+        else:
+            found[name] = np.array([_number(value) for value in json.loads(body)], dtype=np.float64)
+    return found
+
+
+def _number(value: Cell) -> float:
+    try:
+        return float("nan") if value is None else float(value)
+    except OverflowError:  # a whole number beyond all floats is as good as infinite: no measurement
+        return float("nan")
+
+
+def _columns(payload: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Name, kind and body of each column."""
+    data = zlib.decompress(payload)
+    (size,) = struct.unpack_from("<I", data)
+    header = json.loads(data[4 : 4 + size])
+    if header["v"] != _VERSION:
+        raise DriftlineError(f"a stored curve must be of version {_VERSION}, got {header['v']}; use a newer Driftline")
+    offset = 4 + size
+    for name, kind, length in header["columns"]:
+        yield name, kind, data[offset : offset + length]
+        offset += length
 
 
 def split(columns: Mapping[str, list[Cell]]) -> Iterator[tuple[int, Columns]]:
@@ -78,7 +121,13 @@ def split(columns: Mapping[str, list[Cell]]) -> Iterator[tuple[int, Columns]]:
 
 
 def join(parts: Iterable[Mapping[str, list[Cell]]]) -> Columns:
-    """Put segments, in rising order, together; None where a segment lacks another's metric."""
+    """Put segments, in rising order, together; None where a segment lacks another's metric.
+
+    A single one keeps its lists.
+    """
+    parts = list(parts)
+    if len(parts) == 1:
+        return dict(parts[0])
     joined: Columns = {}
     length = 0
     for part in parts:
@@ -89,6 +138,18 @@ def join(parts: Iterable[Mapping[str, list[Cell]]]) -> Columns:
             values.extend(part[name] if name in part else [None] * count)
         length += count
     return joined or {"round": []}
+
+
+def join_arrays(parts: Sequence[Arrays]) -> Arrays:
+    """Put segments, in rising order, together; NaN where a segment lacks another's metric."""
+    if len(parts) == 1:
+        return parts[0]
+    names = dict.fromkeys(name for part in parts for name in part)
+    missing = [np.full(len(part["round"]), np.nan) for part in parts]
+    return {
+        name: np.concatenate([part.get(name, nothing) for part, nothing in zip(parts, missing, strict=True)])
+        for name in names
+    }
 
 
 def upsert(old: Columns, new: Columns) -> Columns:

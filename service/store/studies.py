@@ -16,6 +16,9 @@ from service.store.states import intended
 from service.store.tables import DRIVERS, IDEMPOTENCY_KEYS, PACKS, STUDIES, TRIALS
 
 _KEYS_KEPT_S = 7 * 24 * 3600.0
+_FORGET_EVERY_S = 3600.0
+_INSERT = sa.insert(STUDIES)
+_INSERT_KEY = sa.insert(IDEMPOTENCY_KEYS)
 
 
 class Glance(NamedTuple):
@@ -28,6 +31,8 @@ class Glance(NamedTuple):
 
 class Studies(Quotas):
     """The part of `Store` that keeps studies."""
+
+    _forgot_at = float("-inf")  # when the expired idempotency keys were deleted by this process
 
     def create_study(
         self,
@@ -57,6 +62,8 @@ class Studies(Quotas):
         """
         now = self.clock()
         asked = planned(spec)
+        if key is not None:
+            self._forget_keys(now)
         study_id = new_study_id(int(now * 1000))
         with self._database.write() as connection:
             if key is not None:
@@ -64,29 +71,25 @@ class Studies(Quotas):
                 if used is not None:
                     return self._record(connection, self._locked(connection, used))
             self._within_quota(connection, project, 1, asked, limits)
-            connection.execute(
-                sa.insert(STUDIES).values(
-                    id=study_id,
-                    project=project,
-                    name=str(spec["name"]),
-                    state="PENDING",
-                    reason="",
-                    spec=dict(spec),
-                    fingerprint=fingerprint,
-                    version=0,
-                    planned=asked,
-                    created_at=now,
-                    updated_at=now,
-                )
-            )
+            row: dict[str, Any] = {
+                "id": study_id,
+                "project": project,
+                "name": str(spec["name"]),
+                "state": "PENDING",
+                "reason": "",
+                "spec": dict(spec),
+                "fingerprint": fingerprint,
+                "version": 0,
+                "planned": asked,
+                "created_at": now,
+                "updated_at": now,
+            }
+            connection.execute(_INSERT, row)
             if key is not None:
-                connection.execute(
-                    sa.insert(IDEMPOTENCY_KEYS).values(
-                        project=project, key=key, request_hash=request_hash, study_id=study_id, created_at=now
-                    )
-                )
+                names = {"project": project, "key": key, "request_hash": request_hash, "study_id": study_id}
+                connection.execute(_INSERT_KEY, {**names, "created_at": now})
             self._event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
-            self._audit(connection, actor, "study.submit", study_id, project, {"name": str(spec["name"])})
+            self._audit(connection, actor, "study.submit", study_id, project, {"name": row["name"]})
             return self._record(connection, self._locked(connection, study_id))
 
     def study(self, study_id: str, project: str | None = None) -> StudyRecord:
@@ -225,7 +228,7 @@ class Studies(Quotas):
             spec = {**study.spec, "resources": dict(resources)}
             connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(spec=spec))
 
-    def set_mlflow_url(self, study_id: str, url: str) -> None:
+    def set_mlflow_url(self, study_id: str, url: str | None) -> None:
         """Note where the study's curves can be seen."""
         with self._database.write() as connection:
             study = self._locked(connection, study_id)
@@ -236,14 +239,29 @@ class Studies(Quotas):
         keys = IDEMPOTENCY_KEYS
         if not self._database.sqlite:  # two first requests under one key take their turn
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"{project}/{key}"))))
-        connection.execute(sa.delete(keys).where(keys.c.created_at < self.clock() - _KEYS_KEPT_S))
-        row = connection.execute(sa.select(keys).where(keys.c.project == project, keys.c.key == key)).first()
+        this = sa.and_(keys.c.project == project, keys.c.key == key)
+        row = connection.execute(sa.select(keys).where(this)).first()
         if row is None:
+            return None
+        if row.created_at < self.clock() - _KEYS_KEPT_S:
+            connection.execute(sa.delete(keys).where(this))
             return None
         if row.request_hash != request_hash:
             problem = f"a key stands for one request, but {key!r} was used for another one; take a fresh key"
             raise InvalidSpec("Idempotency-Key", problem)
         return str(row.study_id)
+
+    def _forget_keys(self, now: float) -> None:
+        """Delete the keys that have expired: now and then, in a transaction of its own, because it looks at all."""
+        if abs(now - self._forgot_at) < _FORGET_EVERY_S:
+            return
+        self._forgot_at = now
+        keys = IDEMPOTENCY_KEYS
+        expired = sa.select(keys.c.project, keys.c.key).where(keys.c.created_at < now - _KEYS_KEPT_S)
+        if not self._database.sqlite:  # whoever uses or deletes one just now goes on with it
+            expired = expired.with_for_update(skip_locked=True)
+        with self._database.write() as connection:
+            connection.execute(sa.delete(keys).where(sa.tuple_(keys.c.project, keys.c.key).in_(expired)))
 
     def _record(self, connection: sa.Connection, row: sa.Row[Any]) -> StudyRecord:
         return _study(row, progress.of(connection, {row.id: row.spec})[row.id])

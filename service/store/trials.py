@@ -1,6 +1,6 @@
 """Trials in the store: created, started and finished by the study's driver, read by everyone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +15,12 @@ from service.store.studies import Studies
 from service.store.tables import PACKS, STUDIES, TRIALS
 
 _MANY = 500  # values in one IN (...)
+_FINISH = (
+    sa.update(TRIALS)
+    .where(TRIALS.c.id == sa.bindparam("trial"))
+    .values(state=sa.bindparam("to"), updated_at=sa.bindparam("now"))
+    .values({TRIALS.c["values"]: sa.bindparam("result"), TRIALS.c.error: sa.bindparam("why")})
+)
 _GIVEN = ("label", "phase", "number", "seed", "setting", "hyperparameters")
 
 
@@ -148,10 +154,11 @@ class Trials(Studies):
         """
         with self._database.write() as connection:
             study = self._fenced(connection, study_id, attempt)
-            changed = False
-            for result in results:
-                changed |= self._result(connection, study_id, result)
+            rows = {row.id: row for row in self._rows(connection, study_id, [result.trial for result in results])}
+            changes = self._results(rows, results)
+            changed = bool(changes)
             if changed:
+                connection.execute(_FINISH, changes)
                 self._close_packs(connection, study_id)
             if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
                 self._update_driver(connection, study_id, deaths=0)
@@ -175,19 +182,31 @@ class Trials(Studies):
             )
         )
 
-    def _result(self, connection: sa.Connection, study_id: str, result: TrialResult) -> bool:
-        row = self._rows(connection, study_id, [result.trial])[0]
-        values = None if result.values is None else result.values.model_dump(mode="json")
-        if row.state == result.state:
-            if row.state == "WAITING" or (row.values, row.error) == (values, result.error):
-                return False
-            raise Conflict(
-                f"trial {row.id} is finished with another result; a finished trial is final", state=row.state
+    def _results(self, rows: Mapping[str, sa.Row[Any]], results: Sequence[TrialResult]) -> list[dict[str, Any]]:
+        """What is to be stored of these results, in their order; nothing for one that is stored already.
+
+        Args:
+            rows: The trials' rows by id.
+            results: One trial may be named more than once.
+        """
+        now = self.clock()
+        stands = {trial: (row.state, row.values, row.error) for trial, row in rows.items()}
+        changes = []
+        for result in results:
+            values = None if result.values is None else result.values.model_dump(mode="json")
+            state, *rest = stands[result.trial]
+            if state == result.state:
+                if state == "WAITING" or rest == [values, result.error]:
+                    continue
+                raise Conflict(
+                    f"trial {result.trial} is finished with another result; a finished trial is final", state=state
+                )
+            check_trial(result.trial, state, result.state)
+            stands[result.trial] = (result.state, values, result.error)
+            changes.append(
+                {"trial": result.trial, "to": result.state, "result": values, "why": result.error, "now": now}
             )
-        check_trial(row.id, row.state, result.state)
-        changes = {"state": result.state, "values": values, "error": result.error, "updated_at": self.clock()}
-        connection.execute(sa.update(TRIALS).where(TRIALS.c.id == row.id).values(**changes))
-        return True
+        return changes
 
     def _exists(self, connection: sa.Connection, study_id: str) -> None:
         if connection.execute(sa.select(STUDIES.c.id).where(STUDIES.c.id == study_id)).first() is None:

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from service.cli.composition import Service
 from service.client import ApiClient
-from service.errors import Conflict, Forbidden, InvalidSpec, NotFound, Unauthorized, Unavailable
+from service.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
 from service.sdk.job import StudyFailed
 from service.settings import settings
 
@@ -126,6 +126,35 @@ def test_tokens(service: Service, run: Run, study_file: Path, tmp_path: Path) ->
     assert run("token", "revoke", record["id"]).exit_code == 0
     assert isinstance(run("whoami", "--token-file", file).exception, Unauthorized)
     assert isinstance(run("token", "revoke", "nothing").exception, NotFound)
+
+
+def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Event, tmp_path: Path) -> None:
+    assert run("quota").stdout.splitlines()[:2] == [
+        "default: the service's limits",
+        "  unfinished studies   0 of any number",
+    ]
+    assert run("quota", "default", "--studies", 1, "--gpu-hours", 2.5).exit_code == 0
+    assert run("quota", "default", "--trials", 500).stdout.splitlines() == [
+        "default: its own limits",
+        "  unfinished studies   0 of 1",
+        "  trials in these      0 of 500",
+        "  GPU-hours            0 of 2.5",
+    ]
+    gate.clear()
+    assert run("submit", study_file).exit_code == 0
+    refused = run("submit", study_file)
+    assert isinstance(refused.exception, QuotaExceeded)
+    assert "may have 1 studies, and has 1" in str(refused.exception)
+    assert run("quota", "default", "--studies", "none").exit_code == 0
+    assert run("submit", study_file).exit_code == 0
+    found = json.loads(run("quota", "--json").stdout)
+    assert (found["limits"], found["use"]["studies"]) == ({"studies": None, "trials": 500, "gpu_hours": 2.5}, 2)
+    for wrong in (("--studies", "many"), ("--studies", "-1"), ("--trials", "1.5"), ("--gpu-hours", "nan")):
+        assert isinstance(run("quota", "default", *wrong).exception, InvalidSpec), wrong
+    file = tmp_path / "token"
+    file.write_text(run("token", "create", "ann").stdout)
+    assert run("quota", "--token-file", file).exit_code == 0
+    assert isinstance(run("quota", "vision", "--token-file", file).exception, Forbidden)
 
 
 def test_errors_say_what_to_do(

@@ -19,8 +19,10 @@ import yaml
 from service.cli import composition, serve
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
 from service.client import ApiClient
-from service.errors import InvalidSpec, Unavailable
+from service.errors import Conflict, InvalidSpec, Unavailable
 from service.settings import read_service
+from service.store import database
+from service.store.store import Store
 from tests.service.conftest import Postgresql, postgresql
 
 __all__ = ["postgresql"]  # a fixture
@@ -160,17 +162,39 @@ def test_an_outside_address_comes_with_a_warning(
 
 
 def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    url = f"sqlite:///{tmp_path / 'folder' / 'service.db'}"
-    for _ in range(2):
-        serve.migrate(url)
-    assert capsys.readouterr().err.count("at the newest revision") == 2
+    file = tmp_path / "folder" / "service.db"
+    said = []
+    for step in ("fresh", "again", "old"):
+        if step == "old":
+            old = database.Database(file, upgraded=False)
+            database.downgrade(old, "0001")
+            old.close()
+        serve.migrate(f"sqlite:///{file}")
+        said.append(capsys.readouterr().err)
+    head = database.migrate(file)[1]
+    assert [text.split(", ")[1] for text in said] == [
+        f"{head} (it was empty).\n",
+        f"{head} (nothing was to be done).\n",
+        f"{head} (it was at 0001).\n",
+    ]
+    with database.Database(file, upgraded=False).write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(Conflict, match="use a newer Driftline"):
+        serve.migrate(f"sqlite:///{file}")
 
 
 @pytest.mark.slow
-def test_two_migrations_side_by_side_do_no_harm(postgresql: Postgresql) -> None:
-    command = [sys.executable, "-m", "service.cli", "migrate", "--database", postgresql.fresh()]
-    both = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
-    assert [process.wait(100) for process in both] == [0, 0]
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_two_migrations_side_by_side_do_no_harm(kind: str, postgresql: Postgresql, tmp_path: Path) -> None:
+    url = postgresql.fresh() if kind == "postgresql" else f"sqlite:///{tmp_path / 'service.db'}"
+    command = [sys.executable, "-m", "service.cli", "migrate", "--database", url]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=100)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0, 0], said
+    assert all("at the newest revision" in text for text in said)
+    opened = Store(url, lease_seconds=1.0)
+    assert opened.studies() == []
+    opened.close()
 
 
 def test_all_processes_get_one_secret(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from service.driver import cluster
 from service.driver.cluster import Cluster
 from service.driver.environment import environment
 from service.driver.nodes import Node, require, slots
-from service.errors import Conflict, InvalidSpec
+from service.errors import Conflict, InvalidSpec, Unavailable
 
 NODES = [Node(16), Node(8, 1), Node(8, 1)]
 
@@ -42,6 +43,14 @@ def test_auto_takes_a_whole_gpu_where_there_is_one() -> None:
     assert seen(*NODES).gpus("auto") == 1.0
     assert seen(Node(4)).gpus("auto") == 0.0
     assert seen(Node(4)).gpus(0.5) == 0.5
+
+
+def test_a_ray_of_our_own_without_its_node_is_broken_and_a_joined_one_may_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = SimpleNamespace(nodes=lambda: [{"Alive": False, "Resources": {}}])
+    monkeypatch.setattr(cluster, "_ray", lambda: dead)
+    with pytest.raises(Unavailable, match="its raylet has ended"):
+        Cluster(Path("unused"), own=True).slots(1, 0)
+    assert Cluster(Path("unused"), own=False).slots(1, 0) == 0
 
 
 def test_a_joined_cluster_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,10 +129,33 @@ def test_the_autoscaler_hears_for_how_many_packs_there_is_work(monkeypatch: pyte
     cluster = seen(Node(2, 1))
     for packs in (3, 3, 1):
         cluster.wish(packs, 1.0, 0.5)
-    cluster.wish(10_000, 2.0, 0.0)
-    assert asked == [[{"CPU": 1.0, "GPU": 0.5}] * 3, [{"CPU": 1.0, "GPU": 0.5}], [{"CPU": 2.0}] * 512]
+    assert asked == [[{"CPU": 1.0, "GPU": 0.5}] * 3, [{"CPU": 1.0, "GPU": 0.5}]]
     Cluster(Path("unused"), own=True).wish(3, 1.0, 0.0)
-    assert len(asked) == 3
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most", "wished"),
+    [
+        ([Node(0)], None, 1),  # only a head: one node is asked for, whatever it will have room for
+        ([Node(0)], 4, 1),
+        ([Node(0), Node(2, 1)], None, 4),  # one more such node
+        ([Node(0), Node(2, 1), Node(2, 1)], None, 6),
+        ([Node(0), Node(2, 1)], 4, 8),  # all that may come
+        ([Node(0), Node(2, 1)], 1, 2),
+        ([Node(0), Node(2, 1)], 1000, 512),
+    ],
+)
+def test_no_more_is_wished_for_than_the_largest_cluster_holds(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[Node], most: int | None, wished: int
+) -> None:
+    sdk = pytest.importorskip("ray.autoscaler.sdk")
+    asked: list[int] = []
+    monkeypatch.setattr(sdk, "request_resources", lambda bundles: asked.append(len(bundles)))
+    cluster = seen(*nodes)
+    cluster.most = most
+    cluster.wish(10_000, 1.0, 0.5)
+    assert asked == [wished]
 
 
 def test_an_autoscaler_that_cannot_be_told_stops_nothing(

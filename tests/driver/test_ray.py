@@ -181,10 +181,44 @@ def test_a_replaced_driver_stops_and_writes_nothing_more(client: StoreClient, tm
     assert client.store.heartbeat(study_id, attempt) == "run"
 
 
-def test_a_joined_ray_is_marked_by_the_study_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_MARK_S", 0.1)
-    with cluster._alone("one"), pytest.raises(Conflict, match="study one uses this one"), cluster._alone("two"):
+def test_a_joined_ray_is_marked_by_the_driver_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_TURN_LOOK_S", 0.05)
+    said: list[str] = []
+    looks = iter([True, True, True, False])
+    reason = "waits for its turn: one study at a time uses a Ray cluster, and the driver of study one uses this one"
+    with cluster._alone("one", said.append):
+        with pytest.raises(cluster.Occupied, match=reason), cluster._alone("two", said.append, lambda: next(looks)):
+            pass
+        monkeypatch.setattr(cluster, "TURN_S", 0.2)
+        with pytest.raises(cluster.Occupied), cluster._alone("two", said.append):
+            pass
+    assert said == [f"this study {reason}"] * 2
+    with cluster._alone("two", said.append):  # the mark is gone with the driver that held it
         pass
-    monkeypatch.setattr(cluster, "_MARK_S", 10.0)
-    with cluster._alone("two"):  # the mark is gone with the study that held it
-        pass
+
+
+def test_a_driver_waits_until_the_one_before_it_has_gone(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study_id = client.submit(quadratic())
+    lines: list[str] = []
+    with cluster._alone(study_id, lines.append):  # a driver of the same study that was cut off from the network
+        driven = Driven(client, study_id, tmp_path, progress=lines.append)
+        until(lambda: any("waits for its turn" in line for line in lines))
+        assert client.heartbeat(study_id, 1) == "run"
+        assert client.store.trials(study_id) == []  # nothing is trained twice
+    assert driven.end() == "SUCCEEDED"
+
+    second = client.submit(quadratic())
+    monkeypatch.setattr(cluster, "TURN_S", 0.2)
+    with cluster._alone("another", lines.append):
+        assert Driven(client, second, tmp_path).end() == "PAUSED"
+        record = client.store.study(second)
+        assert record.state == "PENDING"  # the scheduler starts it again, and nothing counts against it
+        assert "the driver of study another uses this one" in record.reason
+        assert client.store.driven()[0].deaths == 0
+        monkeypatch.setattr(cluster, "TURN_S", 60.0)
+        driven = Driven(client, second, tmp_path, progress=lines.append)
+        until(lambda: client.store.study(second).state == "RUNNING")
+        client.cancel(second)
+        assert driven.end() == "CANCELLED"

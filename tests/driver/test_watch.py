@@ -84,6 +84,9 @@ def test_a_stop_gives_packs_their_time_and_a_cancel_does_not() -> None:
     cancelled = watch(Beats())
     cancelled.ask("cancel")
     assert cancelled.at_once()
+    broken = watch(Beats())
+    broken.ask("lost", "Ray has ended", at_once=True)
+    assert broken.at_once()
 
 
 def test_a_flag_that_cannot_be_raised_is_survived() -> None:

@@ -205,11 +205,15 @@ def leased(tmp_path: Path) -> Iterator[tuple[Store, Clock, Scheduler, NoLauncher
     store.close()
 
 
-@pytest.mark.parametrize("step", [HOUR, -HOUR])
+@pytest.mark.parametrize("alive", [True, False])
+@pytest.mark.parametrize("step", [HOUR, -HOUR, 100.0, -100.0, 31.0, -31.0, 11.0])
 def test_a_clock_that_is_set_takes_no_study_from_a_driver_that_lives(
-    leased: tuple[Store, Clock, Scheduler, NoLauncher, str], step: float
+    leased: tuple[Store, Clock, Scheduler, NoLauncher, str], step: float, alive: bool
 ) -> None:
     store, clock, scheduler, launcher, study = leased
+    if not alive:  # a scheduler that has just begun, whose launcher sees nothing of the driver
+        scheduler._started.clear()
+        launcher.alive = False
     clock.now += step
     assert scheduler.step() == []
     assert store.heartbeat(study, 1) == "run"
@@ -232,7 +236,10 @@ def test_a_driver_that_is_silent_after_the_clock_was_set_is_replaced(
     scheduler.step()
     clock.now += 0.4  # one lease later, not one hour
     assert scheduler.step() == []  # its process lives: it may come back
-    clock.now += 61
+    for _ in range(6):
+        clock.now += 9  # time that passes, for all that the scheduler can tell
+        assert scheduler.step() == []
+    clock.now += 9
     until(lambda: bool(scheduler.step()) and launcher.stopped > 0)
     until(lambda: scheduler.step() is not None and launcher.started > 1)
     assert store.acquire(study, "elsewhere/2").attempt == 2

@@ -1,10 +1,11 @@
 """Builds the images of the Kubernetes tests without Docker and without a registry.
 
-    python tests/kubernetes/build_image.py FOLDER [driftline] [postgres]
+    python tests/kubernetes/build_image.py FOLDER [driftline] [postgres] [compass]
 
-makes FOLDER/driftline.tar and FOLDER/postgres.tar (OCI archives of localhost/driftline:test and
-localhost/postgres:test), both unless one is named. Needs root, debootstrap, buildah and a Debian mirror; wheels come
-from wherever pip gets them here. All that is made lies under FOLDER.
+makes OCI archives under FOLDER: driftline.tar (localhost/driftline:test), postgres.tar (localhost/postgres:test) and
+compass.tar (localhost/driftline-compass:test, derived from driftline.tar as examples/task-package/Dockerfile says; it
+holds only what driftline.tar lacks, so load that first). All three unless some are named. Needs root, debootstrap,
+buildah and a Debian mirror; wheels come from wherever pip gets them here. All that is made lies under FOLDER.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +24,7 @@ BASE = "localhost/python:3.11-slim"
 NAMES = {
     "driftline": "localhost/driftline:test",
     "postgres": "localhost/postgres:test",
+    "compass": "localhost/driftline-compass:test",
 }
 CONTEXT = (
     "driftline.py",
@@ -134,6 +137,23 @@ class Builder:
     def postgres(self) -> None:
         self.bud(NAMES["postgres"], HERE / "postgres.Dockerfile", HERE, BASE=BASE)
 
+    def compass(self) -> None:
+        """The example of an image with a task and a model of one's own, without the layers that driftline.tar has."""
+        base = self.folder / "driftline.tar"
+        if not (self.folder / "storage").exists():
+            self.buildah("pull", "-q", f"oci-archive:{base}:{NAMES['driftline']}")
+        package = ROOT / "examples" / "task-package"
+        self.bud(NAMES["compass"], package / "Dockerfile", package, BASE=NAMES["driftline"])
+        whole = self.push("compass").rename(self.folder / "whole.tar")
+        with tarfile.open(base) as archive:
+            there = {name for name in archive.getnames() if "blobs/sha256/" in name}
+        with tarfile.open(whole) as archive, tarfile.open(self.folder / "compass.tar", "w") as thin:
+            for member in archive:
+                if member.name not in there:
+                    thin.addfile(member, archive.extractfile(member) if member.isfile() else None)
+        whole.unlink()
+        say(f"compass.tar: {(self.folder / 'compass.tar').stat().st_size / 1e6:.1f} MB")
+
 
 def build(folder: Path, names: list[str]) -> None:
     """Builds the named images and writes their archives into the folder."""
@@ -148,7 +168,8 @@ def build(folder: Path, names: list[str]) -> None:
         shutil.rmtree(builder.folder / part, ignore_errors=True)
     with ThreadPoolExecutor() as pool:
         wheels = pool.submit(builder.wheelhouse) if "driftline" in names else None
-        builder.base()
+        if names != ["compass"]:
+            builder.base()
         if "postgres" in names:
             builder.postgres()
             builder.push("postgres")
@@ -157,6 +178,8 @@ def build(folder: Path, names: list[str]) -> None:
             builder.driftline()
             shutil.rmtree(builder.context)
             builder.push("driftline")
+        if "compass" in names:
+            builder.compass()
     run("rm", "-rf", str(builder.folder / "storage"), str(builder.folder / "run"))
 
 

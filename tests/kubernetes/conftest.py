@@ -11,6 +11,7 @@ from tests.kubernetes.tools import Missing, tool
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "driftline"
+APIS = ("gateway.networking.k8s.io/v1", "monitoring.coreos.com/v1")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -34,16 +35,20 @@ class Helm:
         assert not ok or done.returncode == 0, f"helm {' '.join(argv)}:\n{done.stdout}{done.stderr}"
         return done
 
-    def template(self, values: dict, *options: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
-        """A rendering as release `r` in namespace `ns`."""
-        command = [self.path, "template", "r", str(CHART), "--namespace", "ns", "-f", "-", *options]
+    def template(
+        self, values: dict, *options: str, ok: bool = True, release: str = "r", apis: tuple[str, ...] = APIS
+    ) -> subprocess.CompletedProcess[str]:
+        """A rendering in namespace `ns`, for a cluster that knows Kubernetes' own kinds and these."""
+        known = [word for api in apis for word in ("--api-versions", api)]
+        command = [self.path, "template", release, str(CHART), "--namespace", "ns", "-f", "-", *known, *options]
         done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
         assert not ok or done.returncode == 0, done.stderr
         return done
 
-    def objects(self, values: dict, *options: str) -> dict[tuple[str, str], dict]:
+    def objects(self, values: dict, *options: str, release: str = "r") -> dict[tuple[str, str], dict]:
         """(kind, name) to object, of a rendering."""
-        found = [item for item in yaml.load_all(self.template(values, *options).stdout, LOADER) if item]
+        text = self.template(values, *options, release=release).stdout
+        found = [item for item in yaml.load_all(text, LOADER) if item]
         named = {(item["kind"], item["metadata"]["name"]): item for item in found}
         assert len(named) == len(found), "two objects have one name"
         return named

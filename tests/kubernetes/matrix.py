@@ -47,7 +47,7 @@ MATRIX = {
             "env": {"A": "b"},
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
             "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
-            "labels": {"kueue.x-k8s.io/queue-name": "gpu"},
+            "labels": {"cost-centre": "research"},
             "deadlineSeconds": 86400,
         },
         "priorityClasses": {"create": True},
@@ -76,6 +76,40 @@ MATRIX = {
         "data": {"enabled": True, "source": {"nfs": {"server": "files", "path": "/data"}}},
         "migrations": {"enabled": False},
         "networkPolicy": {"enabled": False},
+    },
+    "watched": {
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.org:3128"}],
+        "caBundle": {"configMap": "my-ca", "key": "bundle.pem"},
+        "auth": {
+            "oidc": {
+                "issuer": "https://sso.example.org/realms/lab",
+                "audience": "driftline",
+                "jwks_url": "https://sso.example.org/keys",
+                "name_claim": "preferred_username",
+                "groups_claim": "roles",
+                "algorithms": ["RS256", "ES256"],
+                "grants": [
+                    {"group": "lab", "project": "lab", "scopes": ["read", "write"]},
+                    {"group": "guests"},
+                ],
+            }
+        },
+        "api": {"extraEnv": [{"name": "A", "value": "1"}]},
+        "scheduler": {"extraEnv": [{"name": "B", "valueFrom": {"secretKeyRef": {"name": "my-b", "key": "b"}}}]},
+        "gateway": {
+            "enabled": True,
+            "annotations": {"example.org/a": "b"},
+            "parentRefs": [{"name": "shared", "namespace": "gateways", "sectionName": "https"}],
+            "hostnames": ["tuning.example.org", "*.tuning.example.org"],
+            "mlflowHostnames": ["mlflow.example.org"],
+        },
+        "metrics": {
+            "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "1m"},
+            "rules": {"enabled": True, "labels": {"release": "prometheus"}},
+        },
+        "data": {"enabled": True, "download": {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}},
+        "networkPolicy": {"clients": [{"namespaceSelector": {"matchLabels": {"name": "gateways"}}}]},
+        "studies": {"queue": "gpu-queue", "queuePriorityClass": "low", "env": {"SSL_CERT_FILE": "/own.pem"}},
     },
     "their-accounts": {
         "serviceAccounts": {"create": False, "scheduler": "a", "service": "b", "studies": "c"},

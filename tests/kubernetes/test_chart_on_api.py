@@ -21,6 +21,9 @@ from service.store.store import Store
 from tests.kubernetes_launcher.plane import Plane
 
 from .conftest import CHART, ROOT, Helm, lacking
+from .foreign import KINDS as FOREIGN
+from .foreign import crd
+from .matrix import MATRIX
 from .standing_node import StandingNode
 from .tools import Missing, tool
 
@@ -151,6 +154,52 @@ def test_older_forms_are_accepted_by_an_older_cluster(plane, cluster_helm, kubec
         kubectl("get", "hpa", "r-driftline-api", "--namespace", namespace, "-o", "jsonpath={.spec.maxReplicas}") == "6"
     )
     cluster_helm("uninstall", "r", "--namespace", namespace, "--no-hooks")
+
+
+def test_what_others_define_is_asked_for_where_it_is_known(plane, cluster_helm, kubectl, tmp_path):
+    """Stand-ins of the CRDs: the server keeps of an object only what they name."""
+    namespace = plane.namespace()
+    where = ("--namespace", namespace)
+    chosen = {key: MATRIX["watched"][key] for key in ("gateway", "metrics", "studies", "auth", "extraEnv", "caBundle")}
+    settings = ("-f", values(tmp_path, **chosen), "--no-hooks")
+    done = cluster_helm("install", "r", str(CHART), *where, *settings, ok=False)
+    assert "which this cluster does not know" in done.stderr
+    for kind, (group, version, plural, _) in FOREIGN.items():
+        plane.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd(kind), ok=(201, 409))
+        path = f"/apis/{group}/{version}/{plural}"
+        plane.until(lambda path=path: plane.send("GET", path, ok=(200, 404))[0] == 200)
+    cluster_helm("install", "r", str(CHART), *where, *settings)
+    sent = yaml.safe_load_all(cluster_helm("get", "manifest", "r", *where).stdout)
+    sent = [item for item in sent if item and item["kind"] in FOREIGN]
+    assert len(sent) == 4
+    for item in sent:
+        group, version, plural, _ = FOREIGN[item["kind"]]
+        at = f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{item['metadata']['name']}"
+        assert plane.send("GET", at)[1]["spec"] == item["spec"], item["kind"]
+    who = f"system:serviceaccount:{namespace}:r-driftline-scheduler"
+    for right, answer in (("list", "yes"), ("get", "no"), ("patch", "no"), ("delete", "no")):
+        found = kubectl("auth", "can-i", right, "workloads.kueue.x-k8s.io", "--as", who, *where, ok=False)
+        assert found.splitlines()[-1] == answer, right
+    cluster_helm("uninstall", "r", *where, "--no-hooks")
+    kinds = [f"{plural}.{group}" for group, _, plural, _ in FOREIGN.values()]
+    assert kubectl("get", ",".join(kinds), *where, "-o", "name") == ""
+
+
+def test_an_upgrade_that_changes_a_job_makes_another_one(plane, cluster_helm, kubectl):
+    """Kubernetes lets nobody change a Job's pods."""
+    namespace = plane.namespace()
+    where = ("--namespace", namespace, "--no-hooks")
+    data = f"data.enabled=true,data.download.url=https://example.org/d.tar,data.download.sha256={'a' * 64}"
+    cluster_helm("install", "r", str(CHART), *where, "--set", data)
+    jobs = ("get", "jobs", "--namespace", namespace, "-o", "name")
+    before = kubectl(*jobs)
+    cluster_helm("upgrade", "r", str(CHART), *where, "--set", data)
+    assert kubectl(*jobs) == before
+    cluster_helm("upgrade", "r", str(CHART), *where, "--set", f"{data},commonLabels.team=a,image.tag=next")
+    after = kubectl(*jobs)
+    assert after != before
+    assert after.count("job") == 1
+    cluster_helm("uninstall", "r", *where)
 
 
 def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, database_url, tmp_path):

@@ -308,7 +308,7 @@ class Operator:
         except Refused as error:
             failure = f"Failed to create Pod: {error.message}"
         ready = [pod for pod in pods if _ready(pod)]
-        wanted = 1 + sum(group.get("replicas", 0) for group in spec["workerGroupSpecs"])
+        wanted = 1 + sum(ray_pods.desired(group) for group in spec["workerGroupSpecs"])
         self._cluster_status(cluster, len(ready) == len(pods) == wanted, ready, wanted - 1, failure)
 
     def _last_words(self, path, pod):
@@ -325,9 +325,14 @@ class Operator:
         if "headgroup" not in kinds:
             self._rest.make(f"{at}/pods", ray_pods.head_pod(cluster))
         for group in cluster["spec"]["workerGroupSpecs"]:
-            have, want = kinds.count(group["groupName"]), group.get("replicas", 0)
+            have, want = kinds.count(group["groupName"]), ray_pods.desired(group)
             for _ in range(have, want):
                 self._rest.make(f"{at}/pods", ray_pods.worker_pod(cluster, group))
+            if not cluster["spec"].get("enableInTreeAutoscaling"):  # else the autoscaler says who goes
+                for pod in [pod for pod in pods if pod["metadata"]["labels"]["ray.io/group"] == group["groupName"]][
+                    want:
+                ]:
+                    self._rest.delete(f"{at}/pods/{pod['metadata']['name']}")
 
     def _cluster_status(self, cluster, ready, pods, workers, failure):
         old = cluster.get("status", {})

@@ -40,12 +40,12 @@ def require():
 
 
 def images(folder):
-    """The archives of Driftline's and PostgreSQL's images: those in DRIFTLINE_IMAGES, else built now."""
+    """The archives of all images: those in DRIFTLINE_IMAGES, else built now."""
     given = os.environ.get("DRIFTLINE_IMAGES")
     if given is None:
         build = ROOT / "tests" / "kubernetes" / "build_image.py"
-        subprocess.run([sys.executable, str(build), str(folder), "driftline", "postgres"], check=True, timeout=900)
-    return [Path(given or folder) / f"{name}.tar" for name in ("driftline", "postgres")]
+        subprocess.run([sys.executable, str(build), str(folder)], check=True, timeout=900)
+    return [Path(given or folder) / f"{name}.tar" for name in ("driftline", "postgres", "compass")]
 
 
 class Node:

@@ -17,6 +17,11 @@ def owner(item):
     }
 
 
+def desired(group):
+    """How many workers a group is to have: what is asked for, within its bounds."""
+    return min(max(group.get("replicas", 0), group.get("minReplicas", 0)), group.get("maxReplicas", 2**31 - 1))
+
+
 def head_service(cluster):
     """The head's headless Service."""
     name = cluster["metadata"]["name"]

@@ -1,26 +1,14 @@
-"""End to end on a real node: the chart, its own test, and a study that outlives its worker, its head and a pause.
+"""End to end on a real node: a study that Ray's autoscaler gives a second worker, and that outlives a worker, its head
+and a pause; studies that cannot run, and what people are told of it.
 
 KubeRay's operator is stood in for by tests/kubernetes_cluster/kuberay.py; all else is what people run.
 """
 
-import base64
-import contextlib
-import os
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
-import urllib3
 
-from driftline import Client, Study
 from service.sdk.job import StudyFailed
-from tests.kubernetes_cluster import node as nodes
-from tests.kubernetes_cluster.node import KUBE, ROOT, Node, say
-from tests.kubernetes_cluster.rest import Rest
+from tests.kubernetes_cluster.node import say
+from tests.kubernetes_cluster.release import CORE, PODS, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,10 +16,7 @@ pytestmark = [
     pytest.mark.timeout(1500),
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
 ]
-NAMESPACE = "driftline"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-RAYJOBS = f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayjobs"
-ROUNDS = 12_000
+ROUNDS = 80_000  # about 2,000 a second: the study must last until its worker and its head were killed
 SPEC = {
     "name": "on-kubernetes",
     "task": {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3},
@@ -47,128 +32,10 @@ SPEC = {
         }
     ],
     "objective": {"quality": "train_loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 12, "rounds": ROUNDS, "seeds": 1, "front": 2},
+    "budget": {"trials_per_method": 7, "rounds": ROUNDS, "seeds": 1, "front": 1},
     "resources": {"gpu": 0.5, "packs": 2},
 }
-TRIALS = 14
-
-
-@dataclass
-class Deployed:
-    """A release of the chart, and how to speak to it."""
-
-    node: Node
-    rest: Rest
-    client: Client
-    mlflow: str
-    login: str
-
-    def submit(self, **changes):
-        return self.client.submit(Study(**{**SPEC, **changes}))
-
-    def pods(self, kind, study):
-        """The living Ray pods of a study."""
-        selector = f"driftline.io/study%3D{study},ray.io/node-type%3D{kind}"
-        found = self.rest.items(f"{PODS}?labelSelector={selector}")
-        return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
-
-    def kill(self, name):
-        """Ends a pod at once, as a node that goes away does."""
-        say(f"kill {name}")
-        self.rest.send("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-
-    def rayjobs(self, study):
-        return self.rest.items(f"{RAYJOBS}?labelSelector=driftline.io/study%3D{study}")
-
-
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory):
-    nodes.require()
-    folder = tmp_path_factory.mktemp("node")
-    checkpoints = folder / "checkpoints"
-    checkpoints.mkdir()
-    checkpoints.chmod(0o777)
-    with contextlib.ExitStack() as stack:
-        node = stack.enter_context(started(folder))
-        stack.enter_context(node.inside())
-        stack.enter_context(operator(node, folder / "operator.log"))
-        stack.callback(show, node, folder / "operator.log")
-        made = install(node, checkpoints)
-        stack.callback(made.client.close)
-        yield made
-
-
-@contextlib.contextmanager
-def started(folder):
-    """A node with the images; DRIFTLINE_TEST_NODE names the folder of one that is kept between runs."""
-    kept = os.environ.get("DRIFTLINE_TEST_NODE")
-    node = Node(Path(kept) if kept else folder / "kube")
-    with contextlib.ExitStack() as stack:
-        if kept and node.kubeconfig.exists():
-            node.run("helm", "uninstall", "driftline", "-n", NAMESPACE, "--ignore-not-found", "--wait")
-        elif not kept:
-            stack.callback(node.down)
-        if not node.kubeconfig.exists():
-            archives = nodes.images(folder / "images")
-            node.up()
-            for archive in archives:
-                node.load(archive)
-        yield node
-
-
-@contextlib.contextmanager
-def operator(node, log):
-    """The stand-in for KubeRay, as a process beside the node."""
-    crds = [option for name in ("rayjobs", "rayclusters") for option in ("-f", KUBE / "crds" / f"{name}.stripped.yaml")]
-    node.run("kubectl", "apply", "--server-side", "--validate=false", *map(str, crds))
-    with log.open("wb") as file:
-        argv = node.command(sys.executable, "-m", "tests.kubernetes_cluster.kuberay")
-        process = subprocess.Popen(argv, cwd=ROOT, stdout=file, stderr=file, start_new_session=True)
-    try:
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(10)
-
-
-def install(node, checkpoints):
-    """Installs the chart with its built-in parts; the checkpoints lie on a folder of the node."""
-    say("helm install")
-    chart = ["driftline", str(ROOT / "helm/driftline"), "-n", NAMESPACE, "--create-namespace"]
-    values = ["-f", str(ROOT / "tests/kubernetes_cluster/values.yaml")]
-    folder = ["--set", f"checkpoints.volume.source.hostPath.path={checkpoints}"]
-    node.run("helm", "install", *chart, *values, *folder, "--wait", "--timeout", "10m", timeout=660)
-    say("the chart is installed")
-    rest = Rest(node.kubeconfig)
-    services = {}
-    for service in rest.items(f"/api/v1/namespaces/{NAMESPACE}/services"):
-        part = service["metadata"].get("labels", {}).get("app.kubernetes.io/component")
-        services[part] = f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
-    secrets = {}
-    for secret in rest.items(f"/api/v1/namespaces/{NAMESPACE}/secrets"):
-        secrets |= {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
-    login = f"{secrets['mlflow-username']}:{secrets['mlflow-password']}"
-    return Deployed(node, rest, Client(services["api"], secrets["admin-token"]), services["mlflow"], login)
-
-
-def show(node, log):
-    """What a failure is understood from."""
-    with contextlib.suppress(Exception):
-        print(node.run("kubectl", "-n", NAMESPACE, "get", "pods,rayjobs", "-o", "wide"))
-        for part in ("scheduler", "api"):
-            labels = f"app.kubernetes.io/component={part}"
-            print(node.run("kubectl", "-n", NAMESPACE, "logs", "-l", labels, "--tail", "60", "--prefix"))
-    print(log.read_text()[-12_000:])
-
-
-def until(true, what, seconds=240.0):
-    """Waits until something holds; gives it."""
-    say(f"wait: {what}")
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.5)
-    return found
+TRIALS = 8  # the last of them, a repeat, trains alone
 
 
 def done(job):
@@ -176,19 +43,33 @@ def done(job):
     return job.record().progress["fedavg"].rounds_done / (TRIALS * ROUNDS)
 
 
-def test_a_study_outlives_its_worker_its_head_and_a_pause(deployed):
-    job = deployed.submit()
-    say(f"submitted {job.id}")
-    until(lambda: done(job) > 0.08, "the study trains", 420)
-    [worker] = deployed.pods("worker", job.id)
-    spec = deployed.rest.get(f"{PODS}/{worker}")["spec"]["containers"][0]
-    assert spec["resources"]["limits"]["nvidia.com/gpu"] == "2"
-    running = job.trials(state="RUNNING")
-    assert len({trial.pack for trial in running}) <= 4  # packs of half a GPU on two GPUs
+def told(job):
+    """All that was ever said of a study's state."""
+    return [event.data.get("reason", "") for event in job.events() if event.kind == "state"]
 
+
+def test_a_study_gets_a_second_worker_and_outlives_a_worker_its_head_and_a_pause(deployed):
+    job = deployed.submit(SPEC)
+    say(f"submitted {job.id}")
+    until(lambda: done(job) > 0.01, "the study trains", 420)
+    [group] = deployed.raycluster(job.id)["spec"]["workerGroupSpecs"]
+    assert (group["minReplicas"], group["maxReplicas"]) == (1, 2)
+    until(lambda: replicas(deployed, job) == 2, "Ray's autoscaler has asked for a second worker", 120)
+    [autoscaler] = [
+        one for one in deployed.raycluster(job.id)["metadata"]["managedFields"] if one["manager"] == "python-requests"
+    ]  # what Ray's node provider calls itself
+    assert "f:workerGroupSpecs" in autoscaler["fieldsV1"]["f:spec"]
+    until(lambda: len(deployed.pods("worker", job.id)) == 2, "the second worker is there", 60)
+    # A worker is one core and one GPU: two packs at once are on two workers.
+    until(lambda: len({trial.pack for trial in job.trials(state="RUNNING")}) == 2, "both workers train", 180)
+    for worker in deployed.pods("worker", job.id):
+        spec = deployed.rest.get(f"{PODS}/{worker}")["spec"]["containers"][0]
+        assert spec["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+    [worker, _] = sorted(deployed.pods("worker", job.id))
     deployed.kill(worker)
     at = done(job)
-    until(lambda: done(job) > at + 0.08, "it goes on after its worker was killed", 420)
+    until(lambda: done(job) > at + 0.03, "it goes on after a worker was killed", 420)
     assert worker not in deployed.pods("worker", job.id)
 
     attempt = attempts(deployed, job)
@@ -203,13 +84,17 @@ def test_a_study_outlives_its_worker_its_head_and_a_pause(deployed):
     )
     assert later[0]["metadata"]["name"].startswith(f"driftline-{job.id}-")
     at = done(job)
-    until(lambda: done(job) > at + 0.05, "it goes on after its head was killed", 420)
+    until(lambda: done(job) > at + 0.03, "it goes on after its head was killed", 420)
+    assert any("the head was lost: " in reason for reason in told(job)), told(job)
 
     job.pause()
     until(lambda: job.state == "PAUSED", "it is paused")
     until(lambda: not deployed.pods("head", job.id) + deployed.pods("worker", job.id), "its pods are gone", 180)
     assert all(one["spec"].get("suspend") for one in deployed.rayjobs(job.id))
     job.resume()
+    until(lambda: replicas(deployed, job) == 2, "a second worker is asked for again", 180)
+    until(lambda: replicas(deployed, job) == 1, "the idle worker is given back while the last trial trains", 420)
+    assert not job.record().finished
     job.wait(timeout_s=600)
     say("the study has finished")
 
@@ -225,7 +110,19 @@ def test_a_study_outlives_its_worker_its_head_and_a_pause(deployed):
     assert found["ledger"]["trials"] == TRIALS
     until(lambda: not deployed.pods("head", job.id), "its Ray cluster is gone", 180)
     until(lambda: not deployed.rayjobs(job.id), "its RayJob is gone", 180)
-    until(lambda: runs_in_mlflow(deployed, SPEC["name"]) >= TRIALS, "MLflow has all trials", 180)
+    until(lambda: deployed.runs_in_mlflow(SPEC["name"]) >= TRIALS, "MLflow has all trials", 180)
+
+
+def said(job, beginning):
+    """What is said of a study now, if it begins so; else ""."""
+    reason = job.record().reason
+    return reason if reason.startswith(beginning) else ""
+
+
+def replicas(deployed, job):
+    """How many workers the study's newest RayCluster is to have."""
+    cluster = deployed.raycluster(job.id)
+    return cluster and cluster["spec"]["workerGroupSpecs"][0]["replicas"]
 
 
 def attempts(deployed, job):
@@ -233,36 +130,59 @@ def attempts(deployed, job):
     return max((int(one["metadata"]["labels"]["driftline.io/attempt"]) for one in deployed.rayjobs(job.id)), default=0)
 
 
-def runs_in_mlflow(deployed, name):
-    """How many runs MLflow holds for a study."""
-    headers = urllib3.make_headers(basic_auth=deployed.login) | {"Host": f"driftline-mlflow.{NAMESPACE}.svc:5000"}
-    ask = urllib3.PoolManager(headers=headers)
-    api = f"{deployed.mlflow}/api/2.0/mlflow"
-    found = ask.request("POST", f"{api}/experiments/search", json={"max_results": 100}).json().get("experiments", [])
-    ids = [one["experiment_id"] for one in found if name in one["name"]]
-    if not ids:
-        return 0
-    body = {"experiment_ids": ids, "max_results": 1000}
-    return len(ask.request("POST", f"{api}/runs/search", json=body).json().get("runs", []))
-
-
 def test_a_study_that_fits_no_worker_fails_with_a_reason(deployed):
-    job = deployed.submit(name="too-much", resources={"gpu": 3})
-    with pytest.raises(StudyFailed, match=r"resources.gpu: must be at most the 2 of a worker, got 3"):
+    job = deployed.submit(SPEC, name="too-much", resources={"gpu": 3})
+    with pytest.raises(StudyFailed, match=r"resources.gpu: must be at most the 1 of a worker, got 3"):
         job.wait(timeout_s=120)
     assert deployed.rayjobs(job.id) == []
 
 
-def test_a_cancelled_study_leaves_nothing(deployed):
-    job = deployed.submit(name="cancelled")
-    until(lambda: deployed.rayjobs(job.id), "its RayJob is there", 60)
-    job.cancel()
-    until(lambda: job.state == "CANCELLED", "it is cancelled", 120)
-    until(lambda: not deployed.rayjobs(job.id), "its RayJob is gone", 120)
-    until(lambda: not deployed.pods("head", job.id), "its pods are gone", 120)
+def test_a_quota_is_waited_for_and_one_that_never_allows_it_fails_the_study(deployed):
+    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "100"}}}
+    deployed.rest.send("POST", f"{CORE}/resourcequotas", quota)
+    try:
+        path = f"{CORE}/resourcequotas/few"
+        used = until(lambda: deployed.rest.get(path).get("status", {}).get("used"), "the quota counts", 60)
+        deployed.rest.merge(path, {"spec": {"hard": used}})
+        until(lambda: deployed.rest.get(path)["status"]["hard"] == used, "the quota is full", 60)
+        job = deployed.submit(SPEC, name="quota")
+        reason = until(lambda: job.record().reason, "it says why it waits", 120)
+        assert reason.startswith("it waits for the quota few: asked pods=1"), reason
+        deployed.rest.merge(path, {"spec": {"hard": {"pods": "0"}}})
+        with pytest.raises(StudyFailed, match=r"the quota few can never allow it: a pod asks for pods=1"):
+            job.wait(timeout_s=120)
+    finally:
+        deployed.rest.delete(f"{CORE}/resourcequotas/few")
 
 
-def test_the_charts_own_test_runs_a_study(deployed):
-    say("helm test")
-    print(deployed.node.run("helm", "test", "driftline", "-n", NAMESPACE, "--timeout", "10m", "--logs", timeout=660))
-    say("helm test is green")
+def test_an_image_that_cannot_be_had_fails_the_study(deployed):
+    name = "localhost/driftline:test"
+    images = ["ctr", "-a", str(deployed.node.folder / "containerd.sock"), "-n", "k8s.io", "images"]
+    deployed.node.run(*images, "tag", "--force", name, "localhost/kept:test")
+    deployed.node.run(*images, "rm", name)
+    try:
+        job = deployed.submit(SPEC, name="no-image")
+        with pytest.raises(
+            StudyFailed,
+            match=rf"the image {name} of (the head|a worker) cannot be pulled \(ErrImageNeverPull\): .*{name}",
+        ):
+            job.wait(timeout_s=120)
+    finally:
+        deployed.node.run(*images, "tag", "--force", "localhost/kept:test", name)
+
+
+def test_a_study_without_a_node_says_so_and_leaves_nothing_when_it_is_cancelled(deployed):
+    label = {"metadata": {"labels": {"nvidia.com/gpu.present": None}}}
+    deployed.rest.merge("/api/v1/nodes/node-0", label)
+    try:
+        job = deployed.submit(SPEC, name="cancelled")
+        until(lambda: deployed.rayjobs(job.id), "its RayJob is there", 60)
+        reason = until(lambda: said(job, "no node takes a worker, for "), "it says why it waits", 120)
+        assert "0/1 nodes are available: 1 node(s) didn't match" in reason
+        job.cancel()
+        until(lambda: job.state == "CANCELLED", "it is cancelled", 120)
+        until(lambda: not deployed.rayjobs(job.id), "its RayJob is gone", 120)
+        until(lambda: not deployed.pods("head", job.id), "its pods are gone", 120)
+    finally:
+        label["metadata"]["labels"]["nvidia.com/gpu.present"] = "true"
+        deployed.rest.merge("/api/v1/nodes/node-0", label)

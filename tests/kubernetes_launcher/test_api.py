@@ -15,6 +15,7 @@ from service.launchers.kubernetes_rayjob.mirror import Mirror
 from service.launchers.kubernetes_rayjob.names import job_name, selector
 from service.launchers.protocol import Seen
 from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
+from tests.kubernetes_launcher.place import Place
 from tests.kubernetes_launcher.plane import Plane
 
 pytestmark = [
@@ -31,44 +32,6 @@ def plane(kube, tmp_path_factory):
     running.start()
     yield running
     running.stop()
-
-
-class Place:
-    """One namespace with a launcher."""
-
-    def __init__(self, plane, **settings):
-        self.plane = plane
-        self.namespace = plane.namespace()
-        self.settings = {"orphan_seconds": 0, **settings}
-        self._launchers = []
-        self.launcher = self.another()
-
-    def another(self):
-        """Another launcher for the same namespace, as a second scheduler has it."""
-        made = KubernetesLauncher(
-            config(**self.settings), self.plane.api(self.namespace), url="http://api:8080", folder="s3://bucket/x"
-        )
-        self._launchers.append(made)
-        return made
-
-    def jobs(self):
-        found = self.plane.send("GET", f"/apis/ray.io/v1/namespaces/{self.namespace}/rayjobs")[1]["items"]
-        return {job["metadata"]["name"]: job for job in found}
-
-    def secrets(self):
-        found = self.plane.send("GET", f"/api/v1/namespaces/{self.namespace}/secrets")[1]["items"]
-        return {item["metadata"]["name"]: item for item in found if item["type"] == "Opaque"}
-
-    def until(self, study, expected):
-        """Waits until the launcher sees a driver so."""
-        deadline = time.monotonic() + 20
-        while (found := self.launcher.seen(study)) != expected:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.05)
-
-    def close(self):
-        for made in self._launchers:
-            made.close()
 
 
 @pytest.fixture

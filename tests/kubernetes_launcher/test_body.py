@@ -49,7 +49,14 @@ def made(values=None, asked=None):
 
 
 @pytest.mark.parametrize(
-    "values", [{"image": "driftline:test"}, FULL, {**FULL, "workers": {"min": 0, "max": 2}}], ids=["least", "full", "0"]
+    "values",
+    [
+        {"image": "driftline:test"},
+        FULL,
+        {**FULL, "workers": {"min": 0, "max": 2}},
+        {**FULL, "workers": {"min": 2, "max": 2}, "queue": "gpus", "queue_priority_class": "low"},
+    ],
+    ids=["least", "full", "0", "queue"],
 )
 @pytest.mark.parametrize("gpus", [None, 0, 0.25])
 def test_the_rayjob_is_what_the_crd_allows(schema, values, gpus):
@@ -77,7 +84,8 @@ def test_the_schema_would_tell_an_unknown_key(schema, place):
 def test_the_driver_is_the_entrypoint_and_its_token_stands_in_the_secret_alone():
     job = made()
     assert job["spec"]["entrypoint"] == (
-        f"python -m service.driver --study {STUDY} --url {URL} --folder {FOLDER} --address auto"
+        f"python -m service.driver --study {STUDY} --url {URL} --folder {FOLDER} --address auto --nodes-seconds 1200"
+        " --worker-gpus 2 --most-nodes 8"
     )
     assert launch().token not in json.dumps(job)
     head, worker = templates(job)
@@ -133,6 +141,16 @@ def test_ray_counts_cores_and_gpus_as_the_launcher_says():
     assert params({"image": "i", "workers": {"cpu": "1500m"}}) == {"num-cpus": "2", "num-gpus": "0"}
 
 
+@pytest.mark.parametrize(
+    ("gpus", "asked", "said"), [(2, None, True), (2, 0, False), (2, 0.5, False), (2, 1, False), (0, None, False)]
+)
+def test_the_driver_is_told_of_gpus_that_no_node_may_show_yet(gpus, asked, said):
+    values = {"image": "i", "workers": {"min": 0, "max": 2, "gpus": gpus}, "unschedulable_seconds": 60}
+    words = made(values, launch(gpus=asked))["spec"]["entrypoint"].split()
+    assert ("--worker-gpus" in words) is said
+    assert words[words.index("--nodes-seconds") + 1] == "360"
+
+
 def test_cores_may_be_left_without_a_limit():
     free = {"image": "i", "head": {"limit_cpu": False}, "workers": {"limit_cpu": False, "gpus": 1}}
     head, worker = (template["containers"][0]["resources"] for template in templates(made(free)))
@@ -146,6 +164,20 @@ def test_cores_may_be_left_without_a_limit():
 def test_a_study_without_gpus_gets_workers_without():
     limits = templates(made(asked=launch(gpus=0)))[1]["containers"][0]["resources"]["limits"]
     assert limits == {"cpu": "8", "memory": "32Gi"}
+
+
+def test_only_pods_that_ask_for_gpus_see_any():
+    """Where NVIDIA's runtime is a node's default, a pod that says nothing sees all of the node's GPUs."""
+
+    def seen(job):
+        return [
+            {item["name"]: item.get("value") for item in template["containers"][0]["env"]}.get("NVIDIA_VISIBLE_DEVICES")
+            for template in templates(job)
+        ]
+
+    assert seen(made()) == ["void", None]  # the device plugin tells the worker which are its own
+    assert seen(made(asked=launch(gpus=0))) == ["void", "void"]
+    assert seen(made({**FULL, "env": {"NVIDIA_VISIBLE_DEVICES": "all"}})) == ["all", "all"]
 
 
 def test_it_scales_only_when_there_is_room_to():

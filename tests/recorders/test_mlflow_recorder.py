@@ -121,9 +121,12 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
 
     link = writer.link()
     assert link is not None
-    assert store.study(study.id).mlflow_url == link.url
+    assert store.study(study.id).mlflow_url is None  # no server shows the file
     assert link.command == f"mlflow ui --backend-store-uri {uri} --port 5000"
     assert "#/experiments/1/runs?compareRunsMode=CHART" in link.url
+    Recorder(store, study.id, uri, public_url="https://ml.example.org").sync()  # now one does
+    found = store.study(study.id).mlflow_url or ""
+    assert found.startswith("https://ml.example.org/#/experiments/1/runs?compareRunsMode=CHART")
 
 
 def test_repeating_changes_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """All studies of a service."""
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,34 @@ def test_all_studies_are_recorded_and_finished_ones_left_alone(
 
     again = StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=counted)
     again.sync()
-    assert len(connections) == 3  # the finished one needs none
+    assert len(connections) == 4  # one to ask whether the finished one is still there, one for the other
     studies[1].succeed()
     assert again.sync()
     assert not StudiesRecorder(store, uri, client=counted).sync()
-    assert len(connections) == 3
+    assert len(connections) == 5  # one to ask for both
+
+
+def test_finished_studies_are_recorded_again_in_a_new_mlflow(
+    store: Store, uri: str, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json",))
+    study = Stored(store, ["fedavg"], 20)
+    study.add(trials("fedavg", 2))
+    study.succeed()
+    assert StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    before = shown(connect(uri))
+
+    lost = f"sqlite:///{tmp_path / 'another.db'}"
+    shutil.copy(migrated, tmp_path / "another.db")
+    away = StudiesRecorder(store, lost, client=lambda _: None)  # no client at all: it cannot be asked
+    with pytest.raises(AttributeError):
+        away.sync()
+    recorder = StudiesRecorder(store, lost, str(tmp_path / "artifacts"))
+    assert recorder.sync()
+    assert shown(connect(lost)).keys() == before.keys()
+    assert {len(runs) for _, runs in shown(connect(lost)).values()} == {len(runs) for _, runs in before.values()}
+    assert not recorder.sync()
+    assert not StudiesRecorder(store, lost).sync()
 
 
 def test_it_goes_on_while_mlflow_is_away(

@@ -65,7 +65,7 @@ class Service:
 @contextmanager
 def running(store: Store, **options: Any) -> Iterator[Service]:
     """A service over the store, until the block ends."""
-    tokens = Tokens(TOKENS, b"secret", store=store)
+    tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
     loopback = options.pop("loopback", False)
     arguments: dict[str, Any] = {"check": check, "results": FakeResults(), "poll_s": 0.02, **options}
     with Server(create_app(store, tokens, **arguments), loopback=loopback) as server:

@@ -45,6 +45,11 @@ class Postgresql:
         self._shared = self.fresh()
         Store(self._shared).close()
 
+    @property
+    def binaries(self) -> Path:
+        """Where its pg_dump and the like are: those of its own version."""
+        return Path(f"/proc/{self._server.get_pid()}/exe").resolve().parent
+
     def fresh(self) -> str:
         """URL of a new, empty database."""
         name = f"t{next(_NUMBERS)}"

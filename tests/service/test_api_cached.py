@@ -1,14 +1,16 @@
 """Answers that are kept, compressed once, and named by an ETag."""
 
+import asyncio
 import gzip
 import json
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from service.api.cached import Bodies
+from service.api.results import Results
+from service.errors import NotFound
 from service.store.store import Store
 
 from .api_setup import Service, running
@@ -39,6 +41,19 @@ def test_what_has_not_changed_is_not_sent_again(service: Service, what: str) -> 
         assert changed.headers["etag"] != etag
 
 
+def test_a_comparison_has_an_etag_too(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    with service.http() as http:
+        path = f"/v1/studies/{study}/compare"
+        params = {"a": "fedavg", "b": "fedprox"}
+        first = http.get(path, params=params)
+        assert first.json()["a"] == "fedavg"
+        given = {"If-None-Match": first.headers["etag"]}
+        assert http.get(path, params=params, headers=given).status_code == 304
+        turned = http.get(path, params={"a": "fedprox", "b": "fedavg"}, headers=given)
+        assert turned.json()["a"] == "fedprox"
+
+
 def test_a_large_answer_is_compressed_once(sqlite_store: Store) -> None:
     class Large:
         def frontier(self, study_id: str) -> dict[str, object]:
@@ -59,22 +74,129 @@ def test_a_large_answer_is_compressed_once(sqlite_store: Store) -> None:
         assert plain.json() == json.loads(gzip.decompress(raw))
 
 
+class Making:
+    """Makes answers when it is let, and counts them."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.begun = threading.Event()
+        self.let = threading.Event()
+
+    def __call__(self) -> dict[str, int]:
+        self.made += 1
+        made = self.made
+        self.begun.set()
+        assert self.let.wait(20)
+        return {"made": made}
+
+
+async def begun(making: Making) -> None:
+    while not making.begun.is_set():
+        await asyncio.sleep(0.001)
+
+
 def test_many_who_ask_at_once_have_it_made_once() -> None:
-    bodies, made = Bodies(kept=2), []
+    async def ask() -> None:
+        bodies, making = Bodies(), Making()
+        asked = [asyncio.create_task(bodies.get("s", 3, making)) for _ in range(8)]
+        await begun(making)
+        asked[0].cancel()  # one who gives up does not end it for the others
+        later = [asyncio.create_task(bodies.get("s", version, making)) for version in (4, 5, 5)]
+        await asyncio.sleep(0)
+        making.let.set()
+        found = await asyncio.gather(*asked[1:])
+        assert {body.raw for body in found} == {b'{"made":1}'}
+        newer = {body.raw for body in await asyncio.gather(*later)}
+        assert making.made in (2, 3)  # one for version 4 and one for 5, or one for both
+        assert newer <= {b'{"made":2}', b'{"made":3}'}
+        assert (await bodies.get("s", 2, making)).raw == f'{{"made":{making.made}}}'.encode()  # newer than asked for
 
-    def make() -> dict[str, int]:
-        made.append(1)
-        time.sleep(0.1)
-        return {"made": len(made)}
+    asyncio.run(ask())
 
-    threads = [threading.Thread(target=bodies.get, args=("s", 3, make)) for _ in range(8)]
+
+def test_what_cannot_be_made_is_tried_again() -> None:
+    def fail() -> None:
+        raise NotFound("no")
+
+    async def ask() -> None:
+        bodies = Bodies()
+        for _ in range(2):
+            found = await asyncio.gather(*(bodies.get("s", 1, fail) for _ in range(3)), return_exceptions=True)
+            assert [type(error) for error in found] == [NotFound] * 3
+        assert (await bodies.get("s", 1, lambda: 1)).raw == b"1"
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("limits", [{"kept": 2}, {"bytes_kept": 25}])
+def test_what_was_asked_for_last_is_kept(limits: dict[str, int]) -> None:
+    async def ask() -> None:
+        bodies, making = Bodies(**limits), Making()
+        making.let.set()
+        for key in ("a", "b", "a", "c", "a"):  # c puts b out
+            await bodies.get(key, 1, making)
+        assert making.made == 3
+        await bodies.get("b", 1, making)
+        assert making.made == 4
+        await bodies.get("large", 1, lambda: "x" * 100)  # kept, whatever it takes
+        assert (await bodies.get("large", 1, lambda: 0)).raw != b"0"
+
+    asyncio.run(ask())
+
+
+def test_others_are_answered_while_many_wait_for_a_result(sqlite_store: Store) -> None:
+    """More clients than there are threads wait for the same cold frontier, and some for its comparison."""
+    making = Making()
+
+    class Slow:
+        def frontier(self, study_id: str) -> dict[str, int]:
+            return making()
+
+        def compare(self, study_id: str, a: str, b: str) -> dict[str, int]:
+            return making()
+
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    answers: list[bytes] = []
+    with running(sqlite_store, results=Slow()) as service:
+
+        def ask(path: str) -> None:
+            with service.http() as http:
+                answers.append(http.get(f"/v1/studies/{study}/{path}").content)
+
+        paths = ["frontier"] * 50 + ["compare?a=fedavg&b=fedprox"] * 10
+        threads = [threading.Thread(target=ask, args=(path,)) for path in paths]
+        for thread in threads:
+            thread.start()
+        assert making.begun.wait(20)
+        with service.http() as http:
+            assert http.get("/healthz").status_code == 200
+            assert http.get("/readyz").status_code == 200  # needs a thread
+            assert http.get(f"/v1/studies/{study}").status_code == 200
+        assert answers == []
+        making.let.set()
+        for thread in threads:
+            thread.join()
+    assert len(answers) == 60
+    assert making.made == 2
+    assert len(set(answers)) == 2
+
+
+def test_two_threads_that_ask_for_a_result_have_it_computed_once(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    computed, read = [], sqlite_store.curve_arrays
+
+    def counted(study_id: str, names: object) -> object:
+        computed.append(study_id)
+        return read(study_id)
+
+    monkeypatch.setattr(sqlite_store, "curve_arrays", counted)
+    results = Results(sqlite_store)
+    threads = [threading.Thread(target=results.frontier, args=(study,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == 1
-    assert bodies.get("s", 2, make).raw == b'{"made":1}'  # newer than what was looked for
-    assert bodies.get("s", 4, make).raw == b'{"made":2}'
-    bodies.get("a", 1, make)
-    bodies.get("b", 1, make)
-    assert bodies.get("s", 4, make).raw == b'{"made":5}'  # only two are kept
+    results.compare(study, "fedavg", "fedprox")
+    assert computed == [study]

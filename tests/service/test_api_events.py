@@ -31,6 +31,7 @@ def lines(service: Service, study: str, last: int | None = None) -> Iterator[str
     with service.http() as http, http.stream("GET", f"/v1/studies/{study}/events", headers=headers) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         assert "content-encoding" not in response.headers
+        assert response.headers["x-accel-buffering"] == "no"
         yield from response.iter_lines()
 
 

@@ -82,6 +82,40 @@ def test_neither_the_range_nor_its_extra_point_is_given_up():
     assert all(0.2 < share < 0.8 for share in shares), shares
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_an_extra_point_that_does_well_leaves_half_of_the_search_to_the_range(seed):
+    def best_at_zero(setting):
+        rate = setting["client_lr"]
+        return {"quality": 1.0 if rate == 0 else 0.9 - 0.1 * abs(math.log10(rate) + 2), "speed": 0.0}
+
+    tail = [setting["client_lr"] for setting, _ in search("tpe", seed, best_at_zero)[24:]]
+    assert 0.25 <= sum(rate == 0 for rate in tail) / len(tail) <= 0.55
+    assert len({rate for rate in tail if rate}) >= 15  # and the range is searched, not one value of it
+
+
+def test_a_point_that_is_all_there_is_beside_a_range_is_proposed_once():
+    space = {"client_lr": Float(1e-3, 1.0, log=True, also=(0,)), "server_lr": Choice((0.1,))}
+    sampler = build("tpe", space, ("quality", "speed"), 0)
+    proposed = []
+    for number in range(40):
+        setting = sampler.ask(number)
+        proposed.append(setting["client_lr"])
+        sampler.tell(number, setting, {"quality": 1.0 if not setting["client_lr"] else 0.5, "speed": 1.0})
+    assert proposed.count(0) == 1
+    assert len(set(proposed)) == 40
+
+
+def test_every_setting_of_a_small_space_comes_before_any_comes_twice():
+    space = {"client_lr": Choice((0.0, 0.1, 0.2, 0.3)), "local_steps": Choice((1, 2, 4, 8, 16, 32))}
+    sampler = build("tpe", space, ("quality", "speed"), 0)
+    proposed = []
+    for number in range(30):
+        setting = sampler.ask(number)
+        proposed.append(tuple(setting.values()))
+        sampler.tell(number, setting, {"quality": -setting["client_lr"], "speed": float(setting["local_steps"])})
+    assert len(set(proposed[:24])) == 24
+
+
 def test_the_diverging_region_is_left():
     def function(setting):
         return None if setting["server_lr"] > 0.03 or setting["client_lr"] > 0.3 else smooth(setting)

@@ -59,6 +59,8 @@ class FakeLauncher:
 
 
 def scheduler(store: Store, launcher: FakeLauncher, **options: Any) -> Scheduler:
+    """One whose clocks agree: what the store's clock is moved by has passed."""
+    options = {"steady": store.clock, **options}
     return Scheduler(store, launcher, lambda study_id, project: f"token {study_id} {project}", **options)
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from service.errors import InvalidSpec
+from service.schemas.check import _readable, corners
 from service.schemas.study import Study
 from service.schemas.trials import trial_document
 from trainers import spec
 from trainers.errors import SpecError
+from trainers.registry import methods
 
 TEXT = """\
 name: check
@@ -227,3 +229,31 @@ def test_a_mixed_study_without_central_data_is_refused() -> None:
     bad = MIXED.replace("RATE", "0.1").replace(", central: {hessian: [[2, 0], [0, 1]], center: [1, 1]}", "")
     with pytest.raises(InvalidSpec, match=r"task.central: must be given for parallel_training, which trains on data"):
         Study.from_yaml(bad).check()
+
+
+def read(study: Study, setting: dict[str, object]) -> bool:
+    try:
+        spec.parse(trial_document(study, study.labels[0], [setting], study.seed))
+    except (SpecError, ValueError):
+        return False
+    return True
+
+
+def test_what_cannot_be_read_alone_cannot_be_read_among_others():
+    """Corners are read together first: nothing wrong may pass in company."""
+    tried = refused = 0
+    task = {"name": "quadratic", "problem": "random", "clients": 5}
+    for name in methods():
+        entry = {"name": name, "space": "default"}
+        budget = {"trials_per_method": 2, "rounds": 5}
+        study = Study.from_json({"name": "x", "task": task, "methods": [entry], "budget": budget})
+        low, *_ = corners(study.methods[0].parameters())
+        if not read(study, low):
+            continue  # it wants another task
+        for key in low:
+            for value in (-1, 0.5, "x"):
+                alone = read(study, low | {key: value})
+                assert alone or not _readable(study, study.labels[0], [low, low | {key: value}]), (name, key, value)
+                tried, refused = tried + 1, refused + (not alone)
+    assert refused > 20
+    assert tried - refused > 20

@@ -4,13 +4,14 @@ import struct
 import zlib
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import DriftlineError
 from service.schemas.curves import Cell
-from service.store.segments import SEGMENT_ROUNDS, contains, decode, encode, join, split
+from service.store.segments import SEGMENT_ROUNDS, arrays, contains, decode, encode, join, join_arrays, split
 
 CELLS: st.SearchStrategy[Cell] = st.one_of(
     st.none(),
@@ -89,3 +90,24 @@ def test_a_payload_of_a_later_version_is_refused() -> None:
     header = b'{"v":2,"rows":0,"columns":[]}'
     with pytest.raises(DriftlineError, match="must be of version 1, got 2"):
         decode(zlib.compress(struct.pack("<I", len(header)) + header))
+
+
+@given(tables(), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_arrays_hold_the_numbers_that_decode_gives(columns: dict[str, list[Cell]], some: bool) -> None:
+    names = set(list(columns)[::2]) if some else None
+    parts = [encode(part) for _, part in split(columns)]
+    lists = join(decode(part) for part in parts)
+    found = join_arrays([arrays(part, names and {"round", *names}) for part in parts])
+    assert set(found) == (set(columns) if names is None else {"round", *names})
+    for name, values in found.items():
+        assert values.tobytes() == np.array(lists[name], dtype=np.float64).tobytes()
+
+
+def test_arrays_of_segments_that_lack_a_metric_and_of_numbers_beyond_all_floats() -> None:
+    parts = [arrays(encode({"round": [0], "a": [10**400]})), arrays(encode({"round": [256, 257], "b": [True, None]}))]
+    found = join_arrays(parts)
+    nan = float("nan")
+    np.testing.assert_array_equal(found["round"], [0.0, 256.0, 257.0])
+    np.testing.assert_array_equal(found["a"], [nan, nan, nan])
+    np.testing.assert_array_equal(found["b"], [nan, 1.0, nan])

@@ -70,6 +70,22 @@ def test_an_idempotency_key_gives_the_same_study(store: Store, clock: Clock) -> 
     assert make(store, key="k", request_hash="b") != first
 
 
+def test_keys_that_have_expired_are_deleted_now_and_then(store: Store, clock: Clock) -> None:
+    def known() -> list[str]:
+        with store._database.read() as connection:
+            return sorted(connection.exec_driver_sql("SELECT key FROM idempotency_keys").scalars())
+
+    for key in "ab":
+        make(store, key=key, request_hash="a")
+    clock.now += 4 * 24 * 3600
+    make(store, key="c", request_hash="a")
+    clock.now += 4 * 24 * 3600
+    make(store)
+    assert known() == ["a", "b", "c"]
+    make(store, key="d", request_hash="a")
+    assert known() == ["c", "d"]
+
+
 def test_keys_used_at_the_same_time_make_one_study(store: Store) -> None:
     made: list[str] = []
     threads = [threading.Thread(target=lambda: made.append(make(store, key="k", request_hash="a"))) for _ in range(6)]

@@ -1,8 +1,11 @@
 """Trials and their curves in the store; every test runs on SQLite and on PostgreSQL."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from service.errors import Conflict, NotFound
 from service.schemas.protocol import NewTrial, Report, TrialResult
@@ -203,3 +206,41 @@ def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
             Report(attempt=attempt, pack="p1", reports={trial: columns, "x": columns}, rounds_done=0),
         )
     assert store.curves(study) == {}
+
+
+def test_finishing_more_trials_takes_no_more_statements(store: Store) -> None:
+    counts = []
+    for number in (2, 40):
+        study, attempt, trials = driven(store, number)
+        store.start_pack(study, attempt, "p", trials)
+        sent: list[str] = []
+        with counted(store, sent):
+            store.finish(study, attempt, [complete(trial) for trial in trials])
+        assert {trial.state for trial in store.trials(study)} == {"COMPLETE"}
+        counts.append(len(sent))
+    assert counts[0] == counts[1]
+
+
+@contextmanager
+def counted(store: Store, sent: list[str]) -> Iterator[None]:
+    """Notes the statements that the store sends."""
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        sent.append(statement)
+
+    engine = store._database._engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def test_one_trial_may_end_twice_in_one_request_when_it_ends_the_same(store: Store) -> None:
+    study, attempt, trials = driven(store, 1)
+    store.start_pack(study, attempt, "p", trials)
+    with pytest.raises(Conflict, match="final"):
+        store.finish(study, attempt, [complete(trials[0], 0.9), complete(trials[0], 0.8)])
+    assert store.trial(study, trials[0]).state == "RUNNING"
+    store.finish(study, attempt, [complete(trials[0], 0.9)] * 2)
+    assert store.trial(study, trials[0]).state == "COMPLETE"

@@ -39,6 +39,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
+{{/* Labels with some of an object's own, which win. Arguments: root, component, own */}}
+{{- define "driftline.ownLabels" -}}
+{{- toYaml (merge (deepCopy (.own | default dict)) (include "driftline.labels" . | fromYaml)) -}}
+{{- end -}}
+
 {{/* Pods' labels: no version, so that nothing restarts for it */}}
 {{- define "driftline.podLabels" -}}
 {{ include "driftline.selector" . }}
@@ -69,7 +74,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- define "driftline.mlflowSecret" -}}{{ .Values.mlflow.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
 
 {{- define "driftline.apiUrl" -}}
-http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ .Values.api.service.port }}
+http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ .Values.api.service.port | int64 }}
 {{- end -}}
 
 {{- define "driftline.records" -}}{{- if or .Values.mlflow.enabled .Values.mlflow.trackingUri -}}yes{{- end -}}{{- end -}}
@@ -80,7 +85,9 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{- define "driftline.mlflowPublicUrl" -}}
 {{- if .Values.mlflow.publicUrl -}}{{ .Values.mlflow.publicUrl }}
 {{- else if and .Values.ingress.enabled .Values.ingress.mlflowHost -}}
-{{ ternary "https" "http" (ne .Values.ingress.tlsSecret "") }}://{{ .Values.ingress.mlflowHost }}
+{{ ternary "https" "http" (not (empty .Values.ingress.tlsSecret)) }}://{{ .Values.ingress.mlflowHost }}
+{{- else if and .Values.gateway.enabled .Values.gateway.mlflowHostnames -}}
+{{ ternary "https" "http" .Values.gateway.tls }}://{{ first .Values.gateway.mlflowHostnames }}
 {{- else -}}{{ include "driftline.mlflowUrl" . }}{{- end -}}
 {{- end -}}
 
@@ -140,6 +147,21 @@ affinity:
 {{- end }}
 {{- end -}}
 
+{{/* Where Jobs may run: on the API's nodes. */}}
+{{- define "driftline.jobPlacement" -}}
+{{- with include "driftline.priorityClass" (dict "root" . "which" "service" "name" .Values.api.priorityClassName) }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.api.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.api.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "driftline.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
@@ -167,6 +189,20 @@ imagePullSecrets:
 - {name: DATA_DIR, value: /data}
 {{- end }}
 {{- end -}}
+
+{{/* What a container of the chart's own gets besides. Arguments: root, extra */}}
+{{- define "driftline.extraEnv" -}}
+{{- if .root.Values.caBundle.configMap }}
+{{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" }}
+- {name: {{ . }}, value: {{ include "driftline.caFile" $.root }}}
+{{- end }}
+{{- end }}
+{{- with concat (.root.Values.extraEnv | default list) (.extra | default list) }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "driftline.caFile" -}}/etc/driftline-ca/{{ .Values.caBundle.key }}{{- end -}}
 
 {{- define "driftline.probes" -}}
 startupProbe:
@@ -205,10 +241,16 @@ persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim }}}
 {{- define "driftline.scratch" -}}
 - {name: tmp, emptyDir: {sizeLimit: 2Gi}}
 - {name: home, emptyDir: {sizeLimit: 2Gi}}
+{{- with .Values.caBundle.configMap }}
+- {name: ca, configMap: {name: {{ . }}}}
+{{- end }}
 {{- end -}}
 {{- define "driftline.scratchMounts" -}}
 - {name: tmp, mountPath: /tmp}
 - {name: home, mountPath: /var/lib/driftline}
+{{- if .Values.caBundle.configMap }}
+- {name: ca, mountPath: /etc/driftline-ca, readOnly: true}
+{{- end }}
 {{- end -}}
 
 {{/* Arguments: values of persistence, name, root, accessModes, component */}}

@@ -14,6 +14,7 @@ from service.schemas.records import STUDY_FINISHED, Event
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["studies"])
 _AT_ONCE = 500
+_STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # else nginx collects a stream
 
 
 @ROUTER.get(
@@ -35,7 +36,7 @@ async def events(
 ) -> StreamingResponse:
     """What happens to the study, from its beginning or after an event; a comment every 15 seconds of silence."""
     stream = _stream(asked, study_id, last, request)
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return StreamingResponse(stream, media_type="text/event-stream", headers=_STREAM)
 
 
 async def _stream(asked: Context, study_id: str, last: int, request: Request) -> AsyncIterator[str]:
@@ -44,9 +45,9 @@ async def _stream(asked: Context, study_id: str, last: int, request: Request) ->
     while not asked.stopping.is_set():
         state = (await run_in_threadpool(asked.store.glance, study_id)).state  # before the events: none is missed
         found = await run_in_threadpool(asked.store.events, study_id, after=last, limit=_AT_ONCE)
-        for event in found:
-            yield _line(event)
-            last, spoken = event.id, time.monotonic()
+        if found:
+            yield "".join(map(_line, found))
+            last, spoken = found[-1].id, time.monotonic()
         if len(found) == _AT_ONCE:
             continue
         if state in STUDY_FINISHED:

@@ -1,6 +1,8 @@
 """Trials, their curves, and what is computed from these."""
 
+import itertools
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +14,8 @@ from service.schemas.curves import CurvesPage
 from service.schemas.records import Phase, TrialPage, TrialRecord, TrialState
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["trials"])
+ROUNDS_A_PAGE = 200_000
+_COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 @ROUTER.get("/trials", operation_id="listTrials")
@@ -42,39 +46,61 @@ def curves(
     page_size: PageSize = 100,
     page_token: PageToken = None,
 ) -> Response:
-    """Curves by trial id, one list a metric; null where a round did not report it."""
+    """Curves by trial id, one list a metric; null where a round did not report it.
+
+    A page holds fewer trials than were asked for when their curves are long.
+    """
     if trial:
-        return _json({"curves": asked.store.curves(study_id, trial), "next_page_token": None})
+        return _curves(asked.store.curves(study_id, trial), None)
     listing = ("curves", study_id)
     found = asked.store.trials(study_id, after=_after(listing, page_token), limit=page_size + 1)
-    ids = [record.id for record in found[:page_size]]
-    return _json({"curves": asked.store.curves(study_id, ids), "next_page_token": _next(listing, found, page_size)})
+    fitting = _fitting(found[:page_size])
+    ids = [record.id for record in found[:fitting]]
+    return _curves(asked.store.curves(study_id, ids), _next(listing, found, fitting))
 
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
-def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
+async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
     """Points, envelopes, frontiers and ledgers of all labels, with their definitions, as far as the study has come.
 
     It has an ETag: sent back in If-None-Match, it is answered with 304 as long as nothing new is stored.
     """
     version: int = request.state.glance.version
-    return asked.frontiers.get(study_id, version, lambda: asked.results.frontier(study_id)).answer(request)
+    body = await asked.bodies.get(study_id, version, lambda: asked.results.frontier(study_id))
+    return body.answer(request)
 
 
-@ROUTER.get("/compare", operation_id="compareLabels", response_model=dict[str, Any])
-def compare(
+@ROUTER.get("/compare", operation_id="compareLabels", response_model=dict[str, Any], responses=NOT_MODIFIED)
+async def compare(
     study_id: ReadableStudy,
     asked: Asked,
+    request: Request,
     a: Annotated[str, Query(description="A label.")],
     b: Annotated[str, Query(description="Another label.")],
 ) -> Response:
-    """Two labels at equal budgets, paired over seeds; no verdict when the budgets differ or the bands overlap."""
-    return _json(asked.results.compare(study_id, a, b))
+    """Two labels at equal budgets, paired over seeds; no verdict when the budgets differ or the bands overlap.
+
+    It has an ETag, as the frontier has.
+    """
+    version: int = request.state.glance.version
+    body = await asked.bodies.get((study_id, a, b), version, lambda: asked.results.compare(study_id, a, b))
+    return body.answer(request)
 
 
-def _json(value: Any) -> Response:
-    """The value as it is: results and curves are large, and were checked when they were stored."""
-    return Response(json.dumps(value, separators=(",", ":"), allow_nan=False), media_type="application/json")
+def _fitting(found: list[TrialRecord]) -> int:
+    """How many of these trials, one at least, have curves of no more than `ROUNDS_A_PAGE` rounds in all."""
+    rounds = itertools.accumulate(record.rounds_done + 1 for record in found)
+    return max(1, sum(total <= ROUNDS_A_PAGE for total in rounds))
+
+
+def _curves(curves: Mapping[str, Any], following: str | None) -> Response:
+    """A page of curves as they are: they were checked when they were stored.
+
+    Each is written by itself: while the JSON encoder runs no other thread does, and a whole page takes it long.
+    """
+    texts = (f"{json.dumps(trial)}:{_COMPACT.encode(columns)}" for trial, columns in curves.items())
+    page = f'{{"curves":{{{",".join(texts)}}},"next_page_token":{json.dumps(following)}}}'
+    return Response(page, media_type="application/json")
 
 
 def _after(listing: tuple[Any, ...], given: str | None) -> tuple[str, str, int] | None:

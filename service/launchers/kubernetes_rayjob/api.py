@@ -16,6 +16,7 @@ from service.launchers.kubernetes_rayjob.names import MANAGER
 Item = dict[str, Any]
 _PATHS = {
     "rayjobs": "/apis/ray.io/v1",
+    "workloads": "/apis/kueue.x-k8s.io/{preferred}",
     "pods": "/api/v1",
     "secrets": "/api/v1",
 }
@@ -76,6 +77,18 @@ class Api:
     def close(self) -> None:
         """Lets go of connections."""
         self._client.close()
+
+    def knows(self, group: str) -> bool:
+        """Whether the cluster has this group of kinds.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        try:
+            self._preferred(group)
+        except NotFound:
+            return False
+        return True
 
     def get(self, kind: str, name: str) -> Item:
         """One object.
@@ -141,6 +154,15 @@ class Api:
             content="application/apply-patch+yaml",
         )
 
+    def create(self, kind: str, body: Item) -> Item:
+        """Makes an object.
+
+        Raises:
+            InvalidSpec: The API server refuses the body.
+            Conflict: There is one of that name.
+        """
+        return self._ask("POST", kind, query={"fieldManager": MANAGER}, body=body)
+
     def merge(self, kind: str, name: str, change: Mapping[str, Any]) -> Item:
         """Changes some fields of an object.
 
@@ -187,7 +209,32 @@ class Api:
         content: str = "application/json",
         timeout: float | tuple[float, float],
     ) -> Any:
-        path = f"{_PATHS[kind]}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
+        base = _PATHS[kind]
+        if base.endswith("{preferred}"):
+            group = base.split("/")[2]
+            base = base.format(preferred=self._preferred(group))
+        path = f"{base}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
+        return self._call(method, path, query=query, body=body, content=content, timeout=timeout)
+
+    def _preferred(self, group: str) -> str:
+        """The version of a group of kinds that the cluster prefers.
+
+        Raises:
+            NotFound: It does not have the group.
+        """
+        found = json.loads(self._call("GET", f"/apis/{group}", timeout=self._timeout_s).data)
+        return str(found["preferredVersion"]["version"])
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+        timeout: float | tuple[float, float],
+    ) -> Any:
         headers = {"Accept": "application/json", "Content-Type": content}
         request = self._client.param_serialize(
             method, path, query_params=list((query or {}).items()), header_params=headers, auth_settings=["BearerToken"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.errors import InvalidSpec
+from service.launchers.kubernetes_rayjob import kueue
 from service.launchers.kubernetes_rayjob.config import Config, Head, Placement, Workers
 from service.launchers.kubernetes_rayjob.names import ATTEMPT, STUDY, common_labels, job_name
 from service.launchers.protocol import Launch
@@ -63,10 +64,15 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
     """
     gpus = 0 if launch.gpus == 0 else config.workers.gpus
     command = ["python", "-m", "service.driver", "--study", launch.study_id, "--url", url, "--folder", folder]
+    command += ["--address", "auto", "--nodes-seconds", str(config.unschedulable_seconds + config.image_pull_seconds)]
+    if gpus and launch.gpus is None:  # there may be no worker yet to see it from
+        command += ["--worker-gpus", str(gpus)]
+    if config.workers.max > config.workers.min:  # Ray's autoscaler refuses to be asked for more
+        command += ["--most-nodes", str(config.workers.max)]
     spec: dict[str, Any] = {
-        "entrypoint": shlex.join([*command, "--address", "auto"]),
+        "entrypoint": shlex.join(command),
         "submissionMode": "HTTPMode",
-        "suspend": False,
+        "suspend": bool(config.queue),  # in a queue it is Kueue's from here on
         "backoffLimit": 0,  # another attempt is the scheduler's decision
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": config.ttl_seconds,
@@ -99,7 +105,7 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": labels(config, launch),
+            "labels": {**labels(config, launch), **kueue.labels(config.queue, config.queue_priority_class)},
             "annotations": {**config.annotations, **about},
         },
         "spec": spec,
@@ -116,7 +122,7 @@ def secret(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, 
         launch: The driver.
         job: The RayJob as the API server has it.
     """
-    name = job_name(launch.study_id, launch.attempt)
+    name = secret_name(job) or job_name(launch.study_id, launch.attempt)
     made_for_ray = hmac.new(launch.token.encode(), f"ray:{name}".encode(), hashlib.sha256).hexdigest()
     owner = {
         "apiVersion": job["apiVersion"],
@@ -136,6 +142,12 @@ def secret(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, 
         },
         "stringData": {RAY_KEY: made_for_ray, DRIVER_KEY: launch.token},
     }
+
+
+def secret_name(job: Mapping[str, Any]) -> str:
+    """The Secret that a RayJob's pods read; "" when it does not say."""
+    options = job.get("spec", {}).get("rayClusterSpec", {}).get("authOptions", {})
+    return str(options.get("secretName", ""))
 
 
 def _autoscaling(config: Config) -> dict[str, Any]:
@@ -166,16 +178,28 @@ def _head(config: Config, launch: Launch) -> dict[str, Any]:
             {"containerPort": 10001, "name": "client"},
         ],
     }
-    container["env"] = [*container["env"], token]
+    container["env"] = [*_no_gpus(config), *container["env"], token]
     return _template(config, launch, config.head, container)
 
 
 def _worker(config: Config, launch: Launch, gpus: int) -> dict[str, Any]:
     amounts = _amounts(config.workers)
+    container = _container(config, "ray-worker", amounts)
     if gpus:
         for part in amounts.values():
             part[config.workers.gpu_resource] = str(gpus)
-    return _template(config, launch, config.workers, _container(config, "ray-worker", amounts))
+    else:
+        container["env"] = [*_no_gpus(config), *container["env"]]
+    return _template(config, launch, config.workers, container)
+
+
+def _no_gpus(config: Config) -> list[dict[str, str]]:
+    """Keeps a pod that asks for no GPU from seeing them all, where NVIDIA's runtime is a node's default.
+
+    Images made from NVIDIA's say that they want all; its device plugin says otherwise only to who asks for one.
+    """
+    name = "NVIDIA_VISIBLE_DEVICES"
+    return [] if name in config.env else [{"name": name, "value": "void"}]
 
 
 def _amounts(pods: Head | Workers) -> dict[str, dict[str, str]]:

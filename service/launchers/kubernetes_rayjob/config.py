@@ -11,6 +11,7 @@ from kubernetes.utils.quantity import parse_quantity
 from pydantic import BeforeValidator, Field, model_validator
 
 from service.errors import InvalidSpec
+from service.launchers.kubernetes_rayjob import kueue
 from service.schemas.section import Section, Whole
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -125,6 +126,8 @@ class Config(Section):
         env_from: Secrets and ConfigMaps whose keys become environment variables, as a container has them.
         volumes: Volumes of all pods, as a pod has them.
         volume_mounts: Where they are mounted, as a container has them.
+        queue: LocalQueue of Kueue in which studies wait for their turn; None is none.
+        queue_priority_class: WorkloadPriorityClass of Kueue, in a queue; None is none.
         labels: Further labels of RayJobs and pods.
         annotations: Further annotations of RayJobs and pods.
         run_as_user: User id of the pods; None is the image's own, which must not be 0.
@@ -153,6 +156,8 @@ class Config(Section):
     env_from: tuple[dict[str, Any], ...] = ()
     volumes: tuple[dict[str, Any], ...] = ()
     volume_mounts: tuple[dict[str, Any], ...] = ()
+    queue: Name | None = None
+    queue_priority_class: Name | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     run_as_user: Whole | None = Field(None, ge=1)
@@ -164,6 +169,21 @@ class Config(Section):
     unschedulable_seconds: Whole = Field(900, ge=1)
     image_pull_seconds: Whole = Field(300, ge=0)
     orphan_seconds: Whole = Field(120, ge=0)
+
+    @model_validator(mode="after")
+    def _queued(self) -> Config:
+        if self.queue_priority_class and not self.queue:
+            raise InvalidSpec("queue_priority_class", "must have a queue beside it, got none")
+        for key in (kueue.QUEUE, kueue.PRIORITY):
+            if key in self.labels:
+                raise InvalidSpec("labels", f"must not hold {key}: set queue and queue_priority_class instead")
+        elastic = self.annotations.get(kueue.ELASTIC) == "true"
+        if self.queue and self.workers.min != self.workers.max and not elastic:
+            got = f"min={self.workers.min} and max={self.workers.max}"
+            raise InvalidSpec(
+                "workers", f"must have min equal to max in a queue, since Kueue refuses Ray's autoscaler, got {got}"
+            )
+        return self
 
     def check_folder(self, folder: str) -> None:
         """Checks that pods can reach the folder for checkpoints.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.launchers.kubernetes_rayjob import kueue
 from service.launchers.kubernetes_rayjob import pods as of
 from service.launchers.kubernetes_rayjob.pods import Patience, Pod
 from service.launchers.protocol import Seen
@@ -27,6 +28,11 @@ def suspended(job: Job) -> bool:
     return bool(job["spec"].get("suspend")) and not finished(job)
 
 
+def waits(job: Job) -> bool:
+    """Whether a RayJob waits in a queue for its turn, its first or another one."""
+    return suspended(job) and bool(kueue.queue_of(job))
+
+
 def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen:
     """The driver of a RayJob, as far as Kubernetes knows.
 
@@ -38,7 +44,9 @@ def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen
     """
     if "deletionTimestamp" in job["metadata"]:
         return Seen(False, "its RayJob is being deleted")
-    if job["spec"].get("suspend") and not finished(job):
+    if waits(job):
+        return Seen(True, f"it waits in the queue {kueue.queue_of(job)}", waiting=True)
+    if suspended(job):
         return Seen(False, "its RayJob is suspended")
     status = job.get("status", {})
     phase = status.get("jobDeploymentStatus", "")

@@ -1,0 +1,178 @@
+"""What the first reading of a large study costs, and what others notice of it; on this machine's loopback alone.
+
+    OMP_NUM_THREADS=1 python benchmarks/frontiers.py [--sizes 10000x200 1000x1500] [--readers 10]
+
+A finished study of random curves, a third of its trials on fresh seeds, is stored in SQLite and read for the first
+time: in this process, for the processor time of each part, and from a server by several clients at once, while another
+one asks `healthz` every 10 ms. Everything is bounded and removes its files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+# A file beside this one is called like the package that it measures, which must be found first.
+# ruff: noqa: E402
+sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
+
+import httpx
+import numpy as np
+
+from service.api.cached import Body
+from service.results.study import needed, study_result
+from service.schemas.protocol import NewTrial, Report, TrialResult
+from service.schemas.records import Values
+from service.schemas.study import Study
+from service.store.store import Store
+
+LABELS, PACK, SEEDS = ("fedavg", "fedprox"), 100, 3
+HEADERS = {"Authorization": "Bearer benchmark"}
+SPACE = {"client_lr": {"float": [1e-3, 1.0], "log": True}, "server_lr": 1.0, "local_steps": 5}
+
+
+def fill(store: Store, trials: int, rounds: int) -> str:
+    """A finished study with so many trials of six metrics; its id."""
+    methods = [{"label": label, "name": "fedavg", "space": SPACE} for label in LABELS]
+    each = trials // len(LABELS)
+    front = each // (3 * SEEDS)
+    budget = {"trials_per_method": each - front * SEEDS, "rounds": rounds, "seeds": SEEDS, "front": front}
+    document = {"name": "large", "task": {"name": "digits"}, "methods": methods, "budget": budget}
+    study = Study.from_json({**document, "objective": {"quality": "test_loss"}, "sampler": "quasi_random"})
+    study_id = store.create_study(study.to_json(), study.fingerprint()).id
+    attempt = store.acquire(study_id, "benchmark/0").attempt
+    draw, noise = random.Random(0), np.random.default_rng(0)
+    for label in LABELS:
+        settings = [{"client_lr": 10 ** draw.uniform(-3, 0)} for _ in range(each - front * SEEDS)]
+        new = [
+            NewTrial(label=label, phase="search", number=number, seed=0, hyperparameters=setting)
+            for number, setting in enumerate(settings)
+        ]
+        for number in range(front * SEEDS):
+            of, seed = divmod(number, SEEDS)
+            of_front = {"number": number, "seed": 1 + seed, "setting": of, "hyperparameters": settings[of]}
+            new.append(NewTrial(label=label, phase="front", **of_front))
+        for first in range(0, len(new), PACK):
+            ids = [trial.id for trial in store.create_trials(study_id, attempt, new[first : first + PACK])]
+            pack = f"{label}.{first}"
+            store.start_pack(study_id, attempt, pack, ids)
+            reports = {trial: curve(rounds, draw, noise) for trial in ids}
+            store.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds))
+            values = Values(quality=1.0, speed=1.0)
+            ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids]
+            store.finish(study_id, attempt, ends)
+    store.release(study_id, attempt, "SUCCEEDED")
+    return study_id
+
+
+def curve(rounds: int, draw: random.Random, noise: np.random.Generator) -> dict[str, list[Any]]:
+    """Losses that fall at a random rate to a random end, with noise, and counters."""
+    done = np.arange(rounds + 1)
+    loss = draw.uniform(0, 1) + 3 * draw.uniform(0.95, 0.999) ** done + 0.02 * noise.standard_normal(rounds + 1)
+    return {
+        "round": done.tolist(),
+        "train_loss": np.float32(loss + 0.1).astype(float).tolist(),
+        "test_loss": np.float32(loss).astype(float).tolist(),
+        "update_norm": np.float32(noise.lognormal(size=rounds + 1)).astype(float).tolist(),
+        "bytes_up": (1600.0 * done).tolist(),
+        "bytes_down": (1600.0 * done).tolist(),
+        "client_gradients": (10.0 * done).tolist(),
+    }
+
+
+def alone(store: Store, study_id: str) -> None:
+    """Prints the processor time of each part of a first reading, in this process."""
+    marks = [time.process_time()]
+
+    def took() -> float:
+        marks.append(time.process_time())
+        return marks[-1] - marks[-2]
+
+    study, trials = store.study(study_id), store.trials(study_id)
+    shown = [f"trials {took():.2f}"]
+    curves = store.curve_arrays(study_id, needed(study.spec["objective"]["quality"]))
+    shown.append(f"curves {took():.2f}")
+    document = study_result(study, trials, curves).document
+    shown.append(f"results {took():.2f}")
+    body = Body.of(document)
+    shown.append(f"JSON {took():.2f}")
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    total = marks[-1] - marks[0]
+    print(f"first reading, CPU-s: {', '.join(shown)}, in all {total:.2f}; {len(body.raw) / 1e6:.1f} MB of JSON")
+    print(f"the process, which has filled the store as well, held {most:.0f} MB at most", flush=True)
+
+
+def served(http: httpx.Client, study_id: str, readers: int) -> None:
+    """Prints how long requests about the study take, and `healthz` meanwhile."""
+    path = f"/v1/studies/{study_id}"
+    for name, what, count in (
+        ("first reading of the frontier", "/frontier", readers),
+        ("the frontier again", "/frontier", readers),
+        ("compare", f"/compare?a={LABELS[0]}&b={LABELS[1]}", 1),
+        ("a page of curves", "/curves", 1),
+        ("a page of 1000 trials", "/trials?page_size=1000", 1),
+    ):
+        took, healthz = together(http, path + what, count)
+        high = sorted(healthz)[int(0.95 * len(healthz))]
+        ends = f"{min(took):.2f} to {max(took):.2f}" if count > 1 else f"{took[0]:.2f}"
+        print(f"| {name} | {count} | {ends} | {1000 * high:.0f} | {1000 * max(healthz):.0f} |", flush=True)
+
+
+def get(http: httpx.Client, path: str) -> float:
+    """Seconds that an answer takes."""
+    began = time.perf_counter()
+    http.get(path).raise_for_status()
+    return time.perf_counter() - began
+
+
+def together(http: httpx.Client, path: str, count: int) -> tuple[list[float], list[float]]:
+    """Times of so many requests at once, and of `healthz` every 10 ms as long as they run."""
+    took: list[float] = []
+    threads = [threading.Thread(target=lambda: took.append(get(http, path))) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    probed = [get(http, "/healthz")]
+    while any(thread.is_alive() for thread in threads):
+        time.sleep(0.01)
+        probed.append(get(http, "/healthz"))
+    return took, probed
+
+
+def main() -> None:
+    """Measures every size."""
+    parser = argparse.ArgumentParser(description="What the first reading of a large study costs; loopback only.")
+    parser.add_argument("--sizes", nargs="+", default=["10000x200", "1000x1500"], help="TRIALSxROUNDS")
+    parser.add_argument("--readers", type=int, default=10, help="clients that ask for the frontier at once")
+    arguments = parser.parse_args()
+    server_file = Path(__file__).with_name("service.py")
+    for size in arguments.sizes:
+        trials, rounds = map(int, size.split("x"))
+        with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:
+            store = Store(Path(folder) / "driftline.db")
+            study_id = fill(store, trials, rounds)
+            print(f"\n{trials} trials of {rounds} rounds", flush=True)
+            alone(store, study_id)
+            store.close()
+            command = [sys.executable, str(server_file), "--serve", folder]
+            server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            assert server.stdout is not None
+            try:
+                url = server.stdout.readline().strip()
+                print("| request | clients | seconds | healthz p95, ms | largest, ms |\n|---|---|---|---|---|")
+                with httpx.Client(base_url=url, headers=HEADERS, timeout=300) as http:
+                    get(http, "/healthz")
+                    served(http, study_id, arguments.readers)
+            finally:
+                server.communicate(timeout=30)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What the command about quotas does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from service.cli.jobs import address
+from service.client import ApiClient
+from service.errors import InvalidSpec
+from service.schemas.access import ProjectQuota, Quota
+
+
+def quota(
+    url: str | None,
+    token_file: Path | None,
+    project: str | None,
+    wanted: Mapping[str, str | None],
+    *,
+    as_json: bool,
+) -> None:
+    """Sets what is wanted of a project's quota, and prints what holds then.
+
+    Args:
+        url: Address of the service.
+        token_file: File with the token.
+        project: Its name; None is the token's own.
+        wanted: Field of `Quota` to a number, "none" for no limit, or None to leave it.
+        as_json: Print JSON.
+
+    Raises:
+        InvalidSpec: A number is none.
+    """
+    new = {name: _limit(name, text) for name, text in wanted.items() if text is not None}
+    where, token = address(url, token_file)
+    with ApiClient(where, token) as api:
+        found = api.quota(project)
+        if new:
+            try:
+                limits = Quota.model_validate({**found.limits.model_dump(), **new})
+            except ValueError as error:
+                raise InvalidSpec("", f"a quota must be of numbers that can be had, got: {error}") from error
+            found = api.set_quota(found.project, limits)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    _say(found)
+
+
+def _limit(name: str, text: str) -> float | int | None:
+    if text == "none":
+        return None
+    try:
+        return float(text) if name == "gpu_hours" else int(text)
+    except ValueError:
+        option = f"--{name.replace('_', '-')}"
+        raise InvalidSpec(option, f"must be a number, or none for no limit, got {text!r}") from None
+
+
+def _say(found: ProjectQuota) -> None:
+    whose = "its own limits" if found.own else "the service's limits"
+    typer.echo(f"{found.project}: {whose}")
+    for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
+        limit, use = getattr(found.limits, name), getattr(found.use, name)
+        typer.echo(f"  {what:<20} {use:g} of {'any number' if limit is None else f'{limit:g}'}")

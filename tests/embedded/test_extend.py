@@ -1,0 +1,80 @@
+"""A study in this process that is given a larger budget, with drivers that train without Ray."""
+
+import contextlib
+import csv
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline import Client, Study
+from service.embedded.client import EmbeddedJob
+from service.embedded.run import EmbeddedRun
+from service.errors import Conflict, InvalidSpec
+from service.sdk.job import Job
+from tests.commands.conftest import STUDY, Drivers
+
+pytestmark = [
+    pytest.mark.slow,  # MLflow's database alone takes ten seconds to be made
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow leaves its database connections to the collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drivers = Drivers(tmp_path / "checkpoints")
+
+    def drive(run: EmbeddedRun, client: Any, study_id: str, stop: Any) -> None:
+        drivers.drive(client, study_id, stop)
+
+    monkeypatch.setattr(EmbeddedRun, "_drive", drive)
+
+
+def rows(folder: Path) -> dict[str, dict[str, str]]:
+    with (folder / "trials.csv").open() as file:
+        return {row["trial"]: row for row in csv.DictReader(file)}
+
+
+def shown(folder: Path) -> int:
+    """Runs of trials and labels that MLflow has."""
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as mlflow:
+        (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
+    return int(runs)
+
+
+def attempts(job: Job) -> dict[str, int]:
+    """Under which attempt each trial was trained."""
+    return {trial.id: trial.attempt for trial in job._api.trials(job.id)}
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    with Client(out=tmp_path) as client:
+        job = client.submit(Study(**STUDY))
+        job.wait()
+        first = rows(tmp_path / "small")
+        assert len(first) == 2 * (3 + 3)
+        taken = attempts(job)
+        before, curves = shown(tmp_path / "small"), client.job("small").frontier().data
+        with pytest.raises((Conflict, InvalidSpec)):
+            job.extend(trials_per_method=2)  # less than there are
+        job.extend(trials_per_method=5).wait()
+        second = rows(tmp_path / "small")
+        assert {row["state"] for row in second.values()} <= {"COMPLETE", "DIVERGED"}
+        searched = [row for row in second.values() if row["phase"] == "search"]
+        assert len(searched) == 2 * 5
+        again = attempts(job)
+        assert {trial: again[trial] for trial in taken} == taken  # none was trained again
+        assert shown(tmp_path / "small") - before == len(second) - len(first)
+        assert len(job.frontier().data["methods"]["fedavg"]["points"]) > len(curves["methods"]["fedavg"]["points"])
+    with Client(out=tmp_path) as client:  # and another day, in another process
+        job = client.job("small")
+        assert isinstance(job, EmbeddedJob)
+        assert job.state == "SUCCEEDED"
+        job.extend(trials_per_method=6).wait()
+        assert len([row for row in rows(tmp_path / "small").values() if row["phase"] == "search"]) == 2 * 6
+        assert job.mlflow_url == f"driftline ui {tmp_path / 'small'}"

@@ -1,0 +1,210 @@
+"""What people do to a chart: nulls, large numbers, long names, two releases, upgrades of what cannot be changed."""
+
+import copy
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from .chart_readme import CHART
+from .conftest import APIS, LOADER
+from .matrix import MATRIX, TOLERATION
+from .test_chart_render import pods
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+PREVIOUS = Path(__file__).parent / "charts" / "driftline-0.1.0.tgz"
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def keys(schema, values, path=()):
+    """(path, whether it must be there) of every value."""
+    for key, value in values.items():
+        yield (*path, key), key in schema.get("required", ())
+        inner = schema["properties"][key]
+        if isinstance(value, dict) and "properties" in inner:
+            yield from keys(inner, value, (*path, key))
+
+
+KEYS = dict(keys(SCHEMA, VALUES))
+
+
+def without(path):
+    found = copy.deepcopy(VALUES)
+    inner = found
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    return found
+
+
+def test_a_value_that_is_needed_and_null_is_named():
+    """Helm takes a key away that is null; templates would fail in words of their own."""
+    needed = [path for path, must in KEYS.items() if must]
+    assert ("studies", "workers", "max") in needed
+    assert ("gateway",) in needed
+    checker = jsonschema.Draft7Validator(SCHEMA)
+    for path in needed:
+        (error,) = checker.iter_errors(without(path))
+        assert error.message == f"'{path[-1]}' is a required property"
+
+
+def test_a_value_that_may_be_missing_may_be_null(helm):
+    """Each of them at once, over a chart that uses as much as it can."""
+    empty: dict = {}
+    for path in (path for path, must in KEYS.items() if not must):
+        inner = empty
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner.setdefault(path[-1], None)
+    used = {
+        "api": {"autoscaling": {"enabled": True}},
+        "priorityClasses": {"create": True},
+        "data": {"enabled": True},
+        "ingress": {"enabled": True, "host": "a.example.org", "mlflowHost": "m.example.org"},
+        "metrics": {"serviceMonitor": {"enabled": True}, "rules": {"enabled": True}},
+    }
+
+    def laid_over(below, above):
+        both = {key: laid_over(below[key], above[key]) for key in below.keys() & above.keys() if below[key]}
+        return {**below, **above, **both}
+
+    text = helm.template(laid_over(empty, used)).stdout
+    assert not re.search(r"<nil>|%!|: null$", text, re.MULTILINE)
+    assert len([item for item in yaml.load_all(text, LOADER) if item]) > 25
+
+
+def test_a_null_is_refused_in_words(helm):
+    done = helm.template({"ingress": None}, ok=False)
+    assert "missing property 'ingress'" in done.stderr
+
+
+def test_large_whole_numbers_stay_whole(helm):
+    """Numbers of a values file are floats to Helm, which would write 1e+06."""
+    most = 2_592_000
+    values = {
+        "migrations": {"deadlineSeconds": most},
+        "tests": {"timeoutSeconds": most},
+        "api": {"limits": {"studies": most}},
+        "data": {
+            "enabled": True,
+            "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64, "deadlineSeconds": most},
+        },
+        "studies": {
+            "ttlSeconds": most,
+            "deadlineSeconds": most,
+            "unschedulableSeconds": most,
+            "imagePullSeconds": most,
+            "workers": {"idleSeconds": most},
+        },
+        "podSecurity": {"userId": 1_000_680_000, "groupId": 1_000_680_000},
+        "postgresql": {"userId": 1_000_680_000},
+        "priorityClasses": {"create": True, "service": 1_000_000, "studies": 1_000_000},
+    }
+    text = helm.template(values).stdout
+    assert not re.search(r"\de\+\d", text)
+    assert text.count(str(most)) == 9
+
+
+@pytest.mark.parametrize("name", ["gpu", "watched"])
+def test_every_pod_gets_the_registry_and_its_class_and_place(helm, name):
+    values = copy.deepcopy(MATRIX[name])
+    values.setdefault("image", {})["pullSecrets"] = ["registry"]
+    values["priorityClasses"] = {"create": True}
+    values["api"] = {**values.get("api", {}), "nodeSelector": {"pool": "services"}, "tolerations": [TOLERATION]}
+    for pod, spec, labels in pods(helm.objects(values)):
+        assert spec["imagePullSecrets"] == [{"name": "registry"}], pod
+        assert spec["priorityClassName"].endswith("-service"), pod
+        if labels["app.kubernetes.io/component"] in ("api", "migration", "data", "test"):
+            assert spec["nodeSelector"] == {"pool": "services"}, pod
+            assert spec["tolerations"] == [TOLERATION], pod
+
+
+def test_a_job_that_could_not_be_changed_gets_another_name(helm):
+    data = {"enabled": True, "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64}}
+
+    def job(**more):
+        found = helm.objects({"data": data, **more})
+        ((name, item),) = [(name, item) for (kind, name), item in found.items() if kind == "Job" and "-data-" in name]
+        return name, item["spec"]["template"]
+
+    one = job()
+    assert job() == one
+    for change in (
+        {"extraEnv": [{"name": "A", "value": "1"}]},
+        {"commonLabels": {"team": "a"}, "image": {"pullSecrets": ["registry"]}},
+        {"data": {**data, "download": {**data["download"], "url": "https://example.org/e.tar"}}},
+    ):
+        assert job(**change)[0] != one[0], change
+    later = {"data": {**data, "download": {**data["download"], "deadlineSeconds": 60}}}
+    assert job(**later) == one, "what may be changed keeps the name"
+
+
+def test_what_cannot_be_changed_is_as_the_first_release_had_it(helm):
+    command = [helm.path, "template", "r", str(PREVIOUS), "--namespace", "ns"]
+    known = [word for api in APIS for word in ("--api-versions", api)]
+    done = subprocess.run([*command, *known], capture_output=True, text=True, check=True)
+    before = {(item["kind"], item["metadata"]["name"]): item for item in yaml.load_all(done.stdout, LOADER) if item}
+    now = helm.objects({})
+    assert before.keys() <= now.keys(), "nothing of it is gone"
+    fixed = {
+        "Deployment": ("selector",),
+        "StatefulSet": ("selector", "serviceName", "volumeClaimTemplates", "podManagementPolicy"),
+        "PersistentVolumeClaim": ("accessModes", "storageClassName", "volumeMode"),
+        "Service": ("clusterIP",),
+    }
+    compared = 0
+    for (kind, name), item in before.items():
+        for field in fixed.get(kind, ()):
+            assert now[kind, name]["spec"].get(field) == item["spec"].get(field), (kind, name, field)
+            compared += 1
+        if kind == "RoleBinding":
+            assert now[kind, name]["roleRef"] == item["roleRef"]
+    assert compared > 10
+
+
+def test_long_release_names_still_make_names(helm):
+    for name, release in (("gpu", "a" * 53), ("watched", "x-" * 26 + "x")):
+        for (kind, which), item in helm.objects(MATRIX[name], release=release).items():
+            assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", which), (kind, which)
+            assert len(which) <= 63, (kind, which)
+            for value in item["metadata"]["labels"].values():
+                assert len(str(value)) <= 63, (kind, which)
+
+
+def test_two_releases_live_in_one_namespace(helm):
+    one, two = helm.objects(MATRIX["watched"], release="one"), helm.objects(MATRIX["watched"], release="two")
+    assert not one.keys() & two.keys()
+    for (kind, name), item in one.items():
+        if kind == "Service":
+            wanted = item["spec"]["selector"].items()
+            assert not any(wanted <= labels.items() for _, _, labels in pods(two)), name
+        if kind == "NetworkPolicy" and "studies" not in name:
+            wanted = item["spec"]["podSelector"]["matchLabels"].items()
+            assert not any(wanted <= labels.items() for _, _, labels in pods(two)), name
+    instances = [
+        yaml.load(found["ConfigMap", f"{which}-driftline"]["data"]["launcher.yaml"], LOADER)["instance"]
+        for which, found in (("one", one), ("two", two))
+    ]
+    assert instances == ["one-driftline", "two-driftline"]
+
+
+def test_what_pods_read_once_restarts_them(helm):
+    def sums(**values):
+        found = helm.objects(
+            {"postgresql": {"enabled": False}, "mlflow": {"database": {"url": "postgresql://u:p@h/m"}}, **values}
+        )
+        return {
+            name: item["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+            for (kind, name), item in found.items()
+            if kind == "Deployment"
+        }
+
+    before = sums(database={"url": "postgresql://u:p@h/d"})
+    after = sums(database={"url": "postgresql://u:new@h/d"})
+    assert {name for name in before if before[name] != after[name]} == {"r-driftline-api", "r-driftline-scheduler"}
+    again = sums(database={"url": "postgresql://u:p@h/d"}, mlflow={"database": {"url": "postgresql://u:new@h/m"}})
+    assert {name for name in before if before[name] != again[name]} == {"r-driftline-mlflow"}

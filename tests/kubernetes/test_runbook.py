@@ -1,0 +1,74 @@
+"""The messages that docs/kubernetes.md explains are those that Driftline says, and its commands are those that
+tests/kubernetes_cluster follows."""
+
+import re
+
+import pytest
+
+from tests.kubernetes_cluster.page import commands, values
+from tests.kubernetes_cluster.release import changes
+
+from .conftest import CHART, ROOT
+
+PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
+# Said by others: helm, Kubernetes, MLflow. `make test-cluster` provokes those that are marked.
+FOREIGN = {
+    "values don't meet the specifications of the schema": "helm; provoked",
+    "UPGRADE FAILED: pre-upgrade hooks failed": "helm",
+    "...-postgresql-0": "a name",
+    "Invalid Host header": "MLflow",
+    "Conflict": "a kind of error",
+}
+FILLED = r"\.\.\.|\b\d+/\d+ nodes are available:.*|\d+Gi|\b\d+\b|\(ImagePullBackOff\)"
+FILLED += r"|(?<=takes )a worker|(?<=of )the head|resources\.gpu:"
+
+
+def messages():
+    """What stands in backticks in the first column of the table."""
+    table = PAGE[PAGE.index("| message | what to do |") :].splitlines()[2:]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table if line.startswith("| ")]
+    assert len(rows) >= 15
+    return [message for row in rows for message in re.findall("`([^`]+)`", row)]
+
+
+def spoken():
+    """All that Driftline's code and chart can say, without what is filled in."""
+    files = [*(ROOT / "service").rglob("*.py"), *CHART.rglob("*.txt"), *CHART.rglob("*.tpl"), *CHART.rglob("*.yaml")]
+    files += (CHART / "files").rglob("*.py")
+    return "\n".join(re.sub(r"\{[^{}]*\}", "\0", path.read_text()) for path in files)
+
+
+SPOKEN = spoken()
+
+
+@pytest.mark.parametrize("message", messages())
+def test_a_message_of_the_runbook_is_said(message):
+    if message in FOREIGN:
+        return
+    parts = [part.strip() for part in re.split(FILLED, message)]
+    long = [part for part in parts if len(part) > 3]
+    assert long, message
+    for part in long:
+        assert part in SPOKEN, f"nothing says {part!r}"
+
+
+def test_what_others_say_is_in_the_table():
+    assert set(FOREIGN) <= set(messages())
+
+
+def test_the_cluster_test_follows_every_section_with_commands(tmp_path):
+    followed = (ROOT / "tests" / "kubernetes_cluster" / "test_page.py").read_text()
+    followed += (ROOT / "tests" / "kubernetes_cluster" / "release.py").read_text()
+    sections = list(dict.fromkeys(command.section for command in commands(PAGE)))
+    assert sections[:3] == ["The image", "Two commands", "The first study"]
+    assert sections[-1] == "Uninstall"
+    for section in sections:
+        assert f'page.follow("{section}"' in followed, section
+    for change in changes(tmp_path):
+        assert any(change.old in command.text for command in commands(PAGE)), f"the page no longer says {change.old!r}"
+    assert sum("data" in one for one in values(PAGE)) == 1
+
+
+def test_commands_go_on_after_a_backslash_and_fences_are_none():
+    text = "# A\n\n    one \\\n      two\n\n```\n    no\n```\n## B\n\n    three\n"
+    assert [(command.section, command.text) for command in commands(text)] == [("A", "one \\\n  two"), ("B", "three")]

@@ -1,0 +1,55 @@
+"""One node and one release of the chart for all tests of this folder."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes_cluster import node as nodes
+from tests.kubernetes_cluster.node import ROOT, Node
+from tests.kubernetes_cluster.release import NAMESPACE, installed
+
+DATA = Path(os.environ.get("DATA_DIR", ROOT.parent / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory):
+    """The release; its commands are the page's."""
+    nodes.require()
+    if not (DATA / "fashion_mnist_900").exists():
+        pytest.skip("set DATA_DIR to the folder with fashion_mnist_900")
+    folder = tmp_path_factory.mktemp("node")
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(started(folder))
+        with node.inside():
+            made = stack.enter_context(installed(node, folder, DATA))
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def inside(deployed):
+    """Every test runs in the node's network."""
+    with deployed.node.inside():
+        yield
+
+
+@contextlib.contextmanager
+def started(folder):
+    """A node with the images; DRIFTLINE_TEST_NODE names the folder of one that is kept between runs."""
+    kept = os.environ.get("DRIFTLINE_TEST_NODE")
+    node = Node(Path(kept) if kept else folder / "kube")
+    with contextlib.ExitStack() as stack:
+        if kept and node.kubeconfig.exists():
+            node.run("helm", "uninstall", "driftline", "-n", NAMESPACE, "--ignore-not-found", "--wait")
+            kubectl = ["kubectl", "-n", NAMESPACE, "delete", "--ignore-not-found", "--wait=false"]
+            node.run(*kubectl, "rayjobs", "--all")  # the operator, once it is there, lets them go
+            node.run(*kubectl, "pods", "--all")
+        elif not kept:
+            stack.callback(node.down)
+        if not node.kubeconfig.exists():
+            archives = nodes.images(folder / "images")
+            node.up()
+            for archive in archives:
+                node.load(archive)
+        yield node

@@ -1,0 +1,174 @@
+"""A release of the chart on the test node, made as docs/kubernetes.md says, and how tests speak to it."""
+
+import base64
+import contextlib
+import hashlib
+import sys
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import urllib3
+import yaml
+
+from driftline import Client, Study
+from tests.kubernetes_cluster.node import KUBE, ROOT, Node, say
+from tests.kubernetes_cluster.page import PAGE, Change, Page, Shell, values
+from tests.kubernetes_cluster.rest import Rest
+
+NAMESPACE = "driftline"
+CORE = f"/api/v1/namespaces/{NAMESPACE}"
+PODS = f"{CORE}/pods"
+RAY = f"/apis/ray.io/v1/namespaces/{NAMESPACE}"
+HOST, FILES_PORT = "10.77.0.1", 8899
+"""Where the node's own computer serves files; pods reach it as they reach the API server."""
+
+
+def changes(folder):
+    """All that is done differently from the page."""
+    crds = " ".join(f"-f {KUBE}/crds/{name}.stripped.yaml" for name in ("rayjobs", "rayclusters"))
+    operator = (
+        f"kubectl apply --server-side --validate=false {crds}\n"
+        f"{sys.executable} -m tests.kubernetes_cluster.kuberay > {folder}/operator.log 2>&1 &"
+    )
+    files = f"-f tests/kubernetes_cluster/values.yaml -f {folder}/data.yaml"
+    checkpoints = f"--set checkpoints.volume.source.hostPath.path={folder}/checkpoints"
+    without = "no Docker and no registry: build_image.py builds the images with buildah, the node has them already"
+    return [
+        Change("docker build", None, without),
+        Change("docker push", None, without),
+        Change("helm install kuberay-operator", operator, "KubeRay cannot be had here: a stand-in of the tests"),
+        Change(" kuberay-operator --repo https://ray-project.github.io/kuberay-helm/", "", "the same"),
+        Change(" --namespace kuberay --create-namespace", "", "the same"),
+        Change(
+            "helm install driftline helm/driftline",
+            f"helm install driftline helm/driftline {files} {checkpoints}",
+            "two cores, no storage class: small requests, folders of the node; a volume with data",
+        ),
+        Change("REGISTRY/", "localhost/", "loaded images"),
+        Change("image.tag=0.1.0", "image.tag=test", "the images' tag"),
+        Change("image.tag=NEW", "image.tag=test", "there is one version: the upgrade changes nothing but runs whole"),
+        Change("workers.max=4", "workers.max=2", "two cores"),
+        Change("driftline.dump", f"{folder}/driftline.dump", "not into the repository"),
+        Change("examples/digits.yaml", f"{folder}/digits.yaml", "the same study with a smaller budget"),
+    ]
+
+
+@dataclass
+class Deployed:
+    """A release of the chart, and how to speak to it."""
+
+    node: Node
+    rest: Rest
+    client: Client
+    page: Page
+    shell: Shell
+    folder: Path
+    addresses: dict
+    login: str
+    token: str
+
+    def submit(self, spec, **changes):
+        return self.client.submit(Study(**{**spec, **changes}))
+
+    def pods(self, kind, study):
+        """The living Ray pods of a study."""
+        selector = f"driftline.io/study%3D{study},ray.io/node-type%3D{kind}"
+        found = self.rest.items(f"{PODS}?labelSelector={selector}")
+        return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def kill(self, name):
+        """Ends a pod at once, as a node that goes away does."""
+        say(f"kill {name}")
+        self.rest.send("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+    def rayjobs(self, study):
+        return self.rest.items(f"{RAY}/rayjobs?labelSelector=driftline.io/study%3D{study}")
+
+    def raycluster(self, study):
+        """The newest RayCluster of a study, or None."""
+        found = self.rest.items(f"{RAY}/rayclusters?labelSelector=driftline.io/study%3D{study}")
+        return max(found, key=lambda one: one["metadata"]["creationTimestamp"], default=None)
+
+    def runs_in_mlflow(self, name):
+        """How many finished runs MLflow holds for a study."""
+        headers = urllib3.make_headers(basic_auth=self.login) | {"Host": f"driftline-mlflow.{NAMESPACE}.svc:5000"}
+        ask = urllib3.PoolManager(headers=headers, retries=False)
+        api = f"{self.addresses['mlflow']}/api/2.0/mlflow"
+        answer = ask.request("POST", f"{api}/experiments/search", json={"max_results": 100})
+        if answer.status != 200:
+            return 0
+        ids = [one["experiment_id"] for one in answer.json().get("experiments", []) if name in one["name"]]
+        if not ids:
+            return 0
+        body = {"experiment_ids": ids, "max_results": 1000}
+        runs = ask.request("POST", f"{api}/runs/search", json=body).json().get("runs", [])
+        return sum(run["info"]["status"] == "FINISHED" for run in runs)
+
+
+def until(true, what, seconds=240.0):
+    """Waits until something holds; gives it."""
+    say(f"wait: {what}")
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.5)
+    return found
+
+
+def prepare(folder, data):
+    """Puts what the release needs into a folder: volumes, the data set's archive, values, the first study."""
+    for name in ("checkpoints", "data", "files"):
+        (folder / name).mkdir()
+        (folder / name).chmod(0o777)
+    archive = folder / "files" / "data.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(data / "fashion_mnist_900", "fashion_mnist_900")
+    [shown] = [one for one in values(PAGE.read_text()) if "data" in one]
+    wanted = shown["data"]
+    assert wanted.keys() == {"enabled", "existingClaim", "download"}
+    assert wanted["download"].keys() == {"url", "sha256"}
+    del wanted["existingClaim"]
+    wanted["source"] = {"hostPath": {"path": str(folder / "data")}}
+    url = f"http://{HOST}:{FILES_PORT}/{archive.name}"
+    wanted["download"] = {"url": url, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
+    (folder / "data.yaml").write_text(yaml.safe_dump(shown))
+    study = yaml.safe_load((ROOT / "examples" / "digits.yaml").read_text())
+    study |= {"budget": {"trials_per_method": 2, "rounds": 10, "seeds": 1}}
+    (folder / "digits.yaml").write_text(yaml.safe_dump(study))
+
+
+@contextlib.contextmanager
+def installed(node, folder, data):
+    """The chart, installed with the page's two commands; call it inside the node's network."""
+    prepare(folder, data)
+    shell = Shell(node.command("bash"), {"OMP_NUM_THREADS": "1"})
+    shell.run(f"{sys.executable} -m http.server {FILES_PORT} -d {folder}/files > {folder}/files.log 2>&1 &")
+    page = Page(shell, changes(folder))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shell.close)
+        stack.callback(show, node, folder)
+        page.follow("The image")
+        page.follow("Two commands", stop="helm test")
+        rest = Rest(node.kubeconfig)
+        addresses = {}
+        for service in rest.items(f"{CORE}/services"):
+            part = service["metadata"].get("labels", {}).get("app.kubernetes.io/component")
+            addresses[part] = f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+        secret = rest.get(f"{CORE}/secrets/driftline")["data"]
+        told = {key: base64.b64decode(value).decode() for key, value in secret.items()}
+        client = stack.enter_context(Client(addresses["api"], told["admin-token"]))
+        login = f"{told['mlflow-username']}:{told['mlflow-password']}"
+        yield Deployed(node, rest, client, page, shell, folder, addresses, login, told["admin-token"])
+
+
+def show(node, folder):
+    """What a failure is understood from."""
+    with contextlib.suppress(Exception):
+        print(node.run("kubectl", "-n", NAMESPACE, "get", "pods,rayjobs", "-o", "wide"))
+        for part in ("scheduler", "api"):
+            labels = f"app.kubernetes.io/component={part}"
+            print(node.run("kubectl", "-n", NAMESPACE, "logs", "-l", labels, "--tail", "60", "--prefix"))
+    with contextlib.suppress(FileNotFoundError):
+        print((folder / "operator.log").read_text()[-12_000:])

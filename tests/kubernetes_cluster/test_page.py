@@ -1,0 +1,122 @@
+"""docs/kubernetes.md, word for word, after its two commands, which the fixture runs. Its tests build on each other."""
+
+import re
+
+import pytest
+import urllib3
+
+from service.errors import NotFound
+from tests.kubernetes_cluster.node import say
+from tests.kubernetes_cluster.release import CORE, NAMESPACE, PODS, until
+from tests.kubernetes_cluster.test_cluster import SPEC, TRIALS
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
+]
+FIRST = "digits-fedavg-vs-fedprox"
+
+
+def test_the_charts_own_test_runs_a_study(deployed):
+    said = deployed.page.follow("Two commands")
+    assert "passed" in said
+    assert "MLflow has the study" in said
+
+
+def test_the_first_study_is_submitted_and_watched_through_a_forwarded_port(deployed):
+    said = deployed.page.follow("The first study")
+    say(said)
+    assert deployed.client.job(FIRST).state == "SUCCEEDED"
+    assert deployed.login.split(":")[1] in said  # the password of MLflow's account, as the page asks for it
+    until(lambda: in_full(deployed), "MLflow has the first study", 120)
+    port = deployed.shell.run("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:5000/")
+    assert port.endswith("401")  # MLflow's own door, through the other forwarded port
+
+
+def in_full(deployed):
+    """Whether MLflow shows all of the first study: its trials, its two labels and itself."""
+    return deployed.runs_in_mlflow(FIRST) == len(deployed.client.job(FIRST).trials()) + 3
+
+
+def test_wrong_values_are_refused_with_the_key(deployed):
+    command = (
+        "helm upgrade driftline helm/driftline --namespace driftline --reset-then-reuse-values --set studies.gpu=1"
+    )
+    said = deployed.shell.run(command, ok=False)
+    assert "values don't meet the specifications of the schema" in said
+    assert re.search(r"studies.*'gpu' not allowed", said, re.DOTALL), said
+
+
+def test_a_derived_image_brings_its_own_task(deployed):
+    said = deployed.page.follow("Data and code of your own")
+    assert "Points around the directions of a compass" in said
+    images = {
+        container["image"]
+        for pod in deployed.rest.items(f"{PODS}?labelSelector=app.kubernetes.io/component%3Dapi")
+        if "deletionTimestamp" not in pod["metadata"]
+        for container in pod["spec"]["containers"]
+    }
+    assert images == {"localhost/driftline-compass:test"}
+    own = {**SPEC, "name": "own-task", "task": {"name": "compass", "clients": 4}}
+    own["objective"] = {"quality": "test_loss", "cost": "rounds"}
+    answer = urllib3.request(
+        "POST",
+        f"{deployed.addresses['api']}/v1/studies?validate_only=true",
+        json=own,
+        headers={"Authorization": f"Bearer {deployed.token}"},
+        timeout=60,
+    )
+    assert answer.status == 200, answer.data
+    assert answer.json()["estimate"]["trials"] == TRIALS
+
+
+def test_an_upgrade_keeps_studies_and_secrets(deployed):
+    secret = deployed.rest.get(f"{CORE}/secrets/driftline")["data"]
+    said = deployed.page.follow("Upgrades")
+    assert "has been upgraded" in said
+    assert deployed.rest.get(f"{CORE}/secrets/driftline")["data"] == secret
+    assert deployed.client.job(FIRST).state == "SUCCEEDED"
+
+
+def test_a_backup_brings_back_what_a_lost_database_had(deployed):
+    frontier = deployed.client.job(FIRST).frontier().data
+    until(lambda: in_full(deployed), "MLflow has the first study", 120)
+    deployed.page.follow("Backup and restore", stop="kubectl -n driftline scale")
+    late = deployed.submit(SPEC, name="after-the-backup")
+    late.cancel()
+    until(lambda: late.state == "CANCELLED", "the later study is cancelled", 120)
+
+    deployed.kill("driftline-postgresql-0")  # its volume is the pod's: both databases are lost
+    until(lambda: ready(deployed, "postgresql"), "an empty PostgreSQL is there", 120)
+    deployed.page.follow("Backup and restore")
+    until(lambda: ready(deployed, "api"), "the API is back", 180)
+    found = deployed.client.job(FIRST)
+    assert found.state == "SUCCEEDED"
+    assert found.frontier().data == frontier
+    with pytest.raises(NotFound):
+        deployed.client.job("after-the-backup")
+    until(lambda: in_full(deployed), "MLflow is filled again", 240)
+
+
+def ready(deployed, part):
+    """Whether a pod of this part is ready."""
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for pod in deployed.rest.items(f"{PODS}?labelSelector=app.kubernetes.io/component%3D{part}")
+        if "deletionTimestamp" not in pod["metadata"]
+        for condition in pod["status"].get("conditions", [])
+    )
+
+
+def test_an_uninstall_leaves_nothing_and_the_page_is_at_its_end(deployed):
+    deployed.page.follow("Uninstall")
+    until(lambda: not deployed.rest.items(PODS), "no pod is left", 120)
+    for kind in ("services", "configmaps", "persistentvolumeclaims", "resourcequotas"):
+        left = [one["metadata"]["name"] for one in deployed.rest.items(f"{CORE}/{kind}")]
+        assert [name for name in left if name != "kube-root-ca.crt"] == [], kind
+    secrets = [one["metadata"]["name"] for one in deployed.rest.items(f"{CORE}/secrets")]
+    assert [name for name in secrets if not name.startswith("default-token-")] == []
+    assert deployed.rest.items(f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayjobs") == []
+    deployed.page.finish()

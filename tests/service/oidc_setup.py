@@ -1,0 +1,120 @@
+"""An OpenID Connect issuer on a port of this machine, with keys made here."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+AUDIENCE = "driftline"
+GRANTS = [
+    {"group": "vision-leads", "project": "vision", "scopes": ["read", "write"]},
+    {"group": "everybody", "project": "shared", "scopes": ["read"]},
+    {"group": "vision-viewers", "project": "vision", "scopes": ["read"]},
+    {"group": "operators", "project": "default", "scopes": ["admin"]},
+]
+_LISTED = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}
+
+
+class Key:
+    """A key pair with its id."""
+
+    def __init__(self, kid: str, algorithm: str = "ES256") -> None:
+        self.kid = kid
+        self.algorithm = algorithm
+        self.private: Any = {
+            "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+            "RS256": lambda: rsa.generate_private_key(65537, 2048),
+            "EdDSA": ed25519.Ed25519PrivateKey.generate,
+        }[algorithm]()
+
+    def listed(self) -> dict[str, Any]:
+        """How the issuer lists it: without an alg, as several issuers do."""
+        kind = _LISTED[self.algorithm]
+        return {**json.loads(kind.to_jwk(self.private.public_key())), "kid": self.kid, "use": "sig"}
+
+    def sign(self, claims: dict[str, Any], **header: Any) -> str:
+        return jwt.encode(claims, self.private, self.algorithm, {"kid": self.kid, **header})
+
+
+class Issuer:
+    """What the issuer's server answers, and how often it was asked.
+
+    Attributes:
+        keys: What it lists.
+        status: With which it answers.
+        pause_s: How long it takes to.
+        fetches: How often its keys were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.keys = [Key("first")]
+        self.status = 200
+        self.pause_s = 0.0
+        self.fetches = 0
+        self.url = ""
+        self.claimed: str | None = None  # the issuer that its configuration names
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        """What DRIFTLINE_OIDC would hold."""
+        return {"issuer": self.url, "audience": AUDIENCE, "grants": GRANTS, **more}
+
+    def token(self, key: Key | None = None, /, **changes: Any) -> str:
+        """A good token, but for the changes; a claim of None is left out."""
+        now = int(time.time())
+        claims = {
+            "iss": self.url,
+            "aud": AUDIENCE,
+            "sub": "4711",
+            "iat": now,
+            "exp": now + 300,
+            "email": "ann@example.org",
+            "groups": ["vision-leads"],
+            **changes,
+        }
+        return (key or self.keys[0]).sign({name: value for name, value in claims.items() if value is not None})
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        time.sleep(self.pause_s)
+        if path == "/.well-known/openid-configuration":
+            return self.status, {"issuer": self.claimed or self.url, "jwks_uri": f"{self.url}/keys"}
+        self.fetches += 1
+        return self.status, {"keys": [key.listed() for key in self.keys]}
+
+
+@contextmanager
+def issuing() -> Iterator[Issuer]:
+    """An issuer, until the block ends."""
+    issuer = Issuer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = issuer.answer(self.path)
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    issuer.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield issuer
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

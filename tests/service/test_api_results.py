@@ -1,0 +1,103 @@
+"""Results of stored studies: the same from arrays as from lists, and pages of long curves."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.api.results import Results
+from service.api.routes import trials as routes
+from service.results import points
+from service.results.study import study_result
+from service.schemas.protocol import NewTrial, Report, TrialResult
+from service.schemas.records import Values
+from service.store.store import Store
+
+from .api_setup import running
+from .conftest import SPEC
+
+ROUNDS = 600  # three segments
+
+
+def stored(store: Store, seed: int) -> str:
+    """A study with trials of both phases and every end, evaluated now and then, with counters that begin late."""
+    draw = random.Random(seed)
+    spec = {**SPEC, "budget": {**SPEC["budget"], "rounds": ROUNDS}, "task": {"name": "digits"}}
+    study = store.create_study(spec, "f" * 64).id
+    store.acquire(study, "h/1")
+    for label in ("fedavg", "fedprox"):
+        new = [
+            NewTrial(label=label, phase=phase, number=number, seed=number % 3, hyperparameters={"client_lr": 0.1}, **of)
+            for phase, of in (("search", {}), ("front", {"setting": 0}))
+            for number in range(6)
+        ]
+        ids = [trial.id for trial in store.create_trials(study, 1, new)]
+        store.start_pack(study, 1, label, ids)
+        every = draw.choice([1, 1, 7])
+        reports = {trial: curve(draw, every) for trial in ids}
+        store.report(study, Report(attempt=1, pack=label, reports=reports, rounds_done=ROUNDS))
+        values = Values(quality=1.0, speed=1.0)
+        ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids[1:-1]]
+        store.finish(study, 1, [*ends, TrialResult(trial=ids[0], state="DIVERGED")])
+    return study
+
+
+def curve(draw: random.Random, every: int) -> dict[str, list[Any]]:
+    rounds = [number for number in range(ROUNDS) if draw.random() < 0.98 or number % 256 == 0]
+    rate, end = draw.uniform(0.9, 0.999), draw.uniform(0.3, 0.9)
+    late = draw.choice([0, 300])
+    return {
+        "round": rounds,
+        "test_accuracy": [end * (1 - rate**r) + draw.gauss(0, 0.01) if r % every == 0 else None for r in rounds],
+        "bytes_up": [1600 * r if r >= late else None for r in rounds],
+        "bytes_down": [1600.5 * r for r in rounds],
+        "client_gradients": [10 * r for r in rounds],
+        "diverged": [draw.random() < 0.01 for _ in rounds],
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_results_are_the_same_from_arrays_as_from_lists(sqlite_store: Store, seed: int) -> None:
+    store = sqlite_store
+    study = stored(store, seed)
+    record, trials = store.study(study), store.trials(study)
+    lists = study_result(record, trials, store.curves(study)).document
+    assert lists["methods"]["fedavg"]["points"]
+    assert study_result(record, trials, store.curve_arrays(study)).document == lists
+    assert Results(store).frontier(study) == lists
+    by_bytes = study_result(record, trials, store.curves(study), cost="bytes").document
+    assert study_result(record, trials, store.curve_arrays(study), cost="bytes").document == by_bytes
+    assert by_bytes != lists
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_smoothing_is_the_same_to_the_bit_with_and_without_gaps(seed: int) -> None:
+    draw = random.Random(seed)
+    count, width = draw.randrange(1, 60), draw.randrange(1, 30)
+    rounds = list(range(count)) if seed % 2 else sorted(draw.sample(range(3 * count), count))
+    values = [draw.gauss(0, 1) * 10 ** draw.randrange(-3, 4) for _ in rounds]
+    expected = []
+    for index, now in enumerate(rounds):
+        total, held = values[index], 1
+        for back in range(index - 1, -1, -1):
+            if now - rounds[back] < width:
+                total, held = total + values[back], held + 1
+        expected.append(total / held)
+    found = points.smooth(np.array(rounds, float), np.array(values), width)
+    assert found.tolist() == expected
+
+
+def test_a_page_of_long_curves_has_fewer_trials(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = stored(sqlite_store, 0)
+    trials = [trial.id for trial in sqlite_store.trials(study)]
+    path = f"/v1/studies/{study}/curves"
+    with running(sqlite_store) as service, service.http() as http, service.client() as client:
+        whole = http.get(path).json()
+        assert whole == {"curves": sqlite_store.curves(study, trials), "next_page_token": None}
+        for most, held in ((5 * ROUNDS, 4), (10, 1)):
+            monkeypatch.setattr(routes, "ROUNDS_A_PAGE", most)
+            first = http.get(path, params={"page_size": 1000}).json()
+            assert list(first["curves"]) == trials[:held]
+            assert first["next_page_token"]
+            assert client.curves(study) == whole["curves"]

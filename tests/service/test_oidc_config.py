@@ -1,0 +1,142 @@
+"""What DRIFTLINE_OIDC may hold, from the file to a running service and `driftline whoami`."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from service import settings
+from service.api.oidc import Oidc
+from service.api.oidc_keys import IssuerKeys, require_safe
+from service.cli import composition
+from service.cli.main import app
+from service.errors import InvalidSpec, Unavailable
+from service.settings import read_service
+
+from .oidc_setup import Issuer, Key, issuing
+
+GOOD: dict[str, Any] = {
+    "issuer": "https://login.example/realm",
+    "audience": "driftline",
+    "grants": [{"group": "vision", "project": "vision", "scopes": ["read"]}],
+}
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"issuer": None}, "issuer: must be given"),
+        ({"issuer": ""}, "issuer: must be the issuer's URL"),
+        ({"issuer": "http://login.example"}, r"issuer: must start with https:// .*got 'http://login.example'"),
+        ({"issuer": "ftp://127.0.0.1"}, "issuer: must start with https"),
+        ({"issuer": "https://"}, "issuer: must start with https"),
+        ({"issuer": "https://[::1"}, "issuer: must start with https"),
+        ({"issuer": "http://127.0.0.1.evil.example"}, "issuer: must start with https"),
+        ({"jwks_url": "http://login.example/keys"}, "jwks_url: must start with https"),
+        ({"audience": None}, "audience: must be given"),
+        ({"audience": ["a", "b"]}, "audience: must be a text"),
+        ({"audiance": "a"}, "audience"),
+        ({"grants": None}, "grants: must be given"),
+        ({"grants": []}, "grants: must not be empty"),
+        ({"grants": [{"group": "g", "scopes": ["driver"]}]}, r"grants\[0\].scopes\[0\]: must be read, write or admin"),
+        ({"grants": [{"group": "g", "scopes": []}]}, r"grants\[0\].scopes: must not be empty"),
+        ({"grants": [{"group": "g", "project": "a/b"}]}, r"grants\[0\].project"),
+        ({"grants": [{"project": "a"}]}, r"grants\[0\].group: must be given"),
+        ({"algorithms": ["HS256"]}, "algorithms: must be among RS256.*got 'HS256'"),
+        ({"algorithms": ["none"]}, "algorithms: must be among RS256.*got 'none'"),
+    ],
+)
+def test_what_cannot_be_right_is_said(changes: dict[str, Any], words: str) -> None:
+    document = {name: value for name, value in {**GOOD, **changes}.items() if value is not None}
+    with pytest.raises(InvalidSpec, match=f"^DRIFTLINE_OIDC: .*{words}"):
+        Oidc.from_json(document)
+
+
+def test_it_is_said_before_anything_is_opened(tmp_path: Path) -> None:
+    file = tmp_path / "oidc.yaml"
+    file.write_text(yaml.safe_dump({**GOOD, "issuer": "http://login.example"}))
+    values = {"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_OIDC": str(file), "DRIFTLINE_MLFLOW_URL": "none"}
+    with pytest.raises(InvalidSpec, match="DRIFTLINE_OIDC: issuer: must start with https"):
+        composition.Service(read_service(values), host="127.0.0.1", port=0, only="api")
+    assert not (tmp_path / "home").exists()
+    file.write_text("- 3")
+    with pytest.raises(InvalidSpec, match=r"DRIFTLINE_OIDC: .*must hold a mapping"):
+        composition.Service(read_service(values), host="127.0.0.1", port=0, only="api")
+    file.unlink()
+    with pytest.raises(InvalidSpec, match="DRIFTLINE_OIDC: must name a YAML file"):
+        composition.Service(read_service(values), host="127.0.0.1", port=0)
+    scheduler = composition.Service(read_service(values), host="127.0.0.1", port=0, only="scheduler")
+    scheduler.close()  # it knows nobody but its drivers
+
+
+def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "oidc.json"
+    file.write_text(json.dumps(issuer.config(jwks_url=f"{issuer.url}/keys", name_claim="preferred_username")))
+    values = {"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_OIDC": str(file), "DRIFTLINE_MLFLOW_URL": "none"}
+    service = composition.Service(read_service(values), host="127.0.0.1", port=0, only="api")
+    try:
+        monkeypatch.setenv("DRIFTLINE_URL", service.url)
+        for token, shown in (
+            (issuer.token(preferred_username="ann"), "ann (oidc:4711): project vision, may read, write, until "),
+            ((tmp_path / "home" / "admin-token").read_text().strip(), "configured: project default, may admin"),
+        ):
+            monkeypatch.setenv("DRIFTLINE_TOKEN", token)
+            settings.settings.cache_clear()
+            said = CliRunner().invoke(app, ["whoami"])
+            assert said.exit_code == 0, said.output
+            assert said.output.startswith(shown)
+    finally:
+        service.close()
+        settings.settings.cache_clear()
+
+
+def test_a_service_without_it_loads_no_cryptography() -> None:
+    code = "import sys, service.cli.composition; sys.exit('jwt' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_keys_that_are_none(issuer: Issuer) -> None:
+    bad: list[dict[str, Any]] = [
+        {**issuer.keys[0].listed(), "use": "enc"},
+        {**issuer.keys[0].listed(), "alg": "RS256"},
+        {**issuer.keys[0].listed(), "crv": "P-384"},
+        {"kty": "oct", "kid": "first", "k": "c2VjcmV0"},
+        {"kty": "EC", "kid": "first"},
+        {},
+    ]
+    good = issuer.keys[0].listed()
+    issuer.answer = lambda path: (200, {"keys": [*bad, "text", good]})  # type: ignore[method-assign]
+    assert IssuerKeys(issuer.url, f"{issuer.url}/keys").find("first", "ES256").key_id == "first"
+    short = Key("first", "RS256")
+    for body in ({"keys": "none"}, {}):
+        issuer.answer = lambda path, body=body: (200, body)  # type: ignore[method-assign,misc]
+        with pytest.raises(Unavailable, match="must hold a list of keys"):
+            IssuerKeys(issuer.url, f"{issuer.url}/keys").find(short.kid, "RS256")
+    with pytest.raises(Unavailable, match="ConnectError"):
+        IssuerKeys("http://127.0.0.1:9", "http://127.0.0.1:9/keys").find("first", "ES256")
+
+
+def test_what_an_answer_may_be(issuer: Issuer) -> None:
+    issuer.answer = lambda path: (200, {"keys": [], "padding": "x" * (1 << 20)})  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="must answer within 5 s and 1048576 bytes"):
+        IssuerKeys(issuer.url, f"{issuer.url}/keys").find("first", "ES256")
+    issuer.answer = lambda path: (302, {})  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="status 302"):
+        IssuerKeys(issuer.url).find("first", "ES256")
+    found = {"issuer": issuer.url, "jwks_uri": "http://elsewhere.example/keys"}
+    issuer.answer = lambda path: (200, found)  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="jwks_uri: must start with https"):
+        IssuerKeys(issuer.url).find("first", "ES256")
+    require_safe("jwks_uri", "http://[::1]:8080/keys")
