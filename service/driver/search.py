@@ -168,9 +168,14 @@ class Search:
         return decide(self.plan, self.table.rows(), self.table.running(), 1) == [Finish()]
 
     def left(self) -> int:
-        """How many trials are still to be finished, those included that nobody has asked for yet."""
+        """How many trials are still to be finished, those included that nobody has asked for yet.
+
+        0 when all of them are being trained: for a wish Ray's autoscaler may keep an idle node rather than a busy one,
+        which stays without.
+        """
         a_label = self.plan.trials_per_method + self.plan.repeated * self.plan.seeds
-        return max(0, len(self.plan.labels) * a_label - sum(trial.finished for trial in self.table.trials.values()))
+        left = len(self.plan.labels) * a_label - sum(trial.finished for trial in self.table.trials.values())
+        return left if left > sum(len(trials) for trials in self.table.running().values()) else 0
 
     def outcome(self) -> tuple[Released, str]:
         """State and reason of a study that is complete."""

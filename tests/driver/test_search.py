@@ -109,6 +109,23 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     assert client.store.release(study_id, bench.attempt, "SUCCEEDED") == "SUCCEEDED"
 
 
+def test_no_place_is_wanted_when_all_that_is_left_is_being_trained(client: StoreClient, tmp_path: Path) -> None:
+    study = quadratic()
+    bench = Bench(client, client.submit(study), study, tmp_path)
+    trials, wanted = 2 * (6 + 2 * 2), []
+    while not bench.search.finished:
+        while bench.start():
+            pass
+        left = trials - len(bench.client.finished)
+        training = sum(len(pack) for pack in bench.search.table.running().values())
+        wanted.append(bench.search.left())
+        assert wanted[-1] == (0 if training == left else left)
+        if bench.workers:
+            bench.step(sorted(bench.workers)[0])
+    assert wanted[0] == trials
+    assert wanted[-2] == 0, "the last packs have their places"
+
+
 def test_values_are_those_of_the_stored_curve(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(budget={"trials_per_method": 2, "rounds": 10, "seeds": 0})
     study_id = client.submit(study)
