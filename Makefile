@@ -31,7 +31,7 @@ demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show 
 	$(BIN)/driftline run examples/digits.yaml --out out/digits
 
 test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
-	$(PYTEST)
+	$(PYTEST) --durations=15
 
 test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
 	$(PYTEST) -m "slow and not gpu and not papers and not cluster and not faults"

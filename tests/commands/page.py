@@ -68,7 +68,7 @@ class Terminal:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
         self._shell = subprocess.Popen(
-            ["bash", "--norc"],
+            ["env", "--default-signal=INT", "bash", "--norc"],  # Ctrl-C works although these tests may ignore it
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.PIPE,

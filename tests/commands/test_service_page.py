@@ -86,6 +86,7 @@ def test_files_of_the_page_are_read() -> None:
     assert Oidc.from_json(yaml.safe_load(page.block("issuer: https")))
 
 
+@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs sqlite3: apt-get install sqlite3")
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.timeout(1200)
