@@ -60,7 +60,7 @@ def test_two_studies_in_one_process_take_their_turns(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     assert "waits until another study of this process has finished" in done.stderr
     assert "fedavg" in done.stdout
-    assert "http://127.0.0.1:5000/" in done.stdout
+    assert "driftline ui out/second" in done.stdout  # no server shows it yet
     assert [stored_study(tmp_path / "out" / name).state for name in ("first", "second")] == ["SUCCEEDED"] * 2
 
 
