@@ -252,13 +252,13 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
         assert secret() == made
         assert "driftline-0.1.0" in cluster_helm("list", *where, "-o", "json").stdout
 
+        def left():
+            found = set(kubectl("get", KINDS, *where, "-o", "name").split())
+            return found - set(before.split()) - {"secret/database", "configmap/kube-root-ca.crt"}
+
         cluster_helm("uninstall", "r", *where, "--wait", "--timeout", "120s")
-
-    def left():
-        found = set(kubectl("get", KINDS, *where, "-o", "name").split())
-        return found - set(before.split()) - {"secret/database", "configmap/kube-root-ca.crt"}
-
-    plane.until(lambda: not any(not name.startswith("secret/default-token") for name in left()))
+        # Helm does not wait for pods; somebody must be there to let them end.
+        plane.until(lambda: not any(not name.startswith("secret/default-token") for name in left()))
 
 
 def test_a_migration_that_fails_stops_the_upgrade(plane, cluster_helm, kubectl, tmp_path):
