@@ -68,7 +68,7 @@ class Cluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             "RAY_health_check_period_ms": "1000",
-            "RAY_health_check_failure_threshold": "3",
+            "RAY_health_check_failure_threshold": "10",  # seconds: a busy machine is not a dead node
         }
         self.processes: list[subprocess.Popen[bytes]] = []
         self._start(
