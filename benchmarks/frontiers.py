@@ -20,10 +20,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-# A file beside this one is called like the package that it measures, which must be found first.
-# ruff: noqa: E402
-sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
-
 import httpx
 import numpy as np
 
@@ -152,7 +148,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=["10000x200", "1000x1500"], help="TRIALSxROUNDS")
     parser.add_argument("--readers", type=int, default=10, help="clients that ask for the frontier at once")
     arguments = parser.parse_args()
-    server_file = Path(__file__).with_name("service.py")
+    server_file = Path(__file__).with_name("api.py")
     for size in arguments.sizes:
         trials, rounds = map(int, size.split("x"))
         with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:

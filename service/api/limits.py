@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pydantic import Field
 
+from service.bucket import Bucket
 from service.errors import RateLimited
 from service.schemas.access import Quota
 from service.schemas.section import Section
@@ -51,9 +52,9 @@ class Rates:
 
     def __init__(self, per_second: float | None, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
-        self._burst = float(burst)
+        self._burst = burst
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when that was so
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, key: str) -> None:
@@ -66,13 +67,11 @@ class Rates:
             return
         now = self._clock()
         with self._lock:
-            left, then = self._buckets.pop(key, (self._burst, now))
-            left = min(self._burst, left + (now - then) * self._per_second)
-            allowed = left >= 1
-            self._buckets[key] = (left - 1 if allowed else left, now)
+            bucket = self._buckets.pop(key, None) or Bucket(self._per_second, self._burst, now)
+            self._buckets[key] = bucket
+            wait = bucket.take(now)
             if len(self._buckets) > _BUCKETS:
                 self._buckets.popitem(last=False)
-        if not allowed:
-            wait = (1 - left) / self._per_second
-            rate = f"a token may send {self._per_second:g} requests a second, and {self._burst:g} at once"
+        if wait:
+            rate = f"a token may send {self._per_second:g} requests a second, and {self._burst} at once"
             raise RateLimited(f"{rate}: wait {wait:.2g} s", retry_after=wait)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from service.bucket import Bucket
 from service.driver.job import MARK
 
 _LOG = logging.getLogger(__name__)
@@ -41,9 +42,8 @@ class Output:
         self, per_second: float = PER_SECOND, burst: int = BURST, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._per_second = per_second
-        self._burst = float(burst)
         self._clock = clock
-        self._left, self._then = self._burst, clock()
+        self._bucket = Bucket(per_second, burst, clock())
         self._dropped = 0
         self._packs: dict[tuple[str, str], str] = {}  # what a process trains, by (node, process)
         self._lock = threading.Lock()
@@ -81,14 +81,9 @@ class Output:
                     _LOG.log(level, "%s: %s", source, text if len(text) <= LONGEST else f"{text[:LONGEST]} ...")
 
     def _allowed(self) -> bool:
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._then) * self._per_second)
-        self._then = now
-        if self._left < 1:
-            self._dropped += 1
-            return False
-        self._left -= 1
-        return True
+        allowed = self._bucket.take(self._clock()) == 0
+        self._dropped += not allowed
+        return allowed
 
     def _tell_dropped(self) -> None:
         if self._dropped:

@@ -24,7 +24,8 @@ from service.samplers.coordinates import IN_RANGE, is_switch
 from service.samplers.learner import Learner
 
 LATEST = 10
-"""Trials among which at most half may be at an extra point of a range, for another one to be proposed."""
+SHARE = 0.5
+"""Of the latest trials, so many may be at an extra point of a range for another one to be proposed."""
 
 
 class Sampler(Learner):
@@ -42,13 +43,19 @@ class Sampler(Learner):
         self._startup = self._startup if startup is None else startup
 
     def _optuna(self, number: int, seed: int) -> optuna.samplers.BaseSampler:
-        return _DrawnCategories(seed)
+        return DrawnCategories(seed)
 
 
-class _DrawnCategories(optuna.samplers.TPESampler):
-    """TPE that draws categories rather than to take the most promising one each time."""
+class DrawnCategories(optuna.samplers.TPESampler):
+    """TPE that draws categories rather than to take the most promising one each time.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: Of what it draws.
+        share: Of the latest trials that an extra point may have; infinity sets no bound.
+    """
+
+    def __init__(self, seed: int, share: float = SHARE) -> None:
+        self._share = share
         own, other = (int(word) for word in np.random.SeedSequence(seed).generate_state(2))
         super().__init__(seed=own, n_startup_trials=0, constant_liar=True)
         self._draw = optuna.samplers.TPESampler(seed=other, n_startup_trials=0, constant_liar=True, n_ei_candidates=1)
@@ -63,13 +70,13 @@ class _DrawnCategories(optuna.samplers.TPESampler):
         """The value of one of Optuna's parameters; see Optuna."""
         if isinstance(param_distribution, CategoricalDistribution):
             drawn = self._draw.sample_independent(study, trial, param_name, param_distribution)
-            return IN_RANGE if is_switch(param_name) and _often_extra(study, param_name) else drawn
+            return IN_RANGE if is_switch(param_name) and _share_at_extra(study, param_name) >= self._share else drawn
         return super().sample_independent(study, trial, param_name, param_distribution)
 
 
-def _often_extra(study: optuna.Study, switch: str) -> bool:
-    """Whether half of the latest trials or more are at an extra point of the range that this is the switch of."""
+def _share_at_extra(study: optuna.Study, switch: str) -> float:
+    """The share of the latest trials that are at an extra point of the range that this is the switch of."""
     numbered = [trial for trial in study.get_trials(deepcopy=False) if "number" in trial.user_attrs]
     latest = sorted(numbered, key=lambda trial: int(trial.user_attrs["number"]))[-LATEST:]
     extra = [trial for trial in latest if trial.params.get(switch, IN_RANGE) != IN_RANGE]
-    return 2 * len(extra) >= LATEST
+    return len(extra) / LATEST

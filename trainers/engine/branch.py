@@ -26,6 +26,18 @@ from trainers.registry import servers
 ROLES = ("central", "merge")
 SERVER_LR = -1.0
 """Stands for a central_lr that is left out, in a pack in which other trials have one."""
+_MOMENTUM: dict[str, Any] = {
+    "low": 0,
+    "high": 1,
+    "high_open": True,
+    "limit": "0 is plain SGD",
+    "doc": "of sgd, or beta1 of the others; null is the optimizer's own",
+}
+_EPSILON: dict[str, Any] = {
+    "low": 0,
+    "low_open": True,
+    "doc": "of adaptive optimizers; null is the optimizer's own",
+}
 
 
 @dataclass(frozen=True)
@@ -53,31 +65,13 @@ class Branches(ClientSteps):
         traced=False,
         doc="takes the steps of the server's branch",
     )
-    central_momentum: Tensor = hyper(
-        None,
-        low=0,
-        high=1,
-        high_open=True,
-        limit="0 is plain SGD",
-        doc="of sgd, or beta1 of the others; null is the optimizer's own",
-    )
-    central_epsilon: Tensor = hyper(
-        None, low=0, low_open=True, unit="gradient", doc="of adaptive optimizers; null is the optimizer's own"
-    )
+    central_momentum: Tensor = hyper(None, **_MOMENTUM)
+    central_epsilon: Tensor = hyper(None, unit="gradient", **_EPSILON)
     merge_optimizer: str = hyper(
         "sgd", choices=OPTIMIZERS, traced=False, doc="steps along the sum of both changes with merge_lr"
     )
-    merge_momentum: Tensor = hyper(
-        None,
-        low=0,
-        high=1,
-        high_open=True,
-        limit="0 is plain SGD",
-        doc="of sgd, or beta1 of the others; null is the optimizer's own",
-    )
-    merge_epsilon: Tensor = hyper(
-        None, low=0, low_open=True, unit="model", doc="of adaptive optimizers; null is the optimizer's own"
-    )
+    merge_momentum: Tensor = hyper(None, **_MOMENTUM)
+    merge_epsilon: Tensor = hyper(None, unit="model", **_EPSILON)
 
 
 @dataclass(frozen=True)

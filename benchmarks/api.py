@@ -1,6 +1,6 @@
 """What the API costs under load: 100 clients on a store of 10,000 trials, on this machine's loopback alone.
 
-    OMP_NUM_THREADS=1 python benchmarks/service.py [--seconds 20] [--soak 60] [--clients 100] [--trials 10000]
+    OMP_NUM_THREADS=1 python benchmarks/api.py [--seconds 20] [--soak 60] [--clients 100] [--trials 10000]
 
 The server is a process of its own over SQLite; the clients share another one. Each client asks once a second, as a
 program that follows a study does, so 100 clients send 100 requests a second. Times are from sending to the whole
@@ -26,10 +26,6 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-
-# This file is called like the package that it measures, which must be found first.
-# ruff: noqa: E402
-sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
 
 import httpx
 
