@@ -22,7 +22,7 @@ from tests.driver.stand_ins import StoreClient, quadratic
 from trainers.engine.pack import Pack
 from trainers.spec import parse
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(400)]
 
 CALM = {"client_lr": {"float": [1e-3, 1e-2]}, "server_lr": {"float": [1e-3, 1e-2]}, "local_steps": {"int": [1, 5]}}
 LONG = {
@@ -77,12 +77,12 @@ class Driven(threading.Thread):
             self.ended = error
 
     def end(self) -> Any:
-        self.join(90)
+        self.join(300)
         assert not self.is_alive()
         return self.ended
 
 
-def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited in vain"
