@@ -27,7 +27,7 @@ class BoundedProtocol(H11Protocol):
     _end: asyncio.TimerHandle | None = None
     _waits_for: object = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for a head."""
         super().connection_made(transport)
         self._look(opened=True)

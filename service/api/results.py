@@ -1,19 +1,20 @@
 """Results of a study, computed from its stored curves and kept as long as nothing new is stored."""
 
 import threading
-import zlib
 from collections import OrderedDict
 from typing import Any
+from weakref import WeakValueDictionary
 
 from service.results import compare
 from service.results.study import needed, study_result
 from service.store.store import Store
 
-_TURNS = 16
-
 
 class Results:
     """Frontiers and comparisons by study; the newest few are kept until the study's version grows.
+
+    A frontier and its comparisons share one computation. `cached.Bodies`, which keeps their texts apart, cannot see to
+    that; it sees to it that those who wait for a text hold no thread.
 
     Args:
         store: Where the curves are.
@@ -25,7 +26,7 @@ class Results:
         self._kept = kept
         self._cache: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
         self._lock = threading.Lock()
-        self._turns = [threading.Lock() for _ in range(_TURNS)]
+        self._turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # of those who ask just now
 
     def frontier(self, study_id: str) -> dict[str, Any]:
         """What `service.results.document.frontier` makes of the study as it is stored now.
@@ -33,7 +34,9 @@ class Results:
         Raises:
             NotFound: No such study.
         """
-        with self._turns[zlib.crc32(study_id.encode()) % _TURNS]:  # two who ask at once have it computed once
+        with self._lock:
+            turn = self._turns.setdefault(study_id, threading.Lock())
+        with turn:  # two who ask at once have it computed once
             version = self._store.glance(study_id).version  # read first: what is stored meanwhile is computed next time
             with self._lock:
                 cached = self._cache.get(study_id)

@@ -28,13 +28,7 @@ FIRST_SECONDS = 0.5
 
 
 class Worker(Trainable):
-    """Trains the pack of its config; reused for the next pack.
-
-    Attributes:
-        announces: Whether it prints what it trains, for whoever reads the output of its process.
-    """
-
-    announces = False
+    """Trains the pack of its config; reused for the next pack."""
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
@@ -44,18 +38,21 @@ class Worker(Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         """Takes the first pack."""
-        self.announces = True
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Takes another pack; it is built at its first step, where an error can be told."""
-        self.job = Job.from_config(new_config)
+        """Takes another pack, and prints which, for whoever reads the output of this process."""
+        self.take(new_config)
+        for stream in (sys.stdout, sys.stderr):
+            print(f"{MARK}{self.job.pack}", file=stream, flush=True)
+        return True
+
+    def take(self, config: dict[str, Any]) -> None:
+        """Takes a pack; it is built at its first step, where an error can be told."""
+        self.job = Job.from_config(config)
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
         self.pack: Any = None
         self.saved_at = 0.0
-        for stream in (sys.stdout, sys.stderr) if self.announces else ():
-            print(f"{MARK}{self.job.pack}", file=stream, flush=True)
-        return True
 
     def step(self) -> dict[str, Any]:
         """Trains for a while.

@@ -20,7 +20,6 @@ Setting = dict[str, JsonValue]
 
 STUDY_FINISHED: frozenset[str] = frozenset({"CANCELLED", "SUCCEEDED", "FAILED"})
 TRIAL_FINISHED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED", "FAILED", "CANCELLED"})
-PHASES: tuple[Phase, ...] = ("search", "front")
 
 
 class Record(BaseModel):

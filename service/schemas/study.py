@@ -45,7 +45,6 @@ from trainers.scalars import shown
 from trainers.spelling import hint
 
 Cost = Literal["rounds", "bytes", "client_gradients", "seconds"]
-Weighting = Literal["uniform", "examples"]
 MOST_TRIALS = 1_000_000
 MOST_ROUNDS = 1_000_000_000
 MOST_SEEDS = 10_000

@@ -1,9 +1,6 @@
 """Who drives a study: leases whose attempt numbers are fencing tokens, and what the scheduler sees and settles."""
 
-import os
-import socket
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +9,7 @@ from service.errors import Conflict, StaleDriver
 from service.schemas.protocol import Desired, Lease, Released
 from service.schemas.records import StudyState
 from service.store.curves import Curves
+from service.store.holders import gone
 from service.store.states import DRIVEN
 from service.store.tables import DRIVERS, STUDIES
 
@@ -269,30 +267,6 @@ def _extended(state: StudyState) -> StudyState:
     """Where a study goes that was extended while it was driven to the end of its old budget."""
     ends: dict[StudyState, StudyState] = {"PAUSING": "PAUSED", "CANCELLING": "CANCELLED"}
     return ends.get(state, "PENDING")
-
-
-def gone(holder: str) -> bool:
-    """Whether a holder (``host/pid``, with more after another slash) is a process of this machine that is no more."""
-    host, _, rest = holder.partition("/")
-    pid = rest.partition("/")[0]
-    if host != socket.gethostname() or not pid.isdecimal() or int(pid) == 0:
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return _only_a_number(int(pid))
-
-
-def _only_a_number(pid: int) -> bool:
-    """Whether a process has ended and only waits for its parent to take note; where nobody does, for ever."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # no Linux
-        return False
-    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def _holding(driver: sa.Row[Any], now: float) -> bool:

@@ -6,7 +6,8 @@ import sqlalchemy as sa
 
 from service.schemas.records import Event
 from service.store.core import moment
-from service.store.drivers import Drivers, gone
+from service.store.drivers import Drivers
+from service.store.holders import gone
 from service.store.tables import EVENTS, LOCKS, META, RECORDER_STATE
 
 

@@ -5,20 +5,18 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from service.errors import Conflict, InvalidSpec
+from service.errors import Conflict
 from service.names import new_study_id
 from service.schemas.access import Quota
 from service.schemas.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
 from service.store import progress
 from service.store.core import Actor, moment
-from service.store.quotas import Quotas, planned
+from service.store.keys import Keys
+from service.store.quotas import planned
 from service.store.states import intended
-from service.store.tables import DRIVERS, IDEMPOTENCY_KEYS, PACKS, STUDIES, TRIALS
+from service.store.tables import DRIVERS, PACKS, STUDIES, TRIALS
 
-_KEYS_KEPT_S = 7 * 24 * 3600.0
-_FORGET_EVERY_S = 3600.0
 _INSERT = sa.insert(STUDIES)
-_INSERT_KEY = sa.insert(IDEMPOTENCY_KEYS)
 
 
 class Glance(NamedTuple):
@@ -29,10 +27,8 @@ class Glance(NamedTuple):
     version: int
 
 
-class Studies(Quotas):
+class Studies(Keys):
     """The part of `Store` that keeps studies."""
-
-    _forgot_at = float("-inf")  # when the expired idempotency keys were deleted by this process
 
     def create_study(
         self,
@@ -86,8 +82,7 @@ class Studies(Quotas):
             }
             connection.execute(_INSERT, row)
             if key is not None:
-                names = {"project": project, "key": key, "request_hash": request_hash, "study_id": study_id}
-                connection.execute(_INSERT_KEY, {**names, "created_at": now})
+                self._use_key(connection, project, key, request_hash, study_id, now)
             self._event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
             self._audit(connection, actor, "study.submit", study_id, project, {"name": row["name"]})
             return self._record(connection, self._locked(connection, study_id))
@@ -234,34 +229,6 @@ class Studies(Quotas):
             study = self._locked(connection, study_id)
             if study.mlflow_url != url:
                 connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(mlflow_url=url))
-
-    def _used(self, connection: sa.Connection, project: str, key: str, request_hash: str) -> str | None:
-        keys = IDEMPOTENCY_KEYS
-        if not self._database.sqlite:  # two first requests under one key take their turn
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"{project}/{key}"))))
-        this = sa.and_(keys.c.project == project, keys.c.key == key)
-        row = connection.execute(sa.select(keys).where(this)).first()
-        if row is None:
-            return None
-        if row.created_at < self.clock() - _KEYS_KEPT_S:
-            connection.execute(sa.delete(keys).where(this))
-            return None
-        if row.request_hash != request_hash:
-            problem = f"a key stands for one request, but {key!r} was used for another one; take a fresh key"
-            raise InvalidSpec("Idempotency-Key", problem)
-        return str(row.study_id)
-
-    def _forget_keys(self, now: float) -> None:
-        """Delete the keys that have expired: now and then, in a transaction of its own, because it looks at all."""
-        if abs(now - self._forgot_at) < _FORGET_EVERY_S:
-            return
-        self._forgot_at = now
-        keys = IDEMPOTENCY_KEYS
-        expired = sa.select(keys.c.project, keys.c.key).where(keys.c.created_at < now - _KEYS_KEPT_S)
-        if not self._database.sqlite:  # whoever uses or deletes one just now goes on with it
-            expired = expired.with_for_update(skip_locked=True)
-        with self._database.write() as connection:
-            connection.execute(sa.delete(keys).where(sa.tuple_(keys.c.project, keys.c.key).in_(expired)))
 
     def _record(self, connection: sa.Connection, row: sa.Row[Any]) -> StudyRecord:
         return _study(row, progress.of(connection, {row.id: row.spec})[row.id])

@@ -76,7 +76,7 @@ class Drivers:
         if job is None:
             return
         worker = Worker.__new__(Worker)
-        worker.reset_config(job.config())
+        worker.take(job.config())
         done = False
         while not done:
             result = worker.step()

@@ -19,7 +19,7 @@ from service.errors import DriftlineError
 from service.launchers import local
 from service.schemas.access import NewToken
 from tests.commands.conftest import STUDY, Drivers
-from tests.commands.test_serve import free_port, until
+from tests.commands.processes import free_port, until
 
 
 @pytest.fixture

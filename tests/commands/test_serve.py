@@ -1,15 +1,12 @@
 """`driftline serve` and `driftline migrate`: a service as processes, from the first start to SIGTERM."""
 
-import os
 import re
 import signal
-import socket
 import stat
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -23,64 +20,10 @@ from service.errors import Conflict, InvalidSpec, Unavailable
 from service.settings import read_service
 from service.store import database
 from service.store.store import Store
+from tests.commands.processes import SMALL, Processes, begun, free_port, until
 from tests.service.conftest import Postgresql, postgresql
 
 __all__ = ["postgresql"]  # a fixture
-
-SMALL = {
-    "name": "served",
-    "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
-    "methods": [
-        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.01]}, "server_lr": 0.05, "local_steps": 5}}
-    ],
-    "sampler": "quasi_random",
-    "clients_per_round": 5,
-    "budget": {"trials_per_method": 6, "rounds": 3000, "seeds": 0},
-    "resources": {"gpu": 0, "packs": 1},
-}
-
-
-class Processes:
-    """Parts of a service as processes over one home."""
-
-    def __init__(self, home: Path, **environment: str) -> None:
-        self.home = home
-        plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
-        self._environment = {**plain, "DRIFTLINE_HOME": str(home), "OMP_NUM_THREADS": "1", **environment}
-        self.started: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
-        number = len(self.started)
-        self.home.mkdir(exist_ok=True)
-        with (self.home / f"serve{number}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "service.cli", "serve", *options],
-                env={**self._environment, **environment},
-                stderr=log,
-                start_new_session=True,
-            )
-        self.started.append(process)
-        return process
-
-    def said(self, number: int = 0) -> str:
-        return (self.home / f"serve{number}.log").read_text()
-
-    def ready(self, port: int) -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=2).status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def end(self) -> None:
-        for process in self.started:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self.started:
-            try:
-                process.wait(40)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture
@@ -88,19 +31,6 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     made = Processes(tmp_path / "home", DRIFTLINE_MLFLOW_URL="none")
     yield made
     made.end()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def test_the_first_start_makes_what_is_needed_and_says_how_to_go_on(processes: Processes) -> None:
@@ -296,28 +226,18 @@ def test_replicas_over_postgresql_finish_a_study_although_the_acting_scheduler_i
 @pytest.mark.ray
 @pytest.mark.timeout(780)
 def test_a_service_that_is_ended_in_the_middle_of_a_study_goes_on_with_it(tmp_path: Path) -> None:
-    port = free_port()
-    processes = Processes(
-        tmp_path / "home", DRIFTLINE_MLFLOW_URL="none", DRIFTLINE_ADMIN_TOKEN="admin", RAY_AUTH_MODE="disabled"
-    )
-    try:
-        first = processes.start("--port", str(port))
+    with begun(tmp_path / "home") as (processes, port, client, study):
+        (first,) = processes.started
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(30) == 0
+        processes.start("--port", str(port))
         until(lambda: processes.ready(port), 120)
-        with ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as client:
-            study = client.create(SMALL).id
-            until(lambda: any(trial.rounds_done for trial in client.trials(study)), 200)
-            first.send_signal(signal.SIGTERM)
-            assert first.wait(30) == 0
-            processes.start("--port", str(port))
-            until(lambda: processes.ready(port), 120)
-            before = sum(trial.rounds_done for trial in client.trials(study))
-            assert before > 0
-            until(lambda: client.study(study).finished, 300)
-            assert client.study(study).state == "SUCCEEDED", client.study(study).reason
-            curves = client.curves(study)
-            assert len(curves) == 6
-            assert all(curve["round"] == list(range(3001)) for curve in curves.values())
-            assert "Ray is ready" in "".join(line.text for line in client.logs(study))
-            assert {line.attempt for line in client.logs(study)} == {1, 2}
-    finally:
-        processes.end()
+        before = sum(trial.rounds_done for trial in client.trials(study))
+        assert before > 0
+        until(lambda: client.study(study).finished, 300)
+        assert client.study(study).state == "SUCCEEDED", client.study(study).reason
+        curves = client.curves(study)
+        assert len(curves) == 6
+        assert all(curve["round"] == list(range(3001)) for curve in curves.values())
+        assert "Ray is ready" in "".join(line.text for line in client.logs(study))
+        assert {line.attempt for line in client.logs(study)} == {1, 2}

@@ -16,7 +16,7 @@ from service.api.oidc import Oidc
 from service.client import ApiClient
 from service.launchers.ray_jobs import Config as RayJobs
 from tests.commands.page import Page, Terminal
-from tests.commands.test_serve import free_port
+from tests.commands.processes import free_port
 from tests.service.conftest import Postgresql, postgresql
 from tests.service.oidc_setup import Issuer, issuing
 

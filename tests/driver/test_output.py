@@ -69,11 +69,11 @@ def test_what_cannot_be_read_ends_nothing(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_worker_says_what_it_trains(capsys: pytest.CaptureFixture[str]) -> None:
-    job = {"pack": "p1", "document": {}, "prefix": "", "flag": ""}
     worker = Worker.__new__(Worker)
-    worker.setup({"job": json.dumps(job)})
-    said = capsys.readouterr()
-    assert (said.out, said.err) == (f"{MARK}p1\n",) * 2
+    for pack, take in (("p1", worker.setup), ("p2", worker.reset_config)):
+        take({"job": json.dumps({"pack": pack, "document": {}, "prefix": "", "flag": ""})})
+        said = capsys.readouterr()
+        assert (said.out, said.err) == (f"{MARK}{pack}\n",) * 2
 
 
 @pytest.mark.slow

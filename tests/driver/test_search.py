@@ -58,7 +58,7 @@ class Bench:
         if job is None:
             return None
         worker = self.kind.__new__(self.kind)  # without Tune's folders
-        worker.reset_config(job.config())
+        worker.take(job.config())
         self.workers[job.pack] = worker
         return job.pack
 

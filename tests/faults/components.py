@@ -256,7 +256,7 @@ def _fit(packs: searcher.PackSearcher, halt: searcher.Halt, fuse: Fuse, folder: 
 def _worker(config: dict[str, Any], folder: Path) -> Worker:
     """The real worker, outside Ray, with steps of `CHUNK` rounds and a checkpoint at each; writes down its work."""
     worker: Any = Worker.__new__(Worker)
-    worker.reset_config(config)
+    worker.take(config)
     worker.job = replace(worker.job, checkpoint_seconds=0.0)
 
     def train_for(_: float) -> list[dict[str, Any]]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.client import ApiClient
-from tests.commands.test_serve import SMALL, Processes, free_port, until
+from tests.commands.processes import begun, until
 
 
 def raylets(home: Path) -> list[int]:
@@ -28,26 +27,15 @@ def raylets(home: Path) -> list[int]:
 @pytest.mark.ray
 @pytest.mark.timeout(780)
 def test_a_study_survives_the_death_of_rays_daemon(tmp_path: Path) -> None:
-    port = free_port()
-    processes = Processes(
-        tmp_path / "home", DRIFTLINE_MLFLOW_URL="none", DRIFTLINE_ADMIN_TOKEN="admin", RAY_AUTH_MODE="disabled"
-    )
-    try:
-        processes.start("--port", str(port))
-        until(lambda: processes.ready(port), 120)
-        with ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as client:
-            study = client.create(SMALL).id
-            until(lambda: any(trial.rounds_done for trial in client.trials(study)), 300)
-            (raylet,) = raylets(processes.home)
-            os.kill(raylet, signal.SIGKILL)
-            until(lambda: client.study(study).finished, 400)
-            record = client.study(study)
-            assert record.state == "SUCCEEDED", record.reason
-            trials = client.trials(study)
-            assert [trial.state for trial in trials] == ["COMPLETE"] * 6
-            assert max(trial.attempt for trial in trials) >= 2  # on a busy machine Ray may not start the first time
-            curves = client.curves(study)
-            assert all(curve["round"] == list(range(3001)) for curve in curves.values())
-            until(lambda: len(raylets(processes.home)) == 0, 60)  # nothing of either Ray is left
-    finally:
-        processes.end()
+    with begun(tmp_path / "home") as (processes, _, client, study):
+        (raylet,) = raylets(processes.home)
+        os.kill(raylet, signal.SIGKILL)
+        until(lambda: client.study(study).finished, 400)
+        record = client.study(study)
+        assert record.state == "SUCCEEDED", record.reason
+        trials = client.trials(study)
+        assert [trial.state for trial in trials] == ["COMPLETE"] * 6
+        assert max(trial.attempt for trial in trials) >= 2  # on a busy machine Ray may not start the first time
+        curves = client.curves(study)
+        assert all(curve["round"] == list(range(3001)) for curve in curves.values())
+        until(lambda: len(raylets(processes.home)) == 0, 60)  # nothing of either Ray is left

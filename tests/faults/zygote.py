@@ -50,7 +50,6 @@ class Supervisor:
         self._parts: dict[int, str] = {}
         self._wishes: dict[int, socket.socket] = {}  # of each scheduler: drivers that it wants started
         self._problems: list[str] = []
-        self._attempts = 0
 
     def run(self) -> dict[str, Any]:
         """The answer: what is wrong, which kills happened, seconds."""

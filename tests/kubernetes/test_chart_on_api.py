@@ -19,6 +19,7 @@ from service.store import database
 from service.store.core import Actor
 from service.store.store import Store
 from tests.kubernetes_launcher.plane import Plane
+from tests.service.conftest import SPEC
 
 from .conftest import CHART, ROOT, Helm, lacking
 from .foreign import KINDS as FOREIGN
@@ -30,13 +31,6 @@ from .tools import Missing, tool
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 KUBE = Path(os.environ.get("KUBE_DIR", ROOT.parent / "shared" / "kube"))
 PREVIOUS = Path(__file__).parent / "charts" / "driftline-0.1.0.tgz"
-SPEC = {
-    "name": "kept",
-    "task": {"name": "digits"},
-    "methods": [{"label": "fedavg", "name": "fedavg"}],
-    "objective": {"quality": "test_accuracy", "cost": "rounds"},
-    "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 2, "front": 1},
-}
 KINDS = (
     "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets,serviceaccounts,persistentvolumeclaims,"
     "roles,rolebindings,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers,ingresses"
@@ -230,7 +224,7 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
         assert len(base64.b64decode(made["secret"])) == 48
 
         store = Store(database_url)
-        study = store.create_study(SPEC, "f" * 64, key="k", actor=Actor("t1", "ann")).id
+        study = store.create_study(SPEC | {"name": "kept"}, "f" * 64, key="k", actor=Actor("t1", "ann")).id
         database.downgrade(store._database, "0001")  # as the first release leaves it
         store.close()
 

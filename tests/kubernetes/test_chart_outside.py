@@ -12,6 +12,7 @@ from service.api.oidc import Config as Oidc
 from service.launchers.kubernetes_rayjob.config import Config
 from service.store.core import Actor
 from service.store.store import Store
+from tests.service.conftest import SPEC
 
 from .chart_readme import CHART
 from .conftest import LOADER
@@ -127,14 +128,7 @@ def test_alerts_ask_for_metrics_that_there_are(objects, tmp_path):
         looks, looked_at, acting = 1, 1.0, True
 
     store = Store(tmp_path / "s.db")
-    spec = {
-        "name": "a",
-        "task": {"name": "digits"},
-        "methods": [{"label": "fedavg", "name": "fedavg"}],
-        "objective": {"quality": "test_accuracy", "cost": "rounds"},
-        "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 2, "front": 1},
-    }
-    study = store.create_study(spec, "f" * 64, actor=Actor("t", "ann")).id
+    study = store.create_study(SPEC, "f" * 64, actor=Actor("t", "ann")).id
     store.acquire(study, "host/1")
     metrics = Metrics(store)
     metrics.watch(Looks())

@@ -1,9 +1,11 @@
-"""Where the CRDs and the Kubernetes control plane lie."""
+"""Where the CRDs and the Kubernetes control plane lie, and one that runs."""
 
 import os
 from pathlib import Path
 
 import pytest
+
+from tests.kubernetes_launcher.plane import Plane
 
 KUBE = Path(os.environ.get("KUBE_DIR", Path(__file__).parents[3] / "shared" / "kube"))
 
@@ -14,3 +16,12 @@ def kube():
     if not (KUBE / "crds" / "rayjobs.yaml").exists():
         pytest.skip("set KUBE_DIR to the folder with KubeRay's CRDs and the Kubernetes binaries")
     return KUBE
+
+
+@pytest.fixture(scope="module")
+def plane(kube, tmp_path_factory):
+    """A control plane that the tests of one module share."""
+    running = Plane(tmp_path_factory.mktemp("plane"), kube)
+    running.start()
+    yield running
+    running.stop()

@@ -16,7 +16,6 @@ from service.launchers.kubernetes_rayjob.names import job_name, selector
 from service.launchers.protocol import Seen
 from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
 from tests.kubernetes_launcher.place import Place
-from tests.kubernetes_launcher.plane import Plane
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,14 +23,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
 ]
 OTHER = "01k6vq8r9s2t3v4w5x6y7z8zzz"
-
-
-@pytest.fixture(scope="module")
-def plane(kube, tmp_path_factory):
-    running = Plane(tmp_path_factory.mktemp("plane"), kube)
-    running.start()
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from service.store.store import Store
 from tests.kubernetes_launcher.kueue_stand_in import Kueue
 from tests.kubernetes_launcher.made import STUDY, launch
 from tests.kubernetes_launcher.place import Place
-from tests.kubernetes_launcher.plane import Plane
+from tests.service.conftest import SPEC, Clock
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,21 +21,6 @@ pytestmark = [
 FULL = "couldn't assign flavors to pod set packs: insufficient unused quota"
 WAITS = f"it waits in the queue gpus: {FULL}"
 AGAIN = "it was stopped by Kueue (Preempted) and waits in the queue gpus again: for a better one"
-SPEC = {
-    "name": "queued",
-    "task": {"name": "digits"},
-    "methods": [{"label": "fedavg", "name": "fedavg"}],
-    "objective": {"quality": "test_accuracy", "cost": "rounds"},
-    "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 2, "front": 1},
-}
-
-
-@pytest.fixture(scope="module")
-def plane(kube, tmp_path_factory):
-    running = Plane(tmp_path_factory.mktemp("plane"), kube)
-    running.start()
-    yield running
-    running.stop()
 
 
 @pytest.fixture
@@ -104,13 +89,6 @@ def test_a_study_paused_before_there_was_a_queue_is_queued_anew(plane, place):
     assert list(place.jobs()) == [job_name(STUDY, 2)]
     assert place.jobs()[job_name(STUDY, 2)]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
     before.close()
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self):
-        return self.now
 
 
 def test_a_study_in_a_queue_from_the_scheduler_to_its_second_turn(plane, place, tmp_path):

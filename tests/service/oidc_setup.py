@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,6 +21,8 @@ GRANTS = [
     {"group": "vision-viewers", "project": "vision", "scopes": ["read"]},
     {"group": "operators", "project": "default", "scopes": ["admin"]},
 ]
+Answer = Callable[[str], tuple[int, dict[str, Any]]]
+"""Status and body for the path that was asked for."""
 _LISTED = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}
 
 
@@ -53,6 +55,7 @@ class Issuer:
         status: With which it answers.
         pause_s: How long it takes to.
         fetches: How often its keys were asked for.
+        answer: What it answers; its configuration and its keys, unless a test has it say something else.
     """
 
     def __init__(self) -> None:
@@ -62,6 +65,7 @@ class Issuer:
         self.fetches = 0
         self.url = ""
         self.claimed: str | None = None  # the issuer that its configuration names
+        self.answer: Answer = self._answer
 
     def config(self, **more: Any) -> dict[str, Any]:
         """What DRIFTLINE_OIDC would hold."""
@@ -82,12 +86,17 @@ class Issuer:
         }
         return (key or self.keys[0]).sign({name: value for name, value in claims.items() if value is not None})
 
-    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+    def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
         time.sleep(self.pause_s)
         if path == "/.well-known/openid-configuration":
             return self.status, {"issuer": self.claimed or self.url, "jwks_uri": f"{self.url}/keys"}
         self.fetches += 1
         return self.status, {"keys": [key.listed() for key in self.keys]}
+
+
+def always(status: int, body: dict[str, Any]) -> Answer:
+    """The same answer, whatever is asked for."""
+    return lambda path: (status, body)
 
 
 @contextmanager

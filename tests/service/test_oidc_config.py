@@ -19,7 +19,7 @@ from service.cli.main import app
 from service.errors import InvalidSpec, Unavailable
 from service.settings import read_service
 
-from .oidc_setup import Issuer, Key, issuing
+from .oidc_setup import Issuer, Key, always, issuing
 
 GOOD: dict[str, Any] = {
     "issuer": "https://login.example/realm",
@@ -117,11 +117,12 @@ def test_keys_that_are_none(issuer: Issuer) -> None:
         {},
     ]
     good = issuer.keys[0].listed()
-    issuer.answer = lambda path: (200, {"keys": [*bad, "text", good]})  # type: ignore[method-assign]
+    issuer.answer = always(200, {"keys": [*bad, "text", good]})
     assert IssuerKeys(issuer.url, f"{issuer.url}/keys").find("first", "ES256").key_id == "first"
     short = Key("first", "RS256")
-    for body in ({"keys": "none"}, {}):
-        issuer.answer = lambda path, body=body: (200, body)  # type: ignore[method-assign,misc]
+    bodies: list[dict[str, Any]] = [{"keys": "none"}, {}]
+    for body in bodies:
+        issuer.answer = always(200, body)
         with pytest.raises(Unavailable, match="must hold a list of keys"):
             IssuerKeys(issuer.url, f"{issuer.url}/keys").find(short.kid, "RS256")
     with pytest.raises(Unavailable, match="ConnectError"):
@@ -129,14 +130,14 @@ def test_keys_that_are_none(issuer: Issuer) -> None:
 
 
 def test_what_an_answer_may_be(issuer: Issuer) -> None:
-    issuer.answer = lambda path: (200, {"keys": [], "padding": "x" * (1 << 20)})  # type: ignore[method-assign]
+    issuer.answer = always(200, {"keys": [], "padding": "x" * (1 << 20)})
     with pytest.raises(Unavailable, match="must answer within 5 s and 1048576 bytes"):
         IssuerKeys(issuer.url, f"{issuer.url}/keys").find("first", "ES256")
-    issuer.answer = lambda path: (302, {})  # type: ignore[method-assign]
+    issuer.answer = always(302, {})
     with pytest.raises(Unavailable, match="status 302"):
         IssuerKeys(issuer.url).find("first", "ES256")
     found = {"issuer": issuer.url, "jwks_uri": "http://elsewhere.example/keys"}
-    issuer.answer = lambda path: (200, found)  # type: ignore[method-assign]
+    issuer.answer = always(200, found)
     with pytest.raises(Unavailable, match="jwks_uri: must start with https"):
         IssuerKeys(issuer.url).find("first", "ES256")
     require_safe("jwks_uri", "http://[::1]:8080/keys")

@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import Conflict, StaleDriver
 from service.names import holder
-from service.store.drivers import gone
+from service.store.holders import gone
 from service.store.store import Store
 
 from .conftest import Clock, new_trials

@@ -1,0 +1,29 @@
+"""Whether who holds a lease or a lock is still there, where that can be seen from this machine."""
+
+import os
+import socket
+from pathlib import Path
+
+
+def gone(holder: str) -> bool:
+    """Whether a holder (``host/pid``, with more after another slash) is a process of this machine that is no more."""
+    host, _, rest = holder.partition("/")
+    pid = rest.partition("/")[0]
+    if host != socket.gethostname() or not pid.isdecimal() or int(pid) == 0:
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return _only_a_number(int(pid))
+
+
+def _only_a_number(pid: int) -> bool:
+    """Whether a process has ended and only waits for its parent to take note; where nobody does, for ever."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # no Linux
+        return False
+    return stat.rpartition(")")[2].split()[0] == "Z"

@@ -1,0 +1,109 @@
+"""Parts of a service as processes of their own, and a study that keeps them busy for a while."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+from service.client import ApiClient
+
+SMALL = {
+    "name": "served",
+    "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
+    "methods": [
+        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.01]}, "server_lr": 0.05, "local_steps": 5}}
+    ],
+    "sampler": "quasi_random",
+    "clients_per_round": 5,
+    "budget": {"trials_per_method": 6, "rounds": 3000, "seeds": 0},
+    "resources": {"gpu": 0, "packs": 1},
+}
+
+
+class Processes:
+    """Parts of a service as processes over one home."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        self.home = home
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
+        self._environment = {**plain, "DRIFTLINE_HOME": str(home), "OMP_NUM_THREADS": "1", **environment}
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        number = len(self.started)
+        self.home.mkdir(exist_ok=True)
+        with (self.home / f"serve{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "service.cli", "serve", *options],
+                env={**self._environment, **environment},
+                stderr=log,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def said(self, number: int = 0) -> str:
+        return (self.home / f"serve{number}.log").read_text()
+
+    def ready(self, port: int) -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=2).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.started:
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+class Begun(NamedTuple):
+    """A service, a client of it, and a study that trains."""
+
+    processes: Processes
+    port: int
+    client: ApiClient
+    study: str
+
+
+@contextmanager
+def begun(home: Path) -> Iterator[Begun]:
+    """`SMALL` in a service of one process, when its first rounds are done; all is ended with the block."""
+    port = free_port()
+    processes = Processes(home, DRIFTLINE_MLFLOW_URL="none", DRIFTLINE_ADMIN_TOKEN="admin", RAY_AUTH_MODE="disabled")
+    try:
+        processes.start("--port", str(port))
+        until(lambda: processes.ready(port), 120)
+        with ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as client:
+            study = client.create(SMALL).id
+            until(lambda: any(trial.rounds_done for trial in client.trials(study)), 300)
+            yield Begun(processes, port, client, study)
+    finally:
+        processes.end()

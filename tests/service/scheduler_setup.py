@@ -1,0 +1,60 @@
+"""A scheduler over a launcher that starts nothing."""
+
+from collections.abc import Collection
+from typing import Any
+
+from service.errors import Unavailable
+from service.launchers.protocol import Launch, Seen
+from service.scheduler.loop import Scheduler
+from service.store.store import Store
+
+from .conftest import SPEC, Clock
+
+
+class FakeLauncher:
+    """Counts; drivers live until they are ended by hand. What runs may be shared with another one."""
+
+    def __init__(self, failing: int = 0, running: dict[str, tuple[str, int]] | None = None) -> None:
+        self.running: dict[str, tuple[str, int]] = {} if running is None else running
+        self.stopped: list[str] = []
+        self.suspended: list[str] = []
+        self.started: list[str] = []
+        self.launches: list[Launch] = []
+        self.known: Collection[str] = ()
+        self.says: dict[str, Seen] = {}
+        self.away = False
+        self._failing = failing
+
+    def start(self, launch: Launch) -> None:
+        if self._failing:
+            self._failing -= 1
+            raise OSError("no such program")
+        self.launches.append(launch)
+        self.started.append(launch.study_id)
+        self.running[launch.study_id] = (launch.token, launch.attempt)
+
+    def seen(self, study_id: str) -> Seen:
+        if self.away:
+            raise Unavailable("the cluster is away")
+        return self.says.get(study_id, Seen(study_id in self.running))
+
+    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+        (self.suspended if suspend else self.stopped).append(study_id)
+        self.running.pop(study_id, None)
+
+    def collect(self, known: Collection[str]) -> None:
+        self.known = known
+
+    def close(self) -> None:
+        pass
+
+
+def scheduler(store: Store, launcher: FakeLauncher, **options: Any) -> Scheduler:
+    """One whose clocks agree: what the store's clock is moved by has passed."""
+    options = {"steady": store.clock, **options}
+    return Scheduler(store, launcher, lambda study_id, project: f"token {study_id} {project}", **options)
+
+
+def make(store: Store, clock: Clock) -> str:
+    clock.now += 1
+    return store.create_study(SPEC, "f" * 64).id

@@ -1,0 +1,190 @@
+"""Drivers, schedulers and launchers that are lost, and the studies that go on all the same."""
+
+import pytest
+
+from service.errors import InvalidSpec, Unavailable
+from service.launchers.protocol import Launch
+from service.names import holder
+from service.schemas.protocol import TrialResult
+from service.schemas.records import Values
+from service.store.drivers import Driven
+from service.store.store import Store
+
+from .api_setup import eventually
+from .conftest import SPEC, Clock, new_trials
+from .scheduler_setup import FakeLauncher, make, scheduler
+
+
+def test_a_lost_driver_is_started_again_and_again_until_the_study_fails(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    launcher = FakeLauncher()
+    loop = scheduler(store, launcher)
+    for attempt in (1, 2, 3):
+        loop.step()
+        assert launcher.running[name][1] == attempt
+        store.acquire(name, f"elsewhere/{attempt}")
+        launcher.running.clear()
+        loop.step()
+    assert store.driven()[0].deaths == 3
+    assert "it is started again" in store.study(name).reason
+    loop.step()
+    record = store.study(name)
+    assert (record.state, record.finished_at is not None) == ("FAILED", True)
+    assert loop.step() == []
+    assert launcher.started == [name] * 3
+
+
+def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    loop = scheduler(store, FakeLauncher(failing=9))
+    for _ in range(4):
+        loop.step()
+    assert store.study(name).state == "FAILED"
+    messages = [event.data.get("message") for event in store.events(name)]
+    assert "the driver was lost: it could not be started: no such program" in messages
+
+
+def test_a_start_that_can_never_succeed_fails_the_study_at_once(store: Store, clock: Clock) -> None:
+    class Refusing(FakeLauncher):
+        def start(self, launch: Launch) -> None:
+            raise InvalidSpec("resources.gpu", "must be at most the 2 of a worker, got 3")
+
+    name = make(store, clock)
+    scheduler(store, Refusing()).step()
+    record = store.study(name)
+    assert (record.state, record.reason) == ("FAILED", "resources.gpu: must be at most the 2 of a worker, got 3")
+
+
+def test_a_study_that_gets_on_survives_many_losses(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    launcher = FakeLauncher()
+    loop = scheduler(store, launcher)
+    for number in range(5):
+        loop.step()
+        attempt = store.acquire(name, f"elsewhere/{number}").attempt
+        (trial,) = store.create_trials(name, attempt, new_trials("fedavg", 1, number))
+        done = TrialResult(trial=trial.id, state="COMPLETE", values=Values(quality=1, speed=1))
+        store.finish(name, attempt, [done])
+        launcher.running.clear()
+        loop.step()
+    assert store.study(name).state == "RUNNING"
+
+
+def test_a_new_scheduler_finds_everything_in_the_store(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    before = scheduler(store, FakeLauncher())
+    before.step()
+    store.acquire(name, "elsewhere/1")
+    before.close()
+    launcher = FakeLauncher()
+    after = scheduler(store, launcher)
+    assert after.step() == []  # the driver lives
+    clock.now += 31
+    after.step()
+    after.step()
+    assert launcher.running[name][1] == 2
+    assert store.driven()[0].deaths == 0  # it is not the study's fault that the service went away
+
+
+def test_a_study_of_a_killed_process_goes_on_at_once(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    for number in range(5):
+        store.acquire(name, f"{holder().rpartition('/')[0]}/{2**22 + 1 + number}")  # processes of this host, gone
+        launcher = FakeLauncher()
+        loop = scheduler(store, launcher)
+        loop.step()
+        loop.step()
+        assert launcher.started == [name]
+        loop.close()
+    assert store.study(name).state == "RUNNING"
+
+
+def test_two_schedulers_do_not_start_a_study_twice(store: Store, clock: Clock) -> None:
+    make(store, clock)
+    launchers = FakeLauncher(), FakeLauncher()
+    loops = [scheduler(store, launcher) for launcher in launchers]
+    for _ in range(3):
+        for loop in loops:
+            loop.step()
+    assert [len(launcher.started) for launcher in launchers] == [1, 0]
+    loops[0].close()
+    loops[1].step()
+    assert len(launchers[1].started) == 1  # its launcher does not see what the other one's has started
+
+
+def test_a_scheduler_that_takes_over_recognises_what_runs(store: Store, clock: Clock) -> None:
+    held, coming = make(store, clock), make(store, clock)
+    before = FakeLauncher()
+    first = scheduler(store, before, cluster=lambda one: None)
+    first.step()
+    store.acquire(held, "elsewhere/1")
+    after = FakeLauncher(running=before.running)
+    second = scheduler(store, after, cluster=lambda one: None)
+    assert second.step() == []
+    assert not second.acting
+    clock.now += 31  # the first one is gone, and the lease of the driver has run out with the service
+    for _ in range(3):
+        second.step()
+    assert second.acting
+    assert after.started == after.stopped == []  # it may come back, and the other has not come yet
+    store.heartbeat(held, 1)
+    store.acquire(coming, "elsewhere/2")
+    clock.now += 20
+    assert second.step() == []
+    after.running.clear()  # both die
+    for _ in range(2):
+        second.step()
+    assert sorted(after.started) == sorted([held, coming])
+    assert {launch.attempt for launch in after.launches} == {2}
+    assert first.step() == []  # the first one, should it live, sees that it no longer acts
+    assert not first.acting
+
+
+def test_nothing_is_started_while_the_launcher_does_not_answer(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    launcher = FakeLauncher(running={name: ("token", 1)})
+    launcher.away = True
+    loop = scheduler(store, launcher)
+    for _ in range(3):
+        assert loop.step() == []
+    launcher.away = False
+    assert loop.step() == []
+    assert launcher.started == []  # it was there
+    launcher.running.clear()
+    for _ in range(2):
+        loop.step()
+    assert launcher.started == [name]
+    launcher.away = True  # how it is cannot be said: it is left alone
+    assert loop.step() == []
+
+
+def test_drivers_of_ended_studies_that_still_run_are_ended_by_the_next_scheduler(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    store.acquire(name, "elsewhere/1")
+    store.release(name, 1, "SUCCEEDED")
+    launcher = FakeLauncher(running={name: ("token", 1)})
+    loop = scheduler(store, launcher)
+    assert loop.step() == []
+    loop.step()
+    clock.now += 61
+    loop.step()
+    assert launcher.stopped == [name]
+
+
+def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = FakeLauncher()
+    failures = []
+    driven = sqlite_store.driven
+
+    def flaky() -> list[Driven]:
+        if len(failures) < 2:
+            failures.append(1)
+            raise Unavailable("the database is away")
+        return driven()
+
+    monkeypatch.setattr(sqlite_store, "driven", flaky)
+    sqlite_store.create_study(SPEC, "f" * 64)
+    loop = scheduler(sqlite_store, launcher, every_s=0.01)
+    loop.start()
+    eventually(lambda: launcher.started)
+    loop.close()

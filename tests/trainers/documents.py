@@ -1,0 +1,54 @@
+"""The trial document of the design, what it becomes with one place changed, and the error of a wrong one."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from trainers.errors import SpecError
+from trainers.spec import parse
+
+METHOD = {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10}
+DESIGN = {
+    "task": {
+        "name": "quadratic",
+        "hessians": [[[2, 0], [0, 1]], [[1, 0], [0, 3]]],
+        "centers": [[1, 0], [0, 1]],
+        "client_weights": [0.5, 0.5],
+        "gradient_noise": 0.0,
+    },
+    "method": METHOD,
+    "server": {"name": "sgd", "momentum": 0.0, "nesterov": False},
+    "schedule": {"name": "constant"},
+    "init": [0.0, 0.0],
+    "clients_per_round": None,
+    "batch_size": None,
+    "rounds": 200,
+    "seed": 0,
+    "dtype": "float64",
+    "eval_every": 1,
+    "report": ["params"],
+}
+
+
+def with_(path: str, value: Any) -> dict[str, Any]:
+    """The design's document with one place changed; dots go down, Ellipsis takes the key out."""
+    document = copy.deepcopy(DESIGN)
+    *folders, key = path.split(".")
+    place: Any = document
+    for folder in folders:
+        place = place[folder]
+    if value is ...:
+        del place[key]
+    else:
+        place[key] = value
+    return document
+
+
+def wrong(document: Any) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        parse(document)
+    assert "\n" not in str(caught.value)
+    return caught.value
