@@ -11,6 +11,7 @@ from dataclasses import replace
 from service.errors import DriftlineError, InvalidSpec, NotFound
 from service.launchers.protocol import Launch, Launcher, Seen
 from service.names import holder
+from service.scheduler.pauses import Pauses
 from service.scheduler.reconcile import (
     MAX_DEATHS,
     Action,
@@ -88,6 +89,7 @@ class Scheduler:
         self._start_seconds = start_seconds
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
+        self._pauses = Pauses(steady)
         self._collected = float("-inf")
         self._ahead: float | None = None  # of the store's clock, before the one that is never set
         self._calm_at = float("-inf")
@@ -129,6 +131,7 @@ class Scheduler:
         self.looks, self.looked_at = self.looks + 1, self._store.clock()
         if not held:
             self._started.clear()  # another one acts, and may change everything
+            self._pauses.keep(())
             self._unsure = None
             return []
         if not self._calm():
@@ -139,8 +142,9 @@ class Scheduler:
         for study_id, ours in self._started.items():
             self._started[study_id] = self._seen(study_id, ours, studies.get(study_id), now)
         unsure = self._adopt(studies, clusters, now)
+        self._pauses.keep([study.id for study in studies.values() if study.state not in ("PAUSING", "CANCELLING")])
         actions = reconcile(
-            list(studies.values()),
+            [study for study in studies.values() if study.held or study.lost or not self._pauses.holds(study.id)],
             {**unsure, **self._started},
             clusters,
             now,
@@ -229,15 +233,7 @@ class Scheduler:
         study_id = action.study_id
         match action:
             case Start() if study is not None:
-                try:
-                    self._launcher.start(self._launch(study, action.attempt))
-                except InvalidSpec as error:  # no other start would end in another way
-                    self._store.settle(study_id, "FAILED", error.message)
-                except Exception as error:
-                    _LOG.exception("the driver of study %s could not be started", study_id)
-                    self._store.lost(study_id, 0, f"it could not be started: {error}")
-                else:
-                    self._started[study_id] = Launched(action.attempt, True, self._store.clock(), cluster, study.name)
+                self._start(study, action.attempt, cluster)
             case Queue():
                 self._store.settle(study_id, "QUEUED", action.reason)
             case Lost():
@@ -249,6 +245,27 @@ class Scheduler:
                 self._started.pop(study_id, None)
             case Settle():
                 self._store.settle(study_id, action.state, action.reason)
+
+    def _start(self, study: Driven, attempt: int, cluster: str) -> None:
+        """Starts a driver. What keeps its launcher from it for now does not speak against the study, which waits."""
+        try:
+            launch = self._launch(study, attempt)
+            self._launcher.start(launch)
+        except InvalidSpec as error:  # no other start would end in another way
+            self._store.settle(study.id, "FAILED", error.message)
+        except DriftlineError as error:
+            self._pauses.lengthen(study.id)
+            _LOG.warning("the driver of study %s cannot be started for now: %s", study.id, error)
+            reason = f"it cannot be started for now: {error.message}"
+            if (study.state, study.reason) != ("QUEUED", reason):
+                self._store.settle(study.id, "QUEUED", reason)
+        except Exception as error:
+            _LOG.exception("the driver of study %s could not be started", study.id)
+            self._store.lost(study.id, 0, f"it could not be started: {error}")
+            self._store.settle(study.id, "QUEUED", f"it could not be started: {error}; it is started again")
+        else:
+            self._pauses.end(study.id)
+            self._started[study.id] = Launched(attempt, True, self._store.clock(), cluster, study.name)
 
     def _launch(self, study: Driven, attempt: int) -> Launch:
         resources = self._store.study(study.id).spec.get("resources") or {}

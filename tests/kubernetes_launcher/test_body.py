@@ -191,6 +191,14 @@ def test_it_scales_only_when_there_is_room_to():
     assert "autoscalerOptions" not in fixed
 
 
+@pytest.mark.parametrize(("workers", "heads"), [({"min": 2, "max": 2}, False), ({"min": 0, "max": 2}, None)])
+def test_a_token_of_kubernetes_is_for_rays_autoscaler_alone(workers, heads):
+    cluster = made({**FULL, "workers": workers})["spec"]["rayClusterSpec"]
+    head, worker = cluster["headGroupSpec"], cluster["workerGroupSpecs"][0]
+    assert head["template"]["spec"].get("automountServiceAccountToken") is heads
+    assert worker["template"]["spec"]["automountServiceAccountToken"] is False
+
+
 def test_pods_keep_to_the_restricted_profile():
     job = made()
     for template in templates(job):

@@ -1,8 +1,10 @@
 """Drivers, schedulers and launchers that are lost, and the studies that go on all the same."""
 
+import itertools
+
 import pytest
 
-from service.errors import InvalidSpec, Unavailable
+from service.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, Unavailable
 from service.launchers.protocol import Launch
 from service.names import holder
 from service.schemas.protocol import TrialResult
@@ -39,9 +41,57 @@ def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) 
     loop = scheduler(store, FakeLauncher(failing=9))
     for _ in range(4):
         loop.step()
-    assert store.study(name).state == "FAILED"
+    record = store.study(name)
+    assert record.state == "FAILED"
+    lost = "3 drivers in a row were lost without finishing a trial: it could not be started: no such program"
+    assert record.reason == f"{lost}; see the driver's log, then resume"
     messages = [event.data.get("message") for event in store.events(name)]
     assert "the driver was lost: it could not be started: no such program" in messages
+
+
+@pytest.mark.parametrize("error", [Unavailable, Forbidden, NotFound])
+def test_what_keeps_the_launcher_from_starting_is_waited_for_and_told(
+    store: Store, clock: Clock, error: type[DriftlineError]
+) -> None:
+    class Kept(FakeLauncher):
+        def start(self, launch: Launch) -> None:
+            tries.append(clock.now)
+            if clock.now < begin + 300:
+                raise error("Kubernetes answers no")
+            super().start(launch)
+
+    tries: list[float] = []
+    name, begin = make(store, clock), clock.now
+    launcher = Kept()
+    loop = scheduler(store, launcher)
+    while not launcher.started:
+        loop.step()
+        if not launcher.started:
+            record = store.study(name)
+            assert (record.state, record.reason) == ("QUEUED", "it cannot be started for now: Kubernetes answers no")
+        clock.now += 1
+    assert [after - before for before, after in itertools.pairwise(tries)] == [2, 4, 8, 16, 32, *[60] * 4]
+    assert store.driven()[0].deaths == 0
+    states = [event for event in store.events(name) if event.kind == "state"]
+    assert len(states) == 2  # PENDING, QUEUED: the same is not said again
+
+
+def test_a_study_whose_start_is_tried_again_holds_up_no_other_and_can_be_cancelled(store: Store, clock: Clock) -> None:
+    class Refusing(FakeLauncher):
+        def start(self, launch: Launch) -> None:
+            if launch.study_id == first:
+                raise Forbidden("a quota does not allow it")
+            super().start(launch)
+
+    first, second = make(store, clock), make(store, clock)
+    launcher = Refusing()
+    loop = scheduler(store, launcher)  # both on one Ray cluster
+    loop.step()
+    loop.step()
+    assert launcher.started == [second]
+    store.intend(first, "cancel")
+    loop.step()
+    assert store.study(first).state == "CANCELLED"
 
 
 def test_a_start_that_can_never_succeed_fails_the_study_at_once(store: Store, clock: Clock) -> None:

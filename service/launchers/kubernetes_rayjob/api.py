@@ -155,13 +155,13 @@ class Api:
         )
 
     def create(self, kind: str, body: Item) -> Item:
-        """Makes an object.
+        """Makes an object; a field that its kind does not have is refused, as by `apply` (from Kubernetes 1.25).
 
         Raises:
             InvalidSpec: The API server refuses the body.
             Conflict: There is one of that name.
         """
-        return self._ask("POST", kind, query={"fieldManager": MANAGER}, body=body)
+        return self._ask("POST", kind, query={"fieldManager": MANAGER, "fieldValidation": "Strict"}, body=body)
 
     def merge(self, kind: str, name: str, change: Mapping[str, Any]) -> Item:
         """Changes some fields of an object.

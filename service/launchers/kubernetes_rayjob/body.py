@@ -179,7 +179,7 @@ def _head(config: Config, launch: Launch) -> dict[str, Any]:
         ],
     }
     container["env"] = [*_no_gpus(config), *container["env"], token]
-    return _template(config, launch, config.head, container)
+    return _template(config, launch, config.head, container, autoscales=config.workers.max > config.workers.min)
 
 
 def _worker(config: Config, launch: Launch, gpus: int) -> dict[str, Any]:
@@ -221,7 +221,9 @@ def _container(config: Config, name: str, amounts: Mapping[str, Any]) -> dict[st
     }
 
 
-def _template(config: Config, launch: Launch, place: Placement, container: Mapping[str, Any]) -> dict[str, Any]:
+def _template(
+    config: Config, launch: Launch, place: Placement, container: Mapping[str, Any], *, autoscales: bool = False
+) -> dict[str, Any]:
     user = {"runAsUser": config.run_as_user, "runAsGroup": config.run_as_group, "fsGroup": config.fs_group}
     spec = {
         "restartPolicy": "Never",  # KubeRay makes a new pod; a restarted Ray would have forgotten its cluster
@@ -240,7 +242,7 @@ def _template(config: Config, launch: Launch, place: Placement, container: Mappi
         "runtimeClassName": place.runtime_class,
         "priorityClassName": config.priority_class,
     }
-    return {
-        "metadata": {"labels": labels(config, launch), "annotations": dict(config.annotations)},
-        "spec": {key: value for key, value in spec.items() if value},
-    }
+    given: dict[str, Any] = {key: value for key, value in spec.items() if value}
+    if not autoscales:  # Ray's autoscaler, in the head, alone has to do with Kubernetes
+        given["automountServiceAccountToken"] = False
+    return {"metadata": {"labels": labels(config, launch), "annotations": dict(config.annotations)}, "spec": given}

@@ -1,0 +1,37 @@
+"""Pauses between tries to start a driver that its launcher could not start for now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+FIRST_S, LONGEST_S = 2.0, 60.0
+
+
+class Pauses:
+    """Each pause of a study is twice as long as the one before.
+
+    Args:
+        steady: A clock that is never set, in seconds.
+    """
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        self._until: dict[str, tuple[float, float]] = {}  # by study id: when it is over, and how long it is
+
+    def lengthen(self, study_id: str) -> None:
+        """The study's next pause begins."""
+        _, before = self._until.get(study_id, (0.0, FIRST_S / 2))
+        pause = min(2 * before, LONGEST_S)
+        self._until[study_id] = (self._steady() + pause, pause)
+
+    def holds(self, study_id: str) -> bool:
+        """Whether the study is in a pause."""
+        return study_id in self._until and self._until[study_id][0] > self._steady()
+
+    def end(self, study_id: str) -> None:
+        """The study is in no pause, and its next one is the first again."""
+        self._until.pop(study_id, None)
+
+    def keep(self, study_ids: Collection[str]) -> None:
+        """Forgets all other studies."""
+        self._until = {study_id: until for study_id, until in self._until.items() if study_id in study_ids}
