@@ -4,6 +4,8 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # Where torch comes from. On a Linux machine without a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
+# Test files that run at once.
+WORKERS ?= 2
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
@@ -31,10 +33,11 @@ demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show 
 	$(BIN)/driftline run examples/digits.yaml --out out/digits
 
 test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
-	$(PYTEST) --durations=15
+	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15
 
 test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
-	$(PYTEST) -m "slow and not gpu and not papers and not cluster and not faults"
+	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \
+		--ignore tests/kubernetes/test_chart_checkov.py
 
 test-faults: $(VENV)/.installed-dev ## a service that dies at each of 200 places, and goes on
 	$(PYTEST) -m faults -s tests/faults
@@ -61,6 +64,7 @@ chart: $(VENV)/.installed-dev ## check the Helm chart (fetches helm and kubectl 
 	$(BIN)/python tests/kubernetes/tools.py
 	build/kubernetes-tools/helm lint --strict helm/driftline
 	$(PYTEST) tests/kubernetes
+	$(PYTEST) -m slow tests/kubernetes/test_chart_checkov.py
 
 clean: ## remove what the other targets made, but not your results in out/
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -71,13 +71,12 @@ class Builder:
         options = [option for name, value in arguments.items() for option in ("--build-arg", f"{name}={value}")]
         self.buildah("bud", "-q", "-t", tag, "-f", str(dockerfile), *options, str(context))
 
-    def push(self, name: str) -> Path:
+    def push(self, name: str) -> None:
         """Writes an archive, uncompressed: packing 1.5 GB takes longer than all the rest."""
         archive = self.folder / f"{name}.tar"
         archive.unlink(missing_ok=True)
         self.buildah("push", "-q", "--disable-compression", NAMES[name], f"oci-archive:{archive}:{NAMES[name]}")
         say(f"{archive.name}: {archive.stat().st_size / 1e6:.0f} MB")
-        return archive
 
     def base(self) -> None:
         root = self.folder / "base"
@@ -136,6 +135,7 @@ class Builder:
 
     def postgres(self) -> None:
         self.bud(NAMES["postgres"], HERE / "postgres.Dockerfile", HERE, BASE=BASE)
+        self.push("postgres")
 
     def compass(self) -> None:
         """The example of an image with a task and a model of one's own, without the layers that driftline.tar has."""
@@ -144,14 +144,16 @@ class Builder:
             self.buildah("pull", "-q", f"oci-archive:{base}:{NAMES['driftline']}")
         package = ROOT / "examples" / "task-package"
         self.bud(NAMES["compass"], package / "Dockerfile", package, BASE=NAMES["driftline"])
-        whole = self.push("compass").rename(self.folder / "whole.tar")
-        with tarfile.open(base) as archive:
-            there = {name for name in archive.getnames() if "blobs/sha256/" in name}
-        with tarfile.open(whole) as archive, tarfile.open(self.folder / "compass.tar", "w") as thin:
-            for member in archive:
-                if member.name not in there:
-                    thin.addfile(member, archive.extractfile(member) if member.isfile() else None)
-        whole.unlink()
+        layout = self.folder / "layout"
+        with tarfile.open(base) as archive:  # what lies there is not written again
+            there = [name for name in archive.getnames() if "blobs/sha256/" in name]
+            archive.extractall(layout, there, filter="data")
+        self.buildah("push", "-q", "--disable-compression", NAMES["compass"], f"oci:{layout}:{NAMES['compass']}")
+        with tarfile.open(self.folder / "compass.tar", "w") as thin:
+            for path in sorted(layout.rglob("*")):
+                if path.is_file() and (name := str(path.relative_to(layout))) not in there:
+                    thin.add(path, name)
+        shutil.rmtree(layout)
         say(f"compass.tar: {(self.folder / 'compass.tar').stat().st_size / 1e6:.1f} MB")
 
 
@@ -164,15 +166,13 @@ def build(folder: Path, names: list[str]) -> None:
         raise SystemExit(f"wheels must be those of the base's Python 3.11, this is {sys.version.split()[0]}")
     folder.mkdir(parents=True, exist_ok=True)
     builder = Builder(folder.resolve())
-    for part in ("base", "context", "storage", "run"):
+    for part in ("base", "context", "storage", "run", "layout"):
         shutil.rmtree(builder.folder / part, ignore_errors=True)
     with ThreadPoolExecutor() as pool:
         wheels = pool.submit(builder.wheelhouse) if "driftline" in names else None
         if names != ["compass"]:
             builder.base()
-        if "postgres" in names:
-            builder.postgres()
-            builder.push("postgres")
+        postgres = pool.submit(builder.postgres) if "postgres" in names else None  # its packages come over the network
         if wheels:
             wheels.result()
             builder.driftline()
@@ -180,6 +180,8 @@ def build(folder: Path, names: list[str]) -> None:
             builder.push("driftline")
         if "compass" in names:
             builder.compass()
+        if postgres:
+            postgres.result()
     run("rm", "-rf", str(builder.folder / "storage"), str(builder.folder / "run"))
 
 

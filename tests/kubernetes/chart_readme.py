@@ -19,8 +19,9 @@ by step, with sizing, backups and what to do when something goes wrong, is in
     helm install driftline helm/driftline -n driftline --create-namespace --set image.repository=REGISTRY/driftline
     helm test driftline -n driftline --logs --timeout 16m
 
-Supported from Kubernetes 1.27, with Helm 3 or 4. Every value is checked against `values.schema.json`; an unknown one is
-refused. This page is made from `values.yaml`: `python tests/kubernetes/chart_readme.py > helm/driftline/README.md`.
+Supported from Kubernetes 1.27, with Helm 3.14 or newer, or Helm 4. Every value is checked against `values.schema.json`;
+an unknown one is refused. This page is made from `values.yaml`:
+`python tests/kubernetes/chart_readme.py > helm/driftline/README.md`.
 
 ## Values
 

@@ -8,10 +8,16 @@ import pytest
 import yaml
 
 from tests.kubernetes.tools import Missing, tool
+from tests.kubernetes_launcher.plane import Plane
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "driftline"
+KUBE = Path(os.environ.get("KUBE_DIR", ROOT.parent / "shared" / "kube"))
 APIS = ("gateway.networking.k8s.io/v1", "monitoring.coreos.com/v1")
+KINDS = (
+    "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets,serviceaccounts,persistentvolumeclaims,"
+    "roles,rolebindings,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers,ingresses"
+)
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -61,3 +67,35 @@ def helm() -> Helm:
     except Missing as error:
         lacking(str(error))
         raise
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    if not (KUBE / "control_plane.py").exists():
+        lacking(f"a Kubernetes API is needed: KUBE_DIR names no folder with control_plane.py, got {KUBE}")
+    found = Plane(tmp_path_factory.mktemp("chart-plane"), KUBE)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster_helm(plane) -> Helm:
+    try:
+        return Helm(tool("helm"), {"KUBECONFIG": str(plane.kubeconfig)})
+    except Missing as error:
+        lacking(str(error))
+        raise
+
+
+@pytest.fixture(scope="module")
+def kubectl(plane):
+    def call(*argv, ok=True):
+        env = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+        done = subprocess.run([tool("kubectl"), *argv], capture_output=True, text=True, check=False, env=env)
+        assert not ok or done.returncode == 0, f"kubectl {argv}: {done.stderr}"
+        return done.stdout.strip()
+
+    return call

@@ -23,6 +23,14 @@ MATRIX = {
         "checkpoints": {"url": "s3://bucket/checkpoints"},
         "studies": {"namespace": "studies", "envFrom": [{"secretRef": {"name": "s3"}}]},
     },
+    "apart": {
+        "postgresql": {"enabled": False},
+        "database": {"url": "postgresql+psycopg://tuner:word-one@db.example.org/tuner"},
+        "mlflow": {"database": {"url": "postgresql+psycopg://tuner:word-two@db.example.org/mlflow"}},
+        "checkpoints": {"volume": {"existingClaim": "their-checkpoints"}},
+        "studies": {"namespace": "studies", "image": {"tag": "own"}},
+        "data": {"enabled": True, "source": {"persistentVolumeClaim": {"claimName": "my-data"}}},
+    },
     "no-mlflow": {"mlflow": {"enabled": False}},
     "their-mlflow": {
         "mlflow": {"enabled": False, "trackingUri": "https://mlflow.example.org", "existingSecret": "account"}

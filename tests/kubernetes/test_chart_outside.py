@@ -19,6 +19,7 @@ from .conftest import LOADER
 from .matrix import MATRIX
 
 CA = "/etc/driftline-ca/bundle.pem"
+FROM = {"secretKeyRef": {"name": "my-b", "key": "b"}}
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +204,7 @@ def test_the_schema_and_the_api_agree_on_what_there_is_to_set():
 def test_proxy_and_certificates_reach_every_pod(objects):
     seen = set()
     for component, name, env, container in containers(objects):
-        if component in ("postgresql", "test"):  # they speak to nobody outside
+        if component in ("postgresql", "test", "checkpoints"):  # they speak to nobody outside
             continue
         assert env["HTTPS_PROXY"] == "http://proxy.example.org:3128", (component, name)
         assert {env[key] for key in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE")} == {CA}
@@ -222,6 +223,41 @@ def test_proxy_and_certificates_reach_every_pod(objects):
         "DATA_DIR": "/data",
     }
     assert {"name": "ca", "configMap": {"name": "my-ca"}} in read.volumes
+
+
+def test_of_a_variable_that_is_said_twice_the_last_word_counts(helm):
+    """The API server refuses a name that stands twice in one container (server-side apply, as Helm 4 does it)."""
+    values = {
+        "caBundle": {"configMap": "my-ca"},
+        "extraEnv": [{"name": name, "value": "all"} for name in ("A", "B", "AWS_CA_BUNDLE")],
+        "api": {"extraEnv": [{"name": "B", "value": "first"}, {"name": "B", "valueFrom": FROM}]},
+        "mlflow": {"extraEnv": [{"name": "A", "value": "mlflow"}]},
+        "data": MATRIX["watched"]["data"],
+    }
+    found = helm.objects(values)
+    of = {name: env for _, name, env, _ in containers(found)}
+    for name in ("api", "scheduler", "mlflow", "database", "migration", "download"):
+        assert of[name]["A"] == ("mlflow" if name == "mlflow" else "all"), name
+        assert of[name]["B"] == (FROM if name == "api" else "all"), name
+        assert of[name]["AWS_CA_BUNDLE"] == "all", name
+        assert of[name]["SSL_CERT_FILE"] == "/etc/driftline-ca/ca.crt", name
+    for component, name, env, container in containers(found):
+        assert len(env) == len(container.get("env", [])), f"a name stands twice in {component}, {name}"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("api.extraEnv", "DRIFTLINE_DATABASE_URL"),
+        ("scheduler.extraEnv", "DRIFTLINE_LAUNCHER"),
+        ("mlflow.extraEnv", "ARTIFACTS"),
+        ("extraEnv", "DRIFTLINE_SECRET"),
+    ],
+)
+def test_what_the_chart_sets_itself_is_refused(helm, path, name):
+    done = helm.template({}, "--set", f"{path}[0].name={name},{path}[0].value=x", ok=False)
+    assert done.returncode != 0
+    assert f"{path} must not hold {name}, which the chart sets itself" in done.stderr
 
 
 # ---- Kueue

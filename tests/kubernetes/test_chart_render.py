@@ -111,7 +111,7 @@ def test_references_lead_somewhere(rendered, name):
         for volume in spec["volumes"]:
             if "configMap" in volume and not volume["configMap"]["name"].startswith("my-"):
                 assert volume["configMap"]["name"] in made["ConfigMap"], pod
-            if "persistentVolumeClaim" in volume:
+            if "persistentVolumeClaim" in volume and volume["persistentVolumeClaim"]["claimName"] != "my-data":
                 assert volume["persistentVolumeClaim"]["claimName"] in made["PersistentVolumeClaim"], pod
         for container in [*spec["containers"], *spec.get("initContainers", [])]:
             for variable in container.get("env", []):
@@ -152,7 +152,7 @@ def test_a_gpu_pool_reaches_the_launcher(rendered):
     assert read.image_pull_secrets == ("registry",)
     assert read.env == {"A": "b", "DATA_DIR": "/data"}
     assert read.deadline_seconds == 86400
-    assert read.priority_class == "r-driftline-studies"
+    assert read.priority_class == "ns.r-driftline-studies"
     assert {mount["mountPath"] for mount in read.volume_mounts} == {"/dev/shm", "/checkpoints", "/data"}
     assert read.labels == {"cost-centre": "research", "team": "federated"}
 
@@ -172,6 +172,12 @@ def test_budgets_are_made_for_two_replicas_and_more(rendered):
     assert budgets("small") == set()
 
 
+@pytest.mark.parametrize(("version", "policy"), [("1.27.0", "AlwaysAllow"), ("1.26.9", None)])
+def test_a_pod_that_is_not_ready_keeps_no_node_where_kubernetes_knows_how(helm, version, policy):
+    budget = helm.objects({}, "--kube-version", version)["PodDisruptionBudget", "r-driftline-api"]
+    assert budget["spec"].get("unhealthyPodEvictionPolicy") == policy
+
+
 def test_an_external_database_and_store_leave_nothing_behind(rendered):
     kinds = {kind for kind, _ in rendered["external"]}
     assert not kinds & {"StatefulSet", "PersistentVolumeClaim", "Secret"}
@@ -189,7 +195,7 @@ def test_rights_are_exactly_these(rendered):
     assert rules == {
         ("ray.io", "rayjobs"): ["create", "delete", "get", "list", "patch", "watch"],
         ("", "secrets"): ["create", "patch"],
-        ("", "pods"): ["get", "list", "watch"],
+        ("", "pods"): ["list", "watch"],
     }
     assert not any(kind.startswith("ClusterRole") for objects in rendered.values() for kind, _ in objects)
     assert not any(

@@ -12,11 +12,11 @@ import yaml
 
 from .chart_readme import CHART
 from .conftest import APIS, LOADER
-from .matrix import MATRIX, TOLERATION
+from .matrix import AFFINITY, MATRIX, TOLERATION
 from .test_chart_render import pods
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-PREVIOUS = Path(__file__).parent / "charts" / "driftline-0.1.0.tgz"
+PREVIOUS = sorted((Path(__file__).parent / "charts").glob("*.tgz"))
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
@@ -114,13 +114,15 @@ def test_every_pod_gets_the_registry_and_its_class_and_place(helm, name):
     values = copy.deepcopy(MATRIX[name])
     values.setdefault("image", {})["pullSecrets"] = ["registry"]
     values["priorityClasses"] = {"create": True}
-    values["api"] = {**values.get("api", {}), "nodeSelector": {"pool": "services"}, "tolerations": [TOLERATION]}
+    placed = {"nodeSelector": {"pool": "services"}, "tolerations": [TOLERATION], "affinity": AFFINITY}
+    values["api"] = {**values.get("api", {}), **placed}
     for pod, spec, labels in pods(helm.objects(values)):
         assert spec["imagePullSecrets"] == [{"name": "registry"}], pod
         assert spec["priorityClassName"].endswith("-service"), pod
         if labels["app.kubernetes.io/component"] in ("api", "migration", "data", "test"):
             assert spec["nodeSelector"] == {"pool": "services"}, pod
             assert spec["tolerations"] == [TOLERATION], pod
+            assert spec["affinity"] == AFFINITY, pod
 
 
 def test_a_job_that_could_not_be_changed_gets_another_name(helm):
@@ -143,8 +145,14 @@ def test_a_job_that_could_not_be_changed_gets_another_name(helm):
     assert job(**later) == one, "what may be changed keeps the name"
 
 
-def test_what_cannot_be_changed_is_as_the_first_release_had_it(helm):
-    command = [helm.path, "template", "r", str(PREVIOUS), "--namespace", "ns"]
+def test_the_version_before_is_among_them():
+    major, minor, _ = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"].split(".")
+    assert PREVIOUS[-1].name == f"driftline-{major}.{int(minor) - 1}.0.tgz"
+
+
+@pytest.mark.parametrize("previous", PREVIOUS, ids=lambda path: path.stem)
+def test_what_cannot_be_changed_is_as_earlier_versions_had_it(helm, previous):
+    command = [helm.path, "template", "r", str(previous), "--namespace", "ns"]
     known = [word for api in APIS for word in ("--api-versions", api)]
     done = subprocess.run([*command, *known], capture_output=True, text=True, check=True)
     before = {(item["kind"], item["metadata"]["name"]): item for item in yaml.load_all(done.stdout, LOADER) if item}
@@ -169,8 +177,10 @@ def test_what_cannot_be_changed_is_as_the_first_release_had_it(helm):
 def test_long_release_names_still_make_names(helm):
     for name, release in (("gpu", "a" * 53), ("watched", "x-" * 26 + "x")):
         for (kind, which), item in helm.objects(MATRIX[name], release=release).items():
-            assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", which), (kind, which)
-            assert len(which) <= 63, (kind, which)
+            # A PriorityClass's name holds a dot and the namespace, and may be longer.
+            rest = which.removeprefix("ns.") if kind == "PriorityClass" else which
+            assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", rest), (kind, which)
+            assert len(rest) <= 63, (kind, which)
             for value in item["metadata"]["labels"].values():
                 assert len(str(value)) <= 63, (kind, which)
 
@@ -190,6 +200,16 @@ def test_two_releases_live_in_one_namespace(helm):
         for which, found in (("one", one), ("two", two))
     ]
     assert instances == ["one-driftline", "two-driftline"]
+
+
+def test_releases_of_one_name_in_two_namespaces_share_nothing_that_belongs_to_none(helm):
+    values = {"priorityClasses": {"create": True}}
+    classes = [
+        {name for kind, name in helm.objects(values, *options) if kind == "PriorityClass"}
+        for options in ((), ("--namespace", "ns-2"))
+    ]
+    assert [len(found) for found in classes] == [2, 2]
+    assert not classes[0] & classes[1]
 
 
 def test_what_pods_read_once_restarts_them(helm):

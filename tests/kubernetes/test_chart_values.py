@@ -54,6 +54,19 @@ WRONG = {
     "extraEnv[0].name=1A": "name",
     "api.extraEnv.A=1": "extraEnv",
     "caBundle.secret=x": "secret",
+    "networkPolicy.clients[0].podSelector.matchLabel.a=b": "matchLabel",
+    "networkPolicy.metrics[0].namespaceSelector.matchExpressions[0].op=In": "op",
+    "networkPolicy.operator[0].podSelector.foo=x": "foo",
+    "api.extraEnv[0].name=A,api.extraEnv[0].valueFrom.secretKeyRef.name=x": "key",
+    "extraEnv[0].name=A,extraEnv[0].valueFrom.configMapKeyRef.keys=x": "keys",
+    "checkpoints.volume.source.nfs.host=files": "host",
+    "checkpoints.volume.source.persistentVolumeClaim.name=x": "name",
+    "data.source.csi.drive=x": "drive",
+    "data.source.hostPath.path=data": "path",
+    "studies.volumes[0].name=x,studies.volumes[0].secret.name=y": "secretName",
+    "studies.workers.affinity.nodeAffinity.required=x": "required",
+    "api.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector.labels.a=b": "labels",
+    "checkpoints.volume.accessModes={ReadWriteOncePod}": "accessModes",
 }
 TOGETHER = {
     "a database is needed": {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}},
@@ -63,6 +76,10 @@ TOGETHER = {
         "database": {"existingSecret": "x", "url": "postgresql://u:p@h/d"},
     },
     "mlflow.trackingUri needs": {"mlflow": {"trackingUri": "https://mlflow.example.org"}},
+    "mlflow.trackingUri must not hold an account": {
+        "mlflow": {"enabled": False, "trackingUri": "https://ann:pass@mlflow.example.org"}
+    },
+    "mlflow.publicUrl must not hold an account": {"mlflow": {"publicUrl": "https://ann:pass@mlflow.example.org/"}},
     "MLflow needs a database of its own": {"postgresql": {"enabled": False}, "database": {"existingSecret": "x"}},
     "must name another database": {
         "postgresql": {"enabled": False},
@@ -93,7 +110,15 @@ TOGETHER = {
     "studies.queue needs studies.workers.min equal to": {"studies": {"queue": "gpu", "workers": {"max": 4}}},
     "data.download.url needs data.enabled": {"data": {"download": {"url": "https://example.org/x.tar"}}},
     "data.download.sha256": {"data": {"enabled": True, "download": {"url": "https://example.org/x.tar"}}},
-    "set checkpoints.url or checkpoints.volume.source": {"studies": {"namespace": "other"}},
+    "studies.queue needs studies.launcher": {
+        "studies": {"queue": "gpu", "launcher": "local"},
+        "scheduler": {"replicas": 1},
+    },
+    "studies.namespace needs studies.launcher": {
+        "studies": {"namespace": "other", "launcher": "local"},
+        "scheduler": {"replicas": 1},
+    },
+    "or checkpoints.volume.existingClaim to a claim in other": {"studies": {"namespace": "other"}},
     "set data.source": {
         "studies": {"namespace": "other"},
         "checkpoints": {"url": "s3://b/c"},
@@ -129,24 +154,19 @@ def closed(schema, path="$"):
 
 
 def test_the_schema_is_closed():
-    """What stays open is Kubernetes' own: volume sources, selectors, affinities, and what a parent chart hands down."""
-    mine = (
-        "nfs",
-        "csi",
-        "hostPath",
-        "emptyDir",
-        "persistentVolumeClaim",
-        "ephemeral",
-        "cephfs",
-        "azureFile",
-        "glusterfs",
-        "configMap",
-        "secret",
-        "projected",
-    )
-    theirs = (*mine, "nodeAffinity", "podAffinity", "podAntiAffinity", "namespaceSelector", "podSelector", "global")
-    theirs += ("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef")
-    assert [path for path in closed(SCHEMA) if path.rpartition(".")[2] not in theirs] == []
+    """Kubernetes drops a key that it does not know: of a selector with a misspelt one {} is left: everybody."""
+    assert list(closed(SCHEMA)) == ["$.properties.global"], "what a parent chart hands down, and nothing else"
+
+
+def test_an_account_in_an_address_is_not_repeated(helm):
+    assert "ann:" not in helm.template(TOGETHER["mlflow.trackingUri must not hold an account"], ok=False).stderr
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://mlflow.example.org/team@home", "http://mlflow:5000", "https://m.example.org?a=b@c"]
+)
+def test_an_address_without_an_account_is_taken(helm, uri):
+    helm.template({"mlflow": {"enabled": False, "trackingUri": uri}})
 
 
 def test_schema_and_values_have_the_same_keys():

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.kubernetes.conftest import lacking
 from tests.kubernetes_cluster import node as nodes
 from tests.kubernetes_cluster.node import ROOT, Node
-from tests.kubernetes_cluster.release import NAMESPACE, installed
+from tests.kubernetes_cluster.release import DATA_URL, NAMESPACE, installed, until
+from tests.kubernetes_cluster.studies import ON_DATA
 
 DATA = Path(os.environ.get("DATA_DIR", ROOT.parent / "shared" / "data"))
 
@@ -18,13 +20,28 @@ def deployed(tmp_path_factory):
     """The release; its commands are the page's."""
     nodes.require()
     if not (DATA / "fashion_mnist_900").exists():
-        pytest.skip("set DATA_DIR to the folder with fashion_mnist_900")
+        lacking("set DATA_DIR to the folder with fashion_mnist_900")
     folder = tmp_path_factory.mktemp("node")
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(started(folder))
         with node.inside():
             made = stack.enter_context(installed(node, folder, DATA))
         yield made
+
+
+@pytest.fixture(scope="session")
+def on_data(deployed):
+    """A study on the data set that a Job of the page's values has fetched."""
+    with deployed.node.inside():
+        done = f"{DATA_URL} is unpacked"
+        until(lambda: done in deployed.data_logs("driftline-data-"), "the page's Job is done", 120)
+        return deployed.submit(ON_DATA)  # the API has found the files, or it would refuse
+
+
+@pytest.fixture(scope="session")
+def cancelled():
+    """Studies that were cancelled before they had a driver."""
+    return []
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +65,5 @@ def started(folder):
         elif not kept:
             stack.callback(node.down)
         if not node.kubeconfig.exists():
-            archives = nodes.images(folder / "images")
-            node.up()
-            for archive in archives:
-                node.load(archive)
+            node.up(nodes.images(folder / "images"))
         yield node

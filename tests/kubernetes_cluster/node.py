@@ -2,15 +2,16 @@
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
+from tests.kubernetes.conftest import lacking
 from tests.kubernetes.tools import FOLDER, Missing, tool
 
 ROOT = Path(__file__).parents[2]
@@ -23,20 +24,21 @@ _NEW_NETWORK = 0x40000000
 
 
 def require():
-    """Skips, with what to install, where a node cannot be had."""
-    pytest.importorskip("dnslib", reason="pip install dnslib: the test node's DNS")
+    """Skips, with what to install, where a node cannot be had; in CI that is a failure."""
+    if importlib.util.find_spec("dnslib") is None:
+        lacking("pip install dnslib: the test node's DNS")
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if os.geteuid():
-        pytest.skip("the test node needs root")
+        lacking("the test node needs root")
     if missing:
-        pytest.skip(f"the test node needs {', '.join(missing)}: apt-get install --no-install-recommends {PACKAGES}")
+        lacking(f"the test node needs {', '.join(missing)}: apt-get install --no-install-recommends {PACKAGES}")
     if not (KUBE / "cluster.py").exists():
-        pytest.skip("set KUBE_DIR to the folder with the Kubernetes binaries and cluster.py")
+        lacking("set KUBE_DIR to the folder with the Kubernetes binaries and cluster.py")
     try:
         for name in ("helm", "kubectl"):
             tool(name)
     except Missing as error:
-        pytest.skip(str(error))
+        lacking(str(error))
 
 
 def images(folder):
@@ -63,8 +65,21 @@ class Node:
         self._gpus = gpus
         self._script = script or Path(os.environ.get("DRIFTLINE_TEST_CLUSTER", KUBE / "cluster.py"))
 
-    def up(self):
-        self._run("up", "--gpus", str(self._gpus))
+    def up(self, archives):
+        """Starts it, with images. They are loaded as soon as containerd answers, while Kubernetes is starting.
+
+        Args:
+            archives: Each after those whose layers it needs.
+        """
+        with ThreadPoolExecutor() as pool:
+            started = pool.submit(self._run, "up", "--gpus", str(self._gpus))
+            while not (self.folder / "containerd.sock").exists() and not started.done():
+                time.sleep(0.1)
+            try:
+                for archive in archives:
+                    self.load(archive)
+            finally:
+                started.result()  # what went wrong first
 
     def down(self):
         self._run("down")

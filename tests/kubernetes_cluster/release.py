@@ -3,9 +3,11 @@
 import base64
 import contextlib
 import hashlib
+import shlex
 import sys
 import tarfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +23,11 @@ NAMESPACE = "driftline"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 PODS = f"{CORE}/pods"
 RAY = f"/apis/ray.io/v1/namespaces/{NAMESPACE}"
+UNTAKEN = "untaken"
+"""The name of a study whose RayJob the stand-in for KubeRay leaves lying."""
 HOST, FILES_PORT = "10.77.0.1", 8899
 """Where the node's own computer serves files; pods reach it as they reach the API server."""
+DATA_URL = f"http://{HOST}:{FILES_PORT}/data.tar.gz"
 
 
 def changes(folder):
@@ -30,7 +35,7 @@ def changes(folder):
     crds = " ".join(f"-f {KUBE}/crds/{name}.stripped.yaml" for name in ("rayjobs", "rayclusters"))
     operator = (
         f"kubectl apply --server-side --validate=false {crds}\n"
-        f"{sys.executable} -m tests.kubernetes_cluster.kuberay > {folder}/operator.log 2>&1 &"
+        f"{sys.executable} -m tests.kubernetes_cluster.kuberay {UNTAKEN} > {folder}/operator.log 2>&1 &"
     )
     files = f"-f tests/kubernetes_cluster/values.yaml -f {folder}/data.yaml"
     checkpoints = f"--set checkpoints.volume.source.hostPath.path={folder}/checkpoints"
@@ -57,7 +62,11 @@ def changes(folder):
 
 @dataclass
 class Deployed:
-    """A release of the chart, and how to speak to it."""
+    """A release of the chart, and how to speak to it.
+
+    Attributes:
+        read: What the commands of the page printed that are followed beside the first tests, as futures.
+    """
 
     node: Node
     rest: Rest
@@ -68,20 +77,50 @@ class Deployed:
     addresses: dict
     login: str
     token: str
+    read: dict
 
     def submit(self, spec, **changes):
         return self.client.submit(Study(**{**spec, **changes}))
 
     def pods(self, kind, study):
         """The living Ray pods of a study."""
+        return [pod["metadata"]["name"] for pod in self._living(kind, study)]
+
+    def running(self, kind, study):
+        """Those of them whose containers run."""
+        return [pod["metadata"]["name"] for pod in self._living(kind, study) if pod["status"]["phase"] == "Running"]
+
+    def _living(self, kind, study):
         selector = f"driftline.io/study%3D{study},ray.io/node-type%3D{kind}"
         found = self.rest.items(f"{PODS}?labelSelector={selector}")
-        return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def kill(self, name):
         """Ends a pod at once, as a node that goes away does."""
         say(f"kill {name}")
         self.rest.send("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+    def starve(self, name):
+        """Takes all memory of a worker's pod, so that its container ends as a whole.
+
+        By itself it does so since Kubernetes 1.28, with cgroup v2: before, the kernel ends one process. So the first
+        process is made the one to be ended first, and those that take the memory are many and small.
+        """
+        say(f"starve {name}")
+        take = "python -Sc \"import time; taken = b'x' * (64 << 20); time.sleep(60)\""
+        script = f"echo 1000 > /proc/1/oom_score_adj; for n in $(seq 64); do {take} & done; wait"
+        command = ["kubectl", "-n", NAMESPACE, "exec", name, "-c", "ray-worker", "--", "bash", "-c", script]
+        self.node.run("bash", "-c", f"{shlex.join(command)} || true")
+
+    def data_logs(self, beginning, phase=None):
+        """The log of the first pod of a data Job whose name begins so, in this phase; "" when there is none."""
+        for pod in self.rest.items(f"{PODS}?labelSelector=app.kubernetes.io/component%3Ddata"):
+            name = pod["metadata"]["name"]
+            if name.startswith(beginning) and phase in (None, pod["status"]["phase"]):
+                if pod["status"]["phase"] == "Pending":
+                    return ""
+                return self.rest.send("GET", f"{CORE}/pods/{name}/log")
+        return ""
 
     def rayjobs(self, study):
         return self.rest.items(f"{RAY}/rayjobs?labelSelector=driftline.io/study%3D{study}")
@@ -122,7 +161,7 @@ def prepare(folder, data):
     for name in ("checkpoints", "data", "files"):
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
-    archive = folder / "files" / "data.tar.gz"
+    archive = folder / "files" / DATA_URL.rpartition("/")[2]
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(data / "fashion_mnist_900", "fashion_mnist_900")
     [shown] = [one for one in values(PAGE.read_text()) if "data" in one]
@@ -131,8 +170,7 @@ def prepare(folder, data):
     assert wanted["download"].keys() == {"url", "sha256"}
     del wanted["existingClaim"]
     wanted["source"] = {"hostPath": {"path": str(folder / "data")}}
-    url = f"http://{HOST}:{FILES_PORT}/{archive.name}"
-    wanted["download"] = {"url": url, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
+    wanted["download"] = {"url": DATA_URL, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
     (folder / "data.yaml").write_text(yaml.safe_dump(shown))
     study = yaml.safe_load((ROOT / "examples" / "digits.yaml").read_text())
     study |= {"budget": {"trials_per_method": 2, "rounds": 10, "seeds": 1}}
@@ -147,6 +185,7 @@ def installed(node, folder, data):
     shell.run(f"{sys.executable} -m http.server {FILES_PORT} -d {folder}/files > {folder}/files.log 2>&1 &")
     page = Page(shell, changes(folder))
     with contextlib.ExitStack() as stack:
+        reader = stack.enter_context(ThreadPoolExecutor(1))
         stack.callback(shell.close)
         stack.callback(show, node, folder)
         page.follow("The image")
@@ -160,7 +199,11 @@ def installed(node, folder, data):
         told = {key: base64.b64decode(value).decode() for key, value in secret.items()}
         client = stack.enter_context(Client(addresses["api"], told["admin-token"]))
         login = f"{told['mlflow-username']}:{told['mlflow-password']}"
-        yield Deployed(node, rest, client, page, shell, folder, addresses, login, told["admin-token"])
+        read = {  # while the tests of the cluster run: a study on the node leaves room for another one
+            "helm test": reader.submit(lambda: page.follow("Two commands")),
+            "The first study": reader.submit(lambda: page.follow("The first study")),
+        }
+        yield Deployed(node, rest, client, page, shell, folder, addresses, login, told["admin-token"], read)
 
 
 def show(node, folder):

@@ -8,7 +8,7 @@ import urllib3
 from service.errors import NotFound
 from tests.kubernetes_cluster.node import say
 from tests.kubernetes_cluster.release import CORE, NAMESPACE, PODS, until
-from tests.kubernetes_cluster.test_cluster import SPEC, TRIALS
+from tests.kubernetes_cluster.studies import SPEC, TRIALS
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,13 +20,13 @@ FIRST = "digits-fedavg-vs-fedprox"
 
 
 def test_the_charts_own_test_runs_a_study(deployed):
-    said = deployed.page.follow("Two commands")
+    said = deployed.read["helm test"].result()
     assert "passed" in said
     assert "MLflow has the study" in said
 
 
 def test_the_first_study_is_submitted_and_watched_through_a_forwarded_port(deployed):
-    said = deployed.page.follow("The first study")
+    said = deployed.read["The first study"].result()
     say(said)
     assert deployed.client.job(FIRST).state == "SUCCEEDED"
     assert deployed.login.split(":")[1] in said  # the password of MLflow's account, as the page asks for it
@@ -111,6 +111,8 @@ def ready(deployed, part):
 
 
 def test_an_uninstall_leaves_nothing_and_the_page_is_at_its_end(deployed):
+    job = deployed.submit(SPEC, name="still-there")
+    until(lambda: deployed.pods("head", job.id), "a study runs", 120)
     deployed.page.follow("Uninstall")
     until(lambda: not deployed.rest.items(PODS), "no pod is left", 120)
     for kind in ("services", "configmaps", "persistentvolumeclaims", "resourcequotas"):

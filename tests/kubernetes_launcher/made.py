@@ -62,7 +62,18 @@ def job(phase="Running", *, age=300, suspend=False, deleted=False, **status):
     return {"metadata": metadata, "spec": {"suspend": suspend}, "status": status}
 
 
-def pod(kind="head", phase="Running", *, age=200, cluster="c", waiting=None, ended=None, unplaced=None, **status):
+def pod(
+    kind="head",
+    phase="Running",
+    *,
+    age=200,
+    cluster="c",
+    waiting=None,
+    ended=None,
+    unplaced=None,
+    placed=None,
+    **status,
+):
     """A pod of a RayCluster."""
     state = {}
     if waiting:
@@ -73,6 +84,8 @@ def pod(kind="head", phase="Running", *, age=200, cluster="c", waiting=None, end
         condition = {"type": "PodScheduled", "status": "False", "lastTransitionTime": at(unplaced)}
         condition["message"] = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
         status["conditions"] = [condition]
+    if placed is not None:
+        status["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(placed)}]
     container = {"name": f"ray-{kind}", "image": "driftline:test", "state": state}
     return {
         "metadata": {

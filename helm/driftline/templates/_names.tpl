@@ -108,10 +108,15 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
+{{/* A PriorityClass belongs to no namespace; its name tells releases of one name apart. Arguments: root, which */}}
+{{- define "driftline.ownPriorityClass" -}}
+{{ .root.Release.Namespace }}.{{ include "driftline.fullname" .root }}-{{ .which }}
+{{- end -}}
+
 {{/* Arguments: root, which (service or studies), name */}}
 {{- define "driftline.priorityClass" -}}
 {{- if .name -}}{{ .name }}
-{{- else if .root.Values.priorityClasses.create -}}{{ include "driftline.fullname" .root }}-{{ .which }}
+{{- else if .root.Values.priorityClasses.create -}}{{ include "driftline.ownPriorityClass" . }}
 {{- end -}}
 {{- end -}}
 
@@ -133,15 +138,20 @@ topologySpreadConstraints:
 {{- with include "driftline.priorityClass" (dict "root" .root "which" "service" "name" .values.priorityClassName) }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .values.nodeSelector }}
+{{- include "driftline.nodes" .values }}
+{{- end -}}
+
+{{/* The nodes that values admit. */}}
+{{- define "driftline.nodes" -}}
+{{- with .nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.tolerations }}
+{{- with .tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.affinity }}
+{{- with .affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -152,14 +162,7 @@ affinity:
 {{- with include "driftline.priorityClass" (dict "root" . "which" "service" "name" .Values.api.priorityClassName) }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.api.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.api.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "driftline.nodes" .Values.api }}
 {{- end -}}
 
 {{- define "driftline.pullSecrets" -}}
@@ -176,6 +179,15 @@ imagePullSecrets:
   valueFrom: {secretKeyRef: {name: {{ include "driftline.databaseSecret" . }}, key: {{ include "driftline.databaseKey" . }}}}
 {{- end -}}
 
+{{- define "driftline.migrationEnv" -}}
+{{- if .Values.database.url -}}
+- name: DRIFTLINE_DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.fullname" . }}-migration, key: database-url}}
+{{- else -}}
+{{ include "driftline.databaseEnv" . }}
+{{- end -}}
+{{- end -}}
+
 {{- define "driftline.serviceEnv" -}}
 {{ include "driftline.databaseEnv" . }}
 - name: DRIFTLINE_SECRET
@@ -190,16 +202,32 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* What a container of the chart's own gets besides. Arguments: root, extra */}}
-{{- define "driftline.extraEnv" -}}
-{{- if .root.Values.caBundle.configMap }}
-{{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" }}
-- {name: {{ . }}, value: {{ include "driftline.caFile" $.root }}}
-{{- end }}
-{{- end }}
-{{- with concat (.root.Values.extraEnv | default list) (.extra | default list) }}
-{{ toYaml . }}
-{{- end }}
+{{/* Environment of a container of the chart's own. A name stands in it once, or the API server refuses it: what the chart sets nobody may
+set again, of all else the last word counts. Arguments: root, own (a list as YAML), extra, path (where extra stands in the values) */}}
+{{- define "driftline.env" -}}
+{{- $own := .own | default "[]" | fromYamlArray -}}
+{{- $fixed := list -}}
+{{- range $own -}}{{- $fixed = append $fixed .name -}}{{- end -}}
+{{- $last := dict -}}
+{{- $order := list -}}
+{{- if .root.Values.caBundle.configMap -}}
+{{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" -}}
+{{- $order = append $order . -}}
+{{- $_ := set $last . (dict "name" . "value" (include "driftline.caFile" $.root)) -}}
+{{- end -}}
+{{- end -}}
+{{- range list (list "extraEnv" .root.Values.extraEnv) (list .path .extra) -}}
+{{- $path := first . -}}
+{{- range (last . | default list) -}}
+{{- if has .name $fixed -}}
+{{- fail (printf "%s must not hold %s, which the chart sets itself: look for the value that it is made from in values.yaml" $path .name) -}}
+{{- end -}}
+{{- $order = append $order .name -}}
+{{- $_ := set $last .name . -}}
+{{- end -}}
+{{- end -}}
+{{- range uniq $order -}}{{- $own = append $own (get $last .) -}}{{- end -}}
+{{- toYaml $own -}}
 {{- end -}}
 
 {{- define "driftline.caFile" -}}/etc/driftline-ca/{{ .Values.caBundle.key }}{{- end -}}
@@ -253,13 +281,18 @@ persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim }}}
 {{- end }}
 {{- end -}}
 
+{{/* Whether the chart makes the claim for checkpoints. */}}
+{{- define "driftline.makesCheckpoints" -}}
+{{- with .Values.checkpoints -}}{{- if not (or .url .volume.existingClaim .volume.source) -}}yes{{- end -}}{{- end -}}
+{{- end -}}
+
 {{/* Arguments: values of persistence, name, root, accessModes, component */}}
 {{- define "driftline.claim" -}}
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
   name: {{ .name }}
-  namespace: {{ .namespace | default .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace }}
   labels:
     {{- include "driftline.labels" (dict "root" .root "component" .component) | nindent 4 }}
 spec:

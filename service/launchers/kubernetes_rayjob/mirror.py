@@ -9,18 +9,22 @@ import time
 
 from service.errors import DriftlineError, Unavailable
 from service.launchers.kubernetes_rayjob.api import Api, Expired, Item
+from service.launchers.kubernetes_rayjob.pods import starved
 
 _LOG = logging.getLogger(__name__)
 _WATCH_S = 240
 _FIRST_S = 20.0
 _LONGEST_PAUSE_S = 15.0
+_REMEMBERED_S = 900.0
+"""A pod that ran out of memory is shown for so long after it has gone: KubeRay removes it faster than anybody looks."""
 
 
 class Mirror:
     """Objects of one kind with certain labels.
 
     A thread lists them, watches what happens from there on, and lists them again when the watch ends, so that nothing
-    missed stays missed. While the API server is away, what was seen last is shown until it is `stale_s` old.
+    missed stays missed. While the API server is away, what was seen last is shown until it is `stale_s` old. Pods that
+    ran out of memory are shown for a while after they have gone.
 
     Args:
         api: The API server.
@@ -38,6 +42,7 @@ class Mirror:
         self._watch_s = watch_s
         self._lock = threading.Lock()
         self._items: dict[str, Item] = {}
+        self._starved: dict[str, tuple[float, Item]] = {}  # by uid: when it was seen to have gone
         self._seen = float("-inf")
         self._error = "it has not answered yet"
         self._ready = threading.Event()
@@ -59,7 +64,9 @@ class Mirror:
             age = time.monotonic() - self._seen
             if age > self._stale_s:
                 raise Unavailable(f"{self._kind} cannot be seen: {self._error}")
-            return list(self._items.values())
+            since = time.monotonic() - _REMEMBERED_S
+            self._starved = {uid: (gone, item) for uid, (gone, item) in self._starved.items() if gone > since}
+            return [*self._items.values(), *(item for _, item in self._starved.values())]
 
     def note(self, item: Item) -> None:
         """Takes over an object that the API server has just answered with, unless the watch has seen a newer one."""
@@ -98,7 +105,9 @@ class Mirror:
         """Lists, and watches from there until the watch ends."""
         items, version = self._api.items(self._kind, self._selector)
         with self._lock:
-            self._items = {item["metadata"]["uid"]: item for item in items}
+            before, self._items = self._items, {item["metadata"]["uid"]: item for item in items}
+            for uid in before.keys() - self._items.keys():
+                self._remember(before[uid])
             self._seen = time.monotonic()
         self._ready.set()
         ends = time.monotonic() + self._watch_s
@@ -115,8 +124,15 @@ class Mirror:
             self._seen = time.monotonic()
             if what == "DELETED":
                 self._items.pop(item["metadata"]["uid"], None)
+                self._remember(item)
             elif what != "BOOKMARK":
                 self._items[item["metadata"]["uid"]] = item
+
+    def _remember(self, item: Item) -> None:
+        """Keeps what has gone, marked as such, when it is a pod that ran out of memory."""
+        if starved(item):
+            meta = {"deletionTimestamp": item["metadata"].get("creationTimestamp", ""), **item["metadata"]}
+            self._starved[meta["uid"]] = (time.monotonic(), {**item, "metadata": meta})
 
 
 def _version(item: Item) -> int:

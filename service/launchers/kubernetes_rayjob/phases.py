@@ -80,7 +80,8 @@ def _failed(phase: str, status: Mapping[str, Any], pods: Sequence[Pod]) -> Seen:
     short = of.shortened(message)
     if phase == "ValidationFailed":
         return Seen(False, f"KubeRay refuses the RayJob: {short or reason}", hopeless=True)
-    dead = [ending for pod in of.of_kind(pods, "head") if (ending := of.end_of(pod))]
+    heads = of.of_kind(pods, "head", status.get("rayClusterName", ""))
+    dead = [ending for pod in heads if (ending := of.end_of(pod))]
     lost = f"; the head: {dead[-1]}" if dead else ""
     match reason:
         case "DeadlineExceeded":
@@ -106,7 +107,7 @@ def _running(status: Mapping[str, Any], pods: Sequence[Pod], patience: Patience,
         gone = _head_lost(status, of.of_kind(pods, "head", cluster))
         if gone:
             return Seen(False, f"the head was lost: {gone}")
-    return _workers(status, of.of_kind(pods, "worker", cluster), patience, now)
+    return _workers(status, of.of_kind(pods, "worker", cluster), patience, now, trained=True)
 
 
 def _head_lost(status: Mapping[str, Any], heads: Sequence[Pod]) -> str:
@@ -121,26 +122,37 @@ def _head_lost(status: Mapping[str, Any], heads: Sequence[Pod]) -> str:
     return ""
 
 
-def _workers(status: Mapping[str, Any], workers: Sequence[Pod], patience: Patience, now: float) -> Seen:
-    """What keeps workers away; hopeless only when there is none at all."""
-    found = _quota(status) or of.trouble(workers, "a worker", patience, now)
-    if found is None:
-        return Seen(True)
-    if found.hopeless and not any(of.runs(pod) for pod in workers):
-        return Seen(False, found.reason, hopeless=True)
-    return Seen(True, found.reason)
+def _workers(
+    status: Mapping[str, Any], workers: Sequence[Pod], patience: Patience, now: float, *, trained: bool
+) -> Seen:
+    """What keeps workers away, or has ended them; hopeless only when there is none at all.
+
+    One that ran out of memory is made anew, and what it trained goes on from the last checkpoint: no reason to end a
+    study that trains. Before it has, workers that end so again and again will not hold Ray itself another time either.
+    """
+    starved = of.starvation(workers, "a worker")
+    found = [one for one in (starved, _quota(status) or of.trouble(workers, "a worker", patience, now)) if one]
+    hopeless = any(one.hopeless for one in found if one is not starved or not trained)
+    over = hopeless and not any(of.runs(pod) for pod in workers)
+    return Seen(not over, "; ".join(one.reason for one in found), hopeless=over)
 
 
 def _starting(job: Job, status: Mapping[str, Any], pods: Sequence[Pod], patience: Patience, now: float) -> Seen:
     waited = now - of.moment(job["metadata"].get("creationTimestamp"))
     if not status.get("jobDeploymentStatus") and waited > _OPERATOR_S:
         over = waited > max(patience.unschedulable, _OPERATOR_S)
-        text = f"KubeRay has not taken up the RayJob for {waited:.0f} s: is its operator running, and new enough?"
+        lasted = of.steps(waited)
+        text = f"KubeRay has not taken up the RayJob for {lasted} s: is its operator running, and new enough?"
         return Seen(not over, text, hopeless=over)
     cluster = status.get("rayClusterName", "")
-    found = of.trouble(of.of_kind(pods, "head", cluster), "the head", patience, now)
+    if not cluster:  # pods that are there are an earlier RayJob's
+        return Seen(True)
+    heads = of.of_kind(pods, "head", cluster)
+    found = of.trouble(heads, "the head", patience, now)
+    if found is None and not any(of.runs(pod) for pod in heads):
+        found = of.starvation(heads, "the head")
     if found is None:
-        return _workers(status, of.of_kind(pods, "worker", cluster), patience, now)
+        return _workers(status, of.of_kind(pods, "worker", cluster), patience, now, trained=False)
     return Seen(not found.hopeless, found.reason, found.hopeless)
 
 

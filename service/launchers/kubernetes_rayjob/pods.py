@@ -19,6 +19,7 @@ _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.*), used: (?P<used>.*), limited: (?P<most>.*)"
 )
 _LONGEST = 600
+_OFTEN = 3
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,34 @@ def end_of(pod: Pod) -> str:
     status = pod.get("status", {})
     if status.get("reason") in ("Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown"):
         return f"it was evicted ({status['reason']}: {shortened(status.get('message', ''))})"
-    for container in _containers(pod):
-        for state in (container.get("state", {}), container.get("lastState", {})):
-            ended = state.get("terminated")
-            if ended and ended.get("reason") == "OOMKilled":
-                limit = _limit(pod, container["name"])
-                return f"it ran out of memory (limit {limit}): give it more" if limit else "it ran out of memory"
-            if ended and ended.get("exitCode"):
-                return f"it ended with exit code {ended['exitCode']} ({ended.get('reason', 'Error')})"
+    if starved(pod):
+        return _without_memory(pod)
+    for _, ended in _endings(pod):
+        if ended.get("exitCode"):
+            return f"it ended with exit code {ended['exitCode']} ({ended.get('reason', 'Error')})"
     return ""
+
+
+def starved(pod: Pod) -> bool:
+    """Whether a container of a pod has ended, now or the last time, because it ran out of memory."""
+    return any(_oom(ended) for _, ended in _endings(pod))
+
+
+def starvation(pods: Sequence[Pod], what: str) -> Trouble | None:
+    """Pods that were lost because they ran out of memory; hopeless from the third on.
+
+    Whether one that is hopeless counts is the caller's to say: what trains goes on from its checkpoints, and its driver
+    gives up the trials that lose their worker too often.
+
+    Args:
+        pods: Heads or workers of one RayCluster, those included that have gone.
+        what: "the head" or "a worker".
+    """
+    told = [_without_memory(pod) for pod in pods if starved(pod)]
+    if not told:
+        return None
+    times = f" ({len(told)} so far)" if len(told) > 1 else ""
+    return Trouble(f"{what} was lost{times}: {told[-1]}", len(told) >= _OFTEN)
 
 
 def trouble(pods: Sequence[Pod], what: str, patience: Patience, now: float) -> Trouble | None:
@@ -127,8 +147,13 @@ def shortened(text: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else f"... {text[-longest:]}"
 
 
+def steps(seconds: float) -> int:
+    """How long something has lasted, in steps: who is told of every change is not told every second."""
+    return int(seconds) // 60 * 60 if seconds >= 60 else int(seconds) // 10 * 10
+
+
 def _waiting(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | None:
-    age = now - moment(pod["metadata"].get("creationTimestamp"))
+    age = now - _placed_at(pod)
     for container in _containers(pod):
         waiting = container.get("state", {}).get("waiting") or {}
         reason, message = waiting.get("reason", ""), shortened(waiting.get("message", ""))
@@ -143,12 +168,24 @@ def _waiting(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | N
     return None
 
 
+def _placed_at(pod: Pod) -> float:
+    """When a node was found for a pod: it may have waited for one for long."""
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if (
+            condition["type"] == "PodScheduled"
+            and condition["status"] == "True"
+            and condition.get("lastTransitionTime")
+        ):
+            return moment(condition["lastTransitionTime"])
+    return moment(pod["metadata"].get("creationTimestamp"))
+
+
 def _unplaced(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | None:
     for condition in pod.get("status", {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             since = moment(condition.get("lastTransitionTime")) or moment(pod["metadata"].get("creationTimestamp"))
             waited = max(0.0, now - since)
-            text = f"no node takes {what}, for {waited:.0f} s now: {shortened(condition.get('message', ''))}"
+            text = f"no node takes {what}, for {steps(waited)} s now: {shortened(condition.get('message', ''))}"
             return Trouble(text, waited > patience.unschedulable)
     return None
 
@@ -157,6 +194,23 @@ def _containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
     status = pod.get("status", {})
     yield from status.get("initContainerStatuses") or []
     yield from status.get("containerStatuses") or []
+
+
+def _endings(pod: Pod) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Containers with how they ended, now or the last time."""
+    for container in _containers(pod):
+        for state in (container.get("state", {}), container.get("lastState", {})):
+            if state.get("terminated"):
+                yield container, state["terminated"]
+
+
+def _oom(ended: Mapping[str, Any]) -> bool:
+    return ended.get("reason") == "OOMKilled"
+
+
+def _without_memory(pod: Pod) -> str:
+    limit = next((_limit(pod, container["name"]) for container, ended in _endings(pod) if _oom(ended)), "")
+    return f"it ran out of memory (limit {limit}): give it more" if limit else "it ran out of memory"
 
 
 def _limit(pod: Pod, name: str) -> str:

@@ -1,0 +1,101 @@
+"""What runs before an upgrade needs nothing that only the upgrade makes; what an install tells people can be typed."""
+
+import base64
+
+import pytest
+
+from .chart_readme import CHART
+from .matrix import AFFINITY
+
+URL = "postgresql+psycopg://u:word@h/d"
+THEIRS = {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}}
+HOOK = "helm.sh/hook"
+
+
+def migration(objects):
+    return objects["Job", "r-driftline-migration"]["spec"]["template"]["spec"]
+
+
+def reads(spec):
+    """(Secret, key) of the database's address."""
+    env = {item["name"]: item["valueFrom"]["secretKeyRef"] for item in spec["containers"][0]["env"]}
+    return env["DRIFTLINE_DATABASE_URL"]["name"], env["DRIFTLINE_DATABASE_URL"]["key"]
+
+
+def test_the_migration_reads_the_address_that_the_upgrade_brings(helm):
+    objects = helm.objects({**THEIRS, "database": {"url": URL}}, "--is-upgrade")
+    assert reads(migration(objects)) == ("r-driftline-migration", "database-url")
+    secret = objects["Secret", "r-driftline-migration"]
+    assert base64.b64decode(secret["data"]["database-url"]).decode() == URL
+    job = objects["Job", "r-driftline-migration"]["metadata"]["annotations"]
+    about = secret["metadata"]["annotations"]
+    assert about[HOOK] == job[HOOK] == "post-install,pre-upgrade"
+    assert int(about[f"{HOOK}-weight"]) < int(job[f"{HOOK}-weight"])
+    assert about[f"{HOOK}-delete-policy"] == "before-hook-creation,hook-succeeded"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, ("r-driftline", "database-url")),
+        ({**THEIRS, "database": {"existingSecret": "mine", "existingSecretKey": "url"}}, ("mine", "url")),
+    ],
+)
+def test_an_address_that_is_there_already_needs_no_secret_of_the_hook(helm, values, expected):
+    objects = helm.objects(values, "--is-upgrade")
+    assert reads(migration(objects)) == expected
+    assert ("Secret", "r-driftline-migration") not in objects
+
+
+def test_before_an_upgrade_nothing_is_used_that_it_would_make(helm):
+    """Without a cluster nothing is there yet; tests on a real API look with one."""
+    values = {"priorityClasses": {"create": True}, "api": {"affinity": AFFINITY}}
+    first = migration(helm.objects(values))
+    assert first["priorityClassName"] == "ns.r-driftline-service"
+    assert first["serviceAccountName"] == "r-driftline-service"
+    later = migration(helm.objects(values, "--is-upgrade"))
+    assert "priorityClassName" not in later
+    assert later["serviceAccountName"] == "default"
+    assert later["affinity"] == AFFINITY
+    assert later["automountServiceAccountToken"] is False
+
+
+def test_what_people_name_themselves_is_used_before_an_upgrade_too(helm):
+    values = {
+        "priorityClasses": {"create": True},
+        "api": {"priorityClassName": "mine"},
+        "serviceAccounts": {"service": "our-account"},
+    }
+    later = migration(helm.objects(values, "--is-upgrade"))
+    assert (later["priorityClassName"], later["serviceAccountName"]) == ("mine", "our-account")
+
+
+def notes(helm, *settings):
+    """What is printed after an install, in paragraphs."""
+    options = [word for setting in settings for word in ("--set", setting)]
+    done = helm("install", "r", str(CHART), "--namespace", "ns", "--dry-run=client", *options)
+    return done.stdout.partition("\nNOTES:\n")[2].split("\n\n")
+
+
+def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):
+    text = notes(helm, "api.service.port=80")
+    (forwards,) = [part for part in text if "port-forward" in part]
+    assert forwards.split("\n") == [
+        "  kubectl -n ns port-forward service/r-driftline-api 8080:80",
+        "  kubectl -n ns port-forward service/r-driftline-mlflow 5000",
+    ]
+    assert text[text.index(forwards) - 1] == "In a terminal each, as long as you work with it:"
+    (exports,) = [part for part in text if "export DRIFTLINE_URL" in part]
+    assert exports.startswith("  export DRIFTLINE_URL=http://127.0.0.1:8080\n  export DRIFTLINE_TOKEN=$(")
+    (account,) = [part for part in text if "mlflow-username" in part]
+    assert [line.partition("{.data.")[2] for line in account.strip().split("\n")] == [
+        "mlflow-username}' | base64 -d; echo",
+        "mlflow-password}' | base64 -d; echo",
+    ]
+
+
+def test_notes_name_the_hosts_where_there_are_any(helm):
+    text = "\n".join(notes(helm, "ingress.enabled=true,ingress.host=a.example.org,ingress.mlflowHost=m.example.org"))
+    assert "port-forward" not in text
+    assert "export DRIFTLINE_URL=http://a.example.org\n" in text
+    assert "MLflow is at http://m.example.org." in text

@@ -1,0 +1,82 @@
+"""Every claim that the chart makes is mounted by a pod of the release, and studies find their volumes."""
+
+import pytest
+import yaml
+
+from service.launchers.kubernetes_rayjob.config import Config
+
+from .conftest import LOADER
+from .matrix import MATRIX, PLACED
+from .test_chart_render import pods
+
+
+def launcher(objects):
+    return Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+
+
+def claims(spec):
+    found = (volume.get("persistentVolumeClaim") for volume in spec["volumes"])
+    return {claim["claimName"] for claim in found if claim}
+
+
+def written_at_once(objects):
+    """The Job that mounts the claim for checkpoints."""
+    return [item for (kind, name), item in objects.items() if kind == "Job" and "-checkpoints-" in name]
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_claim_is_mounted_by_a_pod_of_the_release_that_is_no_hook(helm, name):
+    """`helm install --wait` waits for claims before it runs a hook, and a class may bind them to a pod's node only."""
+    objects = helm.objects(MATRIX[name])
+    made = {which for kind, which in objects if kind == "PersistentVolumeClaim"}
+    steady = {
+        key: item for key, item in objects.items() if "helm.sh/hook" not in item["metadata"].get("annotations", {})
+    }
+    assert made <= set().union(*(claims(spec) for _, spec, _ in pods(steady)))
+
+
+def test_the_default_makes_three_claims(helm):
+    made = {name for kind, name in helm.objects({}) if kind == "PersistentVolumeClaim"}
+    assert made == {"r-driftline-checkpoints", "r-driftline-mlflow-artifacts", "r-driftline-postgresql"}
+
+
+def test_the_volume_of_checkpoints_is_made_where_a_head_will_run(helm):
+    """A volume may be of one zone: the first pod that mounts it chooses which."""
+    (job,) = written_at_once(helm.objects({"studies": {"head": PLACED}, "api": {"nodeSelector": {"pool": "services"}}}))
+    spec = job["spec"]["template"]["spec"]
+    assert {key: spec[key] for key in PLACED} == PLACED
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "checkpoints", "mountPath": "/checkpoints"}]
+    again = written_at_once(helm.objects({"studies": {"head": PLACED}, "image": {"tag": "next"}}))
+    assert again[0]["metadata"]["name"] != job["metadata"]["name"], "a Job's pods cannot be changed"
+
+
+def test_local_drivers_mount_the_claim_themselves(helm):
+    objects = helm.objects({"studies": {"launcher": "local"}, "scheduler": {"replicas": 1}})
+    scheduler = objects["Deployment", "r-driftline-scheduler"]["spec"]["template"]["spec"]
+    assert claims(scheduler) == {"r-driftline-checkpoints"}
+    assert not written_at_once(objects)
+
+
+def test_a_claim_in_the_studies_namespace_is_theirs_alone(helm):
+    objects = helm.objects(MATRIX["apart"])
+    assert not any(kind == "PersistentVolumeClaim" and name.endswith("checkpoints") for kind, name in objects)
+    assert not any("their-checkpoints" in claims(spec) for _, spec, _ in pods(objects))
+    read = launcher(objects)
+    mounted = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in read.volumes}
+    assert mounted == {"checkpoints": "their-checkpoints", "data": "my-data"}
+    assert read.namespace == "studies"
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({}, "example.org/all:1"),
+        ({"tag": "own"}, "example.org/all:own"),
+        ({"digest": "sha256:" + "a" * 64}, "example.org/all@sha256:" + "a" * 64),
+        ({"repository": "example.org/own"}, "example.org/own:0.1.0"),
+        ({"repository": "example.org/own", "tag": "2"}, "example.org/own:2"),
+    ],
+)
+def test_the_image_of_studies(helm, image, expected):
+    values = {"image": {"repository": "example.org/all", "tag": "1"}, "studies": {"image": image}}
+    assert launcher(helm.objects(values)).image == expected
