@@ -18,6 +18,7 @@ from service.scheduler.reconcile import (
     Forget,
     Launched,
     Lost,
+    Note,
     Queue,
     Settle,
     Start,
@@ -236,6 +237,8 @@ class Scheduler:
                 self._start(study, action.attempt, cluster)
             case Queue():
                 self._store.settle(study_id, "QUEUED", action.reason)
+            case Note():
+                self._store.note(study_id, action.attempt, action.reason)
             case Lost():
                 self._store.lost(study_id, action.attempt, action.reason, counted=action.counted)
             case Stop():

@@ -65,6 +65,15 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Say of a study that is driven what its launcher has to say; "" when that is over."""
+
+    study_id: str
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Lost:
     """Note that the study's driver was lost; attempt 0 is one that never came to acquire.
 
@@ -102,7 +111,7 @@ class Settle:
     reason: str
 
 
-Action = Start | Queue | Lost | Stop | Forget | Settle
+Action = Start | Queue | Note | Lost | Stop | Forget | Settle
 
 
 def reconcile(
@@ -220,7 +229,8 @@ def _trouble(
         lost = Lost(study.id, 0, reason, counted=not ours.adopted)
         return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
     if study.held:
-        return []
+        told = acquired and study.state == "RUNNING" and study.reason != ours.reason
+        return [Note(study.id, study.attempt, ours.reason)] if told else []
     if acquired:
         return _ended(study.id, ours, now, end_seconds)
     if ours.hopeless:

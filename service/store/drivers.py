@@ -131,6 +131,8 @@ class Drivers(Curves):
                 raise StaleDriver(f"attempt {attempt} has let go of study {study_id} already; it is {study.state}")
             study = self._fenced(connection, study_id, attempt)
             target: StudyState = state
+            if reason and study.state == "RUNNING" and study.reason:  # noted while it ran: it may be why
+                reason = f"{reason}; {study.reason}"
             if state == "SUCCEEDED" and (left := self._unfinished(connection, study_id)):
                 raise Conflict(
                     f"a study succeeds when all its trials are finished, got {left} that are not: {study_id}"
@@ -186,6 +188,14 @@ class Drivers(Curves):
             if study.state == "RUNNING":
                 self._move(connection, study, "RUNNING", f"the driver was lost ({reason}); it is started again")
             return deaths
+
+    def note(self, study_id: str, attempt: int, reason: str) -> None:
+        """Say of a study that trains, while this attempt holds it, what its launcher sees; "" takes that back."""
+        with self._database.write() as connection:
+            study, driver = self._locked(connection, study_id), self._holds(connection, study_id)
+            held = driver is not None and driver.attempt == attempt and _holding(driver, self.clock())
+            if held and study.state == "RUNNING":
+                self._move(connection, study, "RUNNING", reason)
 
     def settle(self, study_id: str, state: StudyState, reason: str = "") -> None:
         """Put a study that no driver holds into a state: what the scheduler decides.

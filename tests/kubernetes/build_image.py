@@ -172,7 +172,8 @@ def build(folder: Path, names: list[str]) -> None:
         wheels = pool.submit(builder.wheelhouse) if "driftline" in names else None
         if names != ["compass"]:
             builder.base()
-        postgres = pool.submit(builder.postgres) if "postgres" in names else None  # its packages come over the network
+        if "postgres" in names:
+            builder.postgres()
         if wheels:
             wheels.result()
             builder.driftline()
@@ -180,8 +181,6 @@ def build(folder: Path, names: list[str]) -> None:
             builder.push("driftline")
         if "compass" in names:
             builder.compass()
-        if postgres:
-            postgres.result()
     run("rm", "-rf", str(builder.folder / "storage"), str(builder.folder / "run"))
 
 

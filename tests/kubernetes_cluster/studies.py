@@ -1,6 +1,6 @@
 """The studies of the tests, and what is asked about them."""
 
-ROUNDS = 80_000  # about 2,000 a second: the study must last until its workers and its head were ended
+ROUNDS = 120_000  # about 2,000 a second: the study must last until its workers and its head were ended
 SPEC = {
     "name": "on-kubernetes",
     "task": {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3},

@@ -64,7 +64,7 @@ def test_a_study_gets_a_second_worker_and_outlives_workers_its_head_and_a_pause(
     deployed.starve(other)
     until(lambda: said(study, STARVED), "it says that a worker ran out of memory", 60)
     assert study.state == "RUNNING"
-    assert other not in deployed.pods("worker", study.id)
+    until(lambda: other not in deployed.pods("worker", study.id), "its pod is replaced", 60)
 
     attempt = attempts(deployed, study)
     [head] = deployed.pods("head", study.id)

@@ -254,7 +254,8 @@ def test_a_pod_that_waited_long_for_its_node_has_all_its_time_to_pull():
 
 
 @pytest.mark.parametrize(
-    ("waited", "shown", "alive"), [(9, 0, True), (59, 50, True), (60, 60, True), (899, 840, True), (901, 900, False)]
+    ("waited", "shown", "alive"),
+    [(9, 0, True), (59, 50, True), (60, 60, True), (599, 540, True), (899, 600, True), (7300, 7200, False)],
 )
 def test_gpus_that_no_node_has(waited, shown, alive):
     found = seen(job("Initializing", age=1000), pod("head"), pod("worker", "Pending", unplaced=waited))
@@ -296,10 +297,9 @@ def test_a_quota_failure_that_is_over_counts_no_more():
     assert seen(job("Initializing", rayClusterStatus={"conditions": [condition]}), pod("head")) == Seen(True)
 
 
-@pytest.mark.parametrize(("age", "alive"), [(59, True), (61, True), (901, False)])
-def test_an_operator_that_is_not_there(age, alive):
+@pytest.mark.parametrize(("age", "shown", "alive"), [(59, 0, True), (61, 60, True), (901, 600, False)])
+def test_an_operator_that_is_not_there(age, shown, alive):
     found = seen(job("", age=age))
     assert (found.alive, found.hopeless) == (alive, not alive)
-    shown = age // 60 * 60
     said = f"KubeRay has not taken up the RayJob for {shown} s: is its operator running, and new enough?"
     assert found.reason == (said if age > 60 else "")

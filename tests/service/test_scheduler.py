@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.scheduler.reconcile import Launched, Lost, Queue, Settle, Start, Stop, reconcile
+from service.scheduler.reconcile import Launched, Lost, Note, Queue, Settle, Start, Stop, reconcile
 from service.store.drivers import Driven
 
 ONE = {"a": "ray", "b": "ray", "c": "ray"}
@@ -171,7 +171,8 @@ def test_why_a_driver_does_not_come_up_is_shown_on_the_study() -> None:
     pulling = {"a": ours(reason="the image is being pulled")}
     assert reconcile([study("a")], pulling, ONE, 5) == [Queue("a", "the image is being pulled")]
     assert reconcile([study("a", "QUEUED", reason="the image is being pulled")], pulling, ONE, 5) == []
-    assert reconcile([study("a", "RUNNING", attempt=1, held=True)], pulling, ONE, 5) == []
+    training = study("a", "RUNNING", attempt=1, held=True)
+    assert reconcile([training], pulling, ONE, 5) == [Note("a", 1, "the image is being pulled")]
     _, lost = reconcile([study("a")], pulling, ONE, 601)
     assert lost == Lost("a", 0, "it did not take the study within 600 s: the image is being pulled")
 

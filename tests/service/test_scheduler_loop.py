@@ -8,6 +8,7 @@ from service.client import ApiClient
 from service.launchers.protocol import Launch, Seen
 from service.names import holder
 from service.scheduler.loop import Scheduler
+from service.scheduler.reconcile import Note
 from service.schemas.protocol import TrialResult
 from service.schemas.records import Values
 from service.store.store import Store
@@ -47,6 +48,23 @@ def test_a_hopeless_study_fails_and_the_next_one_starts(store: Store, clock: Clo
         loop.step()
     assert (store.study(first).state, store.study(first).reason) == ("FAILED", "no node has 9 GPUs")
     assert launcher.started == [first, second]
+
+
+def test_what_a_launcher_says_of_a_study_that_trains_is_told(store: Store, clock: Clock) -> None:
+    study = make(store, clock)
+    launcher = FakeLauncher()
+    loop = scheduler(store, launcher)
+    loop.step()
+    store.acquire(study, "elsewhere/1")
+    for said in ("a worker was lost", "", "a worker was lost (2 so far)"):
+        launcher.says[study] = Seen(True, said)
+        assert loop.step() == [Note(study, 1, said)]
+        assert loop.step() == []
+        assert (store.study(study).state, store.study(study).reason) == ("RUNNING", said)
+    store.note(study, 2, "of another driver")
+    assert store.study(study).reason == "a worker was lost (2 so far)"
+    store.release(study, 1, "FAILED", "nothing could be trained")
+    assert store.study(study).reason == "nothing could be trained; a worker was lost (2 so far)"
 
 
 def test_a_launch_says_what_the_study_needs_and_collect_which_there_are(store: Store, clock: Clock) -> None:

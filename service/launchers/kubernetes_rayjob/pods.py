@@ -148,8 +148,9 @@ def shortened(text: str, longest: int = _LONGEST) -> str:
 
 
 def steps(seconds: float) -> int:
-    """How long something has lasted, in steps: who is told of every change is not told every second."""
-    return int(seconds) // 60 * 60 if seconds >= 60 else int(seconds) // 10 * 10
+    """How long something has lasted, in ever longer steps: who is told of every change is not told every second."""
+    step = 10 if seconds < 60 else 60 if seconds < 600 else 600 if seconds < 3600 else 3600
+    return int(seconds) // step * step
 
 
 def _waiting(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | None:
