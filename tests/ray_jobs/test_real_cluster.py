@@ -76,13 +76,16 @@ class Cluster:
             "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}",
             "--num-cpus=0",
         )  # fmt: skip
-        until(self._answers, 60)
+        until(lambda: self.alive() == 1, 120, self.said)
 
     def add_node(self) -> subprocess.Popen[bytes]:
-        """A further node with one CPU."""
+        """A further node with one CPU, which lives: of two that start at once one may take the other for itself."""
         (agent,) = free_ports(1)
         node = f"--address=127.0.0.1:{self._port}", f"--dashboard-agent-listen-port={agent}", "--num-cpus=1"
-        return self._start(*node)
+        before = self.alive()
+        started = self._start(*node)
+        until(lambda: self.alive() > before, 120, self.said)
+        return started
 
     def end(self) -> None:
         for process in reversed(self.processes):
@@ -102,13 +105,20 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def _answers(self) -> bool:
+    def alive(self) -> int:
+        """How many nodes live."""
         headers = {"Authorization": f"Bearer {self.token}"}
         try:
             nodes = httpx.get(f"{self.dashboard}/api/v0/nodes", headers=headers, timeout=2)
         except httpx.TransportError:
-            return False
-        return nodes.status_code == 200 and bool(nodes.json()["data"]["result"]["result"])
+            return 0
+        if nodes.status_code != 200:
+            return 0
+        return sum(node["state"] == "ALIVE" for node in nodes.json()["data"]["result"]["result"])
+
+    def said(self) -> str:
+        """What the nodes printed."""
+        return "\n".join(log.read_text()[-2000:] for log in sorted(self.folder.glob("start*.log")))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +172,10 @@ def test_a_study_survives_its_driver_and_a_node(cluster: Cluster, service: Servi
             return sum(trial.rounds_done for trial in client.trials(study))
 
         def told() -> str:
-            return "\n".join(line.text for line in client.logs(study)[-30:]) + f"\n{client.study(study)}"
+            return (
+                "\n".join(line.text for line in client.logs(study)[-30:])
+                + f"\n{client.study(study)}\n{cluster.alive()} nodes live"
+            )
 
         study = client.create(STUDY).id
         until(lambda: rounds() > 0, 200, told)
