@@ -22,7 +22,7 @@ from typing import Any
 from service.names import holder
 from service.recorders.links import MlflowLink, mlflow_link
 from service.recorders.sampling import rows, totals
-from service.recorders.shown import envelope_rows, label_params, note, study_params, trial_params
+from service.recorders.shown import envelope_rows, label_params, note, study_key, study_params, trial_params
 from service.recorders.tracking import Tracking, connect
 from service.recorders.views import VIEW, VIEW_TAG, charts_view
 from service.results.curves import TrialCurve
@@ -160,7 +160,7 @@ class Recorder:
             wrote += written
             if written < len(part):
                 return wrote > 0
-        if self._refresh_due(study, trials, known):
+        if not labels.shows(study_key(study)) or self._refresh_due(study, trials, known):
             self._refresh(labels, study, trials)
             wrote += 1
         self._shown = (study.version, study.state)
@@ -255,8 +255,9 @@ class Recorder:
         result = study_result(study, trials, self._store.curves(self._study_id))
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
+        key = study_key(study)
         study_run = labels.run(
-            "study", study.name, {"driftline.kind": "study", "mlflow.runColor": "#777777"}, created + len(names)
+            key, study.name, {"driftline.kind": "study", "mlflow.runColor": "#777777"}, created + len(names)
         )
         text = note(result, study)
         labels.write(study_run, timestamp_ms=created, params=study_params(study), tags={"mlflow.note.content": text})
@@ -264,6 +265,7 @@ class Recorder:
             self._label(labels, study, result, label, created + len(names) - 1 - i) for i, label in enumerate(names)
         ]
         labels.keep_only("label/", kept)
+        labels.keep_only("study", [key])
         labels.artifacts(study_run, ((name, result.file(name)) for name in FILES))
         labels.tag_experiment({"mlflow.note.content": text})
         if study.finished:

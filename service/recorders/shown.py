@@ -40,6 +40,11 @@ def envelope_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
     return rows + [(name, float(value), 0) for name, value in single.items()]
 
 
+def study_key(study: StudyRecord) -> str:
+    """The key of the study's run. An extended study has another one: its parameters differ, and a run's never change."""
+    return f"study/{study.fingerprint}"
+
+
 def study_params(study: StudyRecord) -> dict[str, str]:
     """Parameters of the study's run: what does not change while it runs."""
     budget, objective = study.spec["budget"], study.spec["objective"]

@@ -80,6 +80,10 @@ class Tracking:
             self._runs[key] = made.info.run_id
         return self._runs[key]
 
+    def shows(self, key: str) -> bool:
+        """Whether there is a run of this key."""
+        return key in self._runs
+
     def has(self, run_id: str) -> bool:
         """Whether this run is there, and not in the bin."""
         return run_id in self._runs.values()

@@ -46,6 +46,13 @@ def shown(folder: Path) -> int:
     return int(runs)
 
 
+def budgets(folder: Path) -> list[str]:
+    """The numbers of trials a method that MLflow shows for the study."""
+    shown = "select value from params natural join runs where key = 'trials_per_method' and lifecycle_stage = 'active'"
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as mlflow:
+        return [str(value) for (value,) in mlflow.execute(shown)]
+
+
 def attempts(job: Job) -> dict[str, int]:
     """Under which attempt each trial was trained."""
     return {trial.id: trial.attempt for trial in job._api.trials(job.id)}
@@ -57,6 +64,7 @@ def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
         job = client.submit(Study(**STUDY))
         job.wait()
         first = rows(tmp_path / "small")
+        assert budgets(tmp_path / "small") == ["3"]
         assert len(first) == 2 * (3 + 3)
         taken = attempts(job)
         before, curves = shown(tmp_path / "small"), client.job("small").frontier().data
@@ -64,6 +72,7 @@ def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
             job.extend(trials_per_method=2)  # less than there are
         job.extend(trials_per_method=5).wait()
         second = rows(tmp_path / "small")
+        assert budgets(tmp_path / "small") == ["5"]
         assert {row["state"] for row in second.values()} <= {"COMPLETE", "DIVERGED"}
         searched = [row for row in second.values() if row["phase"] == "search"]
         assert len(searched) == 2 * 5
@@ -76,5 +85,6 @@ def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
         assert isinstance(job, EmbeddedJob)
         assert job.state == "SUCCEEDED"
         job.extend(trials_per_method=6).wait()
+        assert budgets(tmp_path / "small") == ["6"]
         assert len([row for row in rows(tmp_path / "small").values() if row["phase"] == "search"]) == 2 * 6
         assert job.mlflow_url == f"driftline ui {tmp_path / 'small'}"

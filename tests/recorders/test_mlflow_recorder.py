@@ -261,7 +261,8 @@ def test_labels_follow_a_running_study(
     name = f"digits {study.id[-6:]}"
 
     writer.sync()
-    assert set(shown(client)[name][1]) == {"study", f"label/fedavg/{store.study(study.id).version}/RUNNING"}
+    record = store.study(study.id)
+    assert set(shown(client)[name][1]) == {f"study/{record.fingerprint}", f"label/fedavg/{record.version}/RUNNING"}
 
     slow = trials("fedavg", 1)
     (running,) = study.add(slow, until=8)
@@ -284,6 +285,22 @@ def test_labels_follow_a_running_study(
     ((_, run),) = [item for item in shown(client)[name][1].items() if item[0].startswith("label/")]
     assert run[0][1] == "FINISHED"
     assert run[3]["hypervolume"][0][1] > 0
+
+
+def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = finished_study(store)
+    assert recorder(store, study, uri, tmp_path).finish()
+    budget = {**store.study(study.id).spec["budget"], "trials_per_method": 9}
+    store.extend(study.id, budget, "e" * 64, was="f" * 64)
+    writer = recorder(store, study, uri, tmp_path)
+    assert writer.finish()
+    ((key, run),) = [
+        item for item in shown(client)[f"digits {study.id[-6:]}"][1].items() if item[0].startswith("study")
+    ]
+    assert key == "study/" + "e" * 64
+    assert run[1]["trials_per_method"] == "9"
+    assert run[0][1] == "RUNNING"
+    assert "frontier.html" in run[4]
 
 
 def test_only_one_recorder_at_a_time(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
