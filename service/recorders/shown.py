@@ -41,7 +41,7 @@ def envelope_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
 
 
 def study_key(study: StudyRecord) -> str:
-    """The key of the study's run. An extended study has another one: its parameters differ, and a run's never change."""
+    """The key of the study's run. An extended study has another one: other parameters, and those of a run stay."""
     return f"study/{study.fingerprint}"
 
 
