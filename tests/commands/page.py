@@ -126,6 +126,11 @@ class Terminal:
         except subprocess.TimeoutExpired:
             os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait()
+        for entry in Path("/proc").glob("[0-9]*"):  # drivers outlive their service
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_text(errors="replace")
+                if "service.driver" in command and str(self.folder) in command:
+                    os.kill(int(entry.name), signal.SIGKILL)
         for pipe in (self._shell.stdin, self._shell.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):
