@@ -23,7 +23,7 @@ from service.launchers.kubernetes_rayjob.config import Config
 from service.launchers.kubernetes_rayjob.mirror import Mirror
 from service.launchers.kubernetes_rayjob.names import ATTEMPT, attempt_of, job_name, selector, study_of
 from service.launchers.kubernetes_rayjob.phases import finished, judge, suspended, waits
-from service.launchers.kubernetes_rayjob.pods import Patience, moment
+from service.launchers.kubernetes_rayjob.pods import Patience, moment, starved
 from service.launchers.protocol import Launch, Seen
 
 __all__ = ["Config", "KubernetesLauncher", "build"]
@@ -72,7 +72,9 @@ class KubernetesLauncher:
         self._patience = Patience(config.unschedulable_seconds, config.image_pull_seconds)
         self._all = selector(config.instance)
         self._jobs = Mirror(api, "rayjobs", self._all)
-        self._pods = Mirror(api, "pods", self._all)
+        self._pods = Mirror(
+            api, "pods", self._all, remembered=starved
+        )  # gone before anybody looks
         self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
 

@@ -8,7 +8,7 @@ import pytest
 from service.launchers.kubernetes_rayjob.api import Expired
 from service.launchers.kubernetes_rayjob.mirror import Mirror
 from service.launchers.kubernetes_rayjob.phases import judge, tail
-from service.launchers.kubernetes_rayjob.pods import Patience, quota
+from service.launchers.kubernetes_rayjob.pods import Patience, quota, starved
 from service.launchers.protocol import Seen
 from tests.kubernetes_launcher.made import NOW, at, job, pod
 
@@ -159,7 +159,7 @@ def named(a_pod, uid, version):
 
 def mirrored(api, enough):
     """What a mirror comes to show."""
-    mirror = Mirror(api, "pods", "")
+    mirror = Mirror(api, "pods", "", remembered=starved)
     deadline = time.monotonic() + 20
     while not enough(found := mirror.items()):
         assert time.monotonic() < deadline, found

@@ -19,18 +19,14 @@ import yaml
 from service.cli.composition import Service
 from service.client import ApiClient
 from service.settings import read_service
+from tests.commands.processes import SMALL
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(780)]
 
 RAY = str(Path(sys.executable).with_name("ray"))
 STUDY = {
+    **SMALL,
     "name": "over-ray-jobs",
-    "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
-    "methods": [
-        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.01]}, "server_lr": 0.05, "local_steps": 5}}
-    ],
-    "sampler": "quasi_random",
-    "clients_per_round": 5,
     "budget": {"trials_per_method": 8, "rounds": 2500, "seeds": 0},
     "resources": {"gpu": 0, "packs": 2},
 }

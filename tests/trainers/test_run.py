@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.trainers.documents import DESIGN
 from trainers import run as command
 from trainers.errors import CheckpointError, MissingDataError, SpecError
 from trainers.run import run
@@ -23,6 +24,7 @@ HESSIANS = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [0.0, 3.0]], [[1.5, 
 CENTERS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 2.0]])
 WEIGHTS = np.array([0.5, 0.3, 0.2])
 TRIAL: dict[str, Any] = {
+    **DESIGN,
     "task": {
         "name": "quadratic",
         "hessians": HESSIANS.tolist(),
@@ -30,17 +32,7 @@ TRIAL: dict[str, Any] = {
         "client_weights": WEIGHTS.tolist(),
         "gradient_noise": 0.0,
     },
-    "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10},
-    "server": {"name": "sgd", "momentum": 0.0, "nesterov": False},
-    "schedule": {"name": "constant"},
-    "init": [0.0, 0.0],
-    "clients_per_round": None,
-    "batch_size": None,
     "rounds": 40,
-    "seed": 0,
-    "dtype": "float64",
-    "eval_every": 1,
-    "report": ["params"],
 }
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
 DIAGNOSTIC = "wall_seconds"

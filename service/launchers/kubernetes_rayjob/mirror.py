@@ -6,25 +6,24 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from service.errors import DriftlineError, Unavailable
 from service.launchers.kubernetes_rayjob.api import Api, Expired, Item
-from service.launchers.kubernetes_rayjob.pods import starved
 
 _LOG = logging.getLogger(__name__)
 _WATCH_S = 240
 _FIRST_S = 20.0
 _LONGEST_PAUSE_S = 15.0
 _REMEMBERED_S = 900.0
-"""A pod that ran out of memory is shown for so long after it has gone: KubeRay removes it faster than anybody looks."""
+"""What is to be remembered is shown for so long after it has gone."""
 
 
 class Mirror:
     """Objects of one kind with certain labels.
 
     A thread lists them, watches what happens from there on, and lists them again when the watch ends, so that nothing
-    missed stays missed. While the API server is away, what was seen last is shown until it is `stale_s` old. Pods that
-    ran out of memory are shown for a while after they have gone.
+    missed stays missed. While the API server is away, what was seen last is shown until it is `stale_s` old.
 
     Args:
         api: The API server.
@@ -32,17 +31,28 @@ class Mirror:
         selector: Labels.
         stale_s: Age from which what was seen last no longer counts.
         watch_s: Seconds of a watch, after which all is listed again.
+        remembered: Whether an object that has gone is shown for a while, marked as being deleted.
     """
 
-    def __init__(self, api: Api, kind: str, selector: str, *, stale_s: float = 60.0, watch_s: int = _WATCH_S) -> None:
+    def __init__(
+        self,
+        api: Api,
+        kind: str,
+        selector: str,
+        *,
+        stale_s: float = 60.0,
+        watch_s: int = _WATCH_S,
+        remembered: Callable[[Item], bool] = lambda item: False,
+    ) -> None:
         self._api = api
         self._kind = kind
         self._selector = selector
         self._stale_s = stale_s
         self._watch_s = watch_s
+        self._remembered = remembered
         self._lock = threading.Lock()
         self._items: dict[str, Item] = {}
-        self._starved: dict[str, tuple[float, Item]] = {}  # by uid: when it was seen to have gone
+        self._gone: dict[str, tuple[float, Item]] = {}  # by uid: when it was seen to have gone
         self._seen = float("-inf")
         self._error = "it has not answered yet"
         self._ready = threading.Event()
@@ -65,8 +75,8 @@ class Mirror:
             if age > self._stale_s:
                 raise Unavailable(f"{self._kind} cannot be seen: {self._error}")
             since = time.monotonic() - _REMEMBERED_S
-            self._starved = {uid: (gone, item) for uid, (gone, item) in self._starved.items() if gone > since}
-            return [*self._items.values(), *(item for _, item in self._starved.values())]
+            self._gone = {uid: (gone, item) for uid, (gone, item) in self._gone.items() if gone > since}
+            return [*self._items.values(), *(item for _, item in self._gone.values())]
 
     def note(self, item: Item) -> None:
         """Takes over an object that the API server has just answered with, unless the watch has seen a newer one."""
@@ -129,10 +139,10 @@ class Mirror:
                 self._items[item["metadata"]["uid"]] = item
 
     def _remember(self, item: Item) -> None:
-        """Keeps what has gone, marked as such, when it is a pod that ran out of memory."""
-        if starved(item):
+        """Keeps what has gone, marked as such, when it is to be remembered."""
+        if self._remembered(item):
             meta = {"deletionTimestamp": item["metadata"].get("creationTimestamp", ""), **item["metadata"]}
-            self._starved[meta["uid"]] = (time.monotonic(), {**item, "metadata": meta})
+            self._gone[meta["uid"]] = (time.monotonic(), {**item, "metadata": meta})
 
 
 def _version(item: Item) -> int:
