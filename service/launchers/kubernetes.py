@@ -72,9 +72,7 @@ class KubernetesLauncher:
         self._patience = Patience(config.unschedulable_seconds, config.image_pull_seconds)
         self._all = selector(config.instance)
         self._jobs = Mirror(api, "rayjobs", self._all)
-        self._pods = Mirror(
-            api, "pods", self._all, remembered=starved
-        )  # gone before anybody looks
+        self._pods = Mirror(api, "pods", self._all, remembered=starved)  # gone before anybody looks
         self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
 
