@@ -43,6 +43,7 @@ TURN_S = 120.0
 """So long a driver waits for a joined cluster that another one uses; then the scheduler starts it again later."""
 
 _TURN_LOOK_S = 0.5
+_TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 _busy = threading.Lock()
 
 
@@ -163,6 +164,7 @@ def connect(
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
         folder = stack.enter_context(_folder())
+        stack.callback(_read_environment)  # after it is put back, so that the next Ray of this process starts afresh
         stack.enter_context(environment(_variables(private=address is None and not _connected())))
         if _ray().is_initialized():
             stack.enter_context(_alone(study_id, progress, patient))
@@ -177,7 +179,8 @@ def connect(
 
 
 def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:
-    _ray()._raylet.Config.initialize("")  # an earlier import of Ray has read the environment already
+    _ray()
+    _read_environment()
     quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
     started = time.monotonic()
     try:
@@ -207,6 +210,21 @@ def _ray() -> Any:
     return importlib.import_module("ray")
 
 
+def _read_environment() -> None:
+    """Makes Ray read its environment variables again: it has read them at its import, or for an earlier Ray.
+
+    A process whose Ray still expects another Ray's token refuses every call from the new one, and its actors are
+    destroyed as if nobody referred to them. Settings first, the token after them: a thread of the old Ray that still
+    ends asks for a token, if the settings want one, and must find it.
+    """
+    ray = sys.modules.get("ray")
+    if ray is None or ray.is_initialized():
+        return
+    ray._raylet.Config.initialize("")
+    if os.environ.get("RAY_AUTH_MODE") != "token" or _TOKENS & set(os.environ):
+        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
 def _connected() -> bool:
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
@@ -222,14 +240,14 @@ def _variables(private: bool) -> dict[str, str]:
     if private:
         mode = os.environ.get("RAY_AUTH_MODE", "token")
         found["RAY_AUTH_MODE"] = mode
-        if mode == "token" and not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
+        if mode == "token" and not _TOKENS & set(os.environ):
             found["RAY_AUTH_TOKEN"] = _token()
     return found
 
 
 @functools.cache
 def _token() -> str:
-    """A random token, one for the life of this process: Ray reads it once and keeps it for every later Ray."""
+    """A random token, one for the life of this process: what is left of an earlier Ray may still ask for it."""
     return secrets.token_hex(32)
 
 

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -165,3 +167,19 @@ def test_an_autoscaler_that_cannot_be_told_stops_nothing(
     monkeypatch.setattr(sdk, "request_resources", lambda bundles: 1 / 0)
     seen(Node(2)).wish(3, 1.0, 0.0)
     assert "could not be told of 3 packs" in caplog.text
+
+
+@pytest.mark.ray
+def test_a_process_may_use_several_rays_one_after_the_other() -> None:
+    with tempfile.TemporaryDirectory(prefix="dlt", dir="/tmp") as folder:
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.driver.ray_after_ray", folder],
+            env={**variables, "HOME": folder, "RAY_USAGE_STATS_ENABLED": "0"},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "all answered"

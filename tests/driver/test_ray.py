@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.driver import cluster
+from service.driver import cluster, run
 from service.driver.run import run_driver
 from service.driver.search import Search
 from service.driver.worker import columns
@@ -130,7 +130,10 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
     assert plain(client, study_id) == uninterrupted()
 
 
-def test_a_paused_study_resumes_with_the_same_curves(client: StoreClient, tmp_path: Path) -> None:
+def test_a_paused_study_resumes_with_the_same_curves(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "HEARTBEAT_S", 0.1)  # a heartbeat brings the wish to pause; the study takes seconds
     study_id = client.submit(quadratic(**LONG))
     driven = Driven(client, study_id, tmp_path)
     until(lambda: any(trial.rounds_done for trial in client.store.trials(study_id)))

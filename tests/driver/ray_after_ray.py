@@ -1,0 +1,46 @@
+"""One process, several Rays, each under other settings: Driftline's own ones and those of the program around it."""
+
+import os
+import sys
+
+import ray
+
+from service.driver import cluster
+
+
+class _Named:
+    def number(self) -> int:
+        return 7
+
+
+def own() -> None:
+    """A Ray of Driftline's, with a token that nobody else knows; a named actor of it answers."""
+    with cluster.connect("study", None, lambda line: None, num_cpus=1), cluster._alone("study", lambda line: None):
+        assert ray.get(ray.remote(num_cpus=0)(_Named).remote().number.remote(), timeout=60) == 7
+
+
+def around(folder: str, **variables: str) -> None:
+    """A Ray that the program around Driftline starts for itself."""
+    os.environ.update(variables)
+    ray.init(
+        address="local",
+        num_cpus=1,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=100 * 1024 * 1024,
+        _temp_dir=folder,
+    )
+    actor = ray.remote(num_cpus=0)(_Named).options(name="named").remote()
+    assert ray.get(actor.number.remote(), timeout=60) == 7
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    os.environ.pop("RAY_AUTH_MODE", None)
+    own()
+    around(sys.argv[1], RAY_AUTH_MODE="disabled")
+    del os.environ["RAY_AUTH_MODE"]
+    own()
+    around(sys.argv[1])  # Ray makes a token of its own, in the home folder
+    own()
+    print("all answered")
