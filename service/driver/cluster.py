@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import importlib
 import logging
 import os
-import secrets
 import shutil
 import sys
 import tempfile
@@ -24,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from service.driver import ray_settings, turn
 from service.driver.environment import environment
 from service.driver.nodes import Node, require, slots
 from service.driver.output import logged
@@ -36,23 +35,13 @@ _PREFIX = "driftline-ray-"
 _LOCK = "lock"
 _LONGEST = 32  # of the folder; Ray adds about 65 characters
 _STORE_BYTES = 200 * 1024 * 1024  # reports are small
-_NAME = "driftline-driver"
 _LOOK_S = 5.0
 _MOST_WISHED = 512
-TURN_S = 120.0
-"""So long a driver waits for a joined cluster that another one uses; then the scheduler starts it again later."""
-
-_TURN_LOOK_S = 0.5
-_TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 _busy = threading.Lock()
 
 
 class Broken(Unavailable):
     """Ray on this machine has ended, and all that ran on it."""
-
-
-class Occupied(Conflict):
-    """Another driver uses the cluster, and has not let go of it in time."""
 
 
 @dataclass
@@ -70,6 +59,7 @@ class Cluster:
     most: int | None = None
     _seen: tuple[float, list[Node]] = (0.0, [])
     _wished: tuple[int, float, float] = (0, 0.0, 0.0)
+    _without: bool = False
 
     def nodes(self) -> list[Node]:
         """The nodes that are alive, as seen in the last seconds.
@@ -94,6 +84,17 @@ class Cluster:
     def slots(self, cpus: float, gpus: float) -> int:
         """How many packs fit at once."""
         return slots(self.nodes(), cpus, gpus)
+
+    def room(self, cpus: float, gpus: float, progress: Progress) -> int:
+        """As `slots`; says so when no node has room for packs any more, and when one has again."""
+        packs = self.slots(cpus, gpus)
+        if self._without == (packs > 0):
+            self._without = not packs
+            pack = f"a pack, {Node(cpus, gpus)}"
+            progress(
+                f"no node has room for {pack}: waiting for one" if self._without else f"a node has room for {pack}"
+            )
+        return packs
 
     def wish(self, packs: int, cpus: float, gpus: float) -> None:
         """Tells the autoscaler of a joined cluster for how many packs there is work; others take no notice.
@@ -164,23 +165,23 @@ def connect(
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
         folder = stack.enter_context(_folder())
-        stack.callback(_read_environment)  # after it is put back, so that the next Ray of this process starts afresh
-        stack.enter_context(environment(_variables(private=address is None and not _connected())))
+        stack.callback(ray_settings.read_again)  # once it is put back: the next Ray of this process starts afresh
+        stack.enter_context(environment(ray_settings.variables(private=address is None and not _connected())))
         if _ray().is_initialized():
-            stack.enter_context(_alone(study_id, progress, patient))
+            stack.enter_context(turn.alone(study_id, progress, patient))
             yield Cluster(folder, own=False)
             return
         _initialize(address, folder, progress, num_cpus)
         stack.callback(_ray().shutdown)
         stack.enter_context(logged())
         if address is not None:
-            stack.enter_context(_alone(study_id, progress, patient))
+            stack.enter_context(turn.alone(study_id, progress, patient))
         yield Cluster(folder, own=address is None)
 
 
 def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:
     _ray()
-    _read_environment()
+    ray_settings.read_again()
     quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
     started = time.monotonic()
     try:
@@ -196,7 +197,7 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
             )
         else:
             progress(f"connecting to Ray at {address} ...")
-            _ray().init(address=address, runtime_env={"env_vars": _passed_on()}, **quiet)
+            _ray().init(address=address, runtime_env={"env_vars": ray_settings.passed_on()}, **quiet)
     except DriftlineError:
         raise
     except Exception as error:
@@ -210,101 +211,9 @@ def _ray() -> Any:
     return importlib.import_module("ray")
 
 
-def _read_environment() -> None:
-    """Makes Ray read its environment variables again: it has read them at its import, or for an earlier Ray.
-
-    A process whose Ray still expects another Ray's token refuses every call from the new one, and its actors are
-    destroyed as if nobody referred to them. Settings first, the token after them: a thread of the old Ray that still
-    ends asks for a token, if the settings want one, and must find it.
-    """
-    ray = sys.modules.get("ray")
-    if ray is None or ray.is_initialized():
-        return
-    ray._raylet.Config.initialize("")
-    if os.environ.get("RAY_AUTH_MODE") != "token" or _TOKENS & set(os.environ):
-        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
-
-
 def _connected() -> bool:
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
-
-
-def _variables(private: bool) -> dict[str, str]:
-    """Environment variables that Ray is started under."""
-    found = {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_CHDIR_TO_TRIAL_DIR": "0",  # so that a relative DATA_DIR means the same everywhere
-        "RAY_ENABLE_AUTO_CONNECT": "0",  # a Ray that has gone is an error, not a reason to start another
-    }
-    if private:
-        mode = os.environ.get("RAY_AUTH_MODE", "token")
-        found["RAY_AUTH_MODE"] = mode
-        if mode == "token" and not _TOKENS & set(os.environ):
-            found["RAY_AUTH_TOKEN"] = _token()
-    return found
-
-
-@functools.cache
-def _token() -> str:
-    """A random token, one for the life of this process: what is left of an earlier Ray may still ask for it."""
-    return secrets.token_hex(32)
-
-
-def _passed_on() -> dict[str, str]:
-    """Environment variables that workers on other machines need; in a Ray Job they have those of the job."""
-    names = () if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else ("DATA_DIR", "OMP_NUM_THREADS")
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
-@contextlib.contextmanager
-def _alone(study_id: str, progress: Progress, patient: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Holds the cluster's mark: an actor of a fixed name, owned by this driver.
-
-    The mark of another driver is waited for. It ends with its driver's process: one that was cut off from the API ends
-    when its patience does, and until then its packs train, though nothing that they report is taken any more.
-    """
-    ray = _ray()
-    holder = ray.remote(num_cpus=0)(_Holder)
-    namespace = "driftline"
-    deadline = time.monotonic() + TURN_S
-    told = ""
-    while True:
-        try:
-            mark = holder.options(name=_NAME, namespace=namespace).remote(study_id)
-            ray.get(mark.study.remote())
-            break
-        except ValueError:
-            other = _other(namespace)
-            reason = f"waits for its turn: one study at a time uses a Ray cluster, and {other} uses this one"
-            if time.monotonic() >= deadline or not patient():
-                raise Occupied(reason) from None
-            if reason != told:
-                progress(f"this study {reason}")
-                told = reason
-            time.sleep(_TURN_LOOK_S)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Exception):
-            ray.kill(mark)
-
-
-class _Holder:
-    def __init__(self, study_id: str) -> None:
-        self._study_id = study_id
-
-    def study(self) -> str:
-        return self._study_id
-
-
-def _other(namespace: str) -> str:
-    """Who holds the mark."""
-    ray = _ray()
-    try:
-        return f"the driver of study {ray.get(ray.get_actor(_NAME, namespace=namespace).study.remote(), timeout=5)}"
-    except Exception:
-        return "another driver"
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from service.client import ApiClient
-from service.driver import checkpoints, cluster
+from service.driver import checkpoints, cluster, turn
 from service.driver.watch import Watch
 from service.errors import DriftlineError, StaleDriver, Unavailable
 from service.names import holder
@@ -92,7 +92,7 @@ def run_driver(
             state, reason = "STALE", error.message
         except Unavailable as error:
             state, reason = "LOST", error.message
-        except cluster.Occupied as error:  # PAUSED, by nobody's wish: the scheduler starts it again
+        except turn.Occupied as error:  # PAUSED, by nobody's wish: the scheduler starts it again
             turned_away: tuple[Ended, str] = ("PAUSED", error.message)
             state, reason = _ended(False, lambda: ("FAILED", ""), watch, otherwise=turned_away)
         except DriftlineError as error:
@@ -139,7 +139,7 @@ def _drive(
 
         def slots() -> int:
             joined.wish(search.left(), cpus, gpus)
-            return joined.slots(cpus, gpus)
+            return joined.room(cpus, gpus, progress)
 
         search = Search(
             client,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.driver import cluster
+from service.driver import cluster, ray_settings
 from service.driver.cluster import Cluster
 from service.driver.environment import environment
 from service.driver.nodes import Node, require, slots
@@ -95,6 +95,18 @@ def test_the_folder_is_short_wherever_temporary_files_go(tmp_path: Path, monkeyp
         assert len(str(own)) <= 32
 
 
+def test_a_cluster_without_a_node_for_packs_says_so_once_and_when_there_is_one_again() -> None:
+    lines: list[str] = []
+    found = seen(Node(2))
+    room = []
+    for nodes in ([Node(2)], [Node(0)], [Node(0)], [], [Node(4)], [Node(4)], []):
+        found._seen = (float("inf"), [Node(0), *nodes])
+        room.append(found.room(1, 0, lines.append))
+    assert room == [2, 0, 0, 0, 4, 4, 0]
+    waits = "no node has room for a pack, 1 CPU: waiting for one"
+    assert lines == [waits, "a node has room for a pack, 1 CPU", waits]
+
+
 def test_a_process_drives_one_study_at_a_time() -> None:
     with (
         cluster._busy,
@@ -116,12 +128,12 @@ def test_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_private_ray_is_reached_with_a_token_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
-    private = cluster._variables(private=True)
+    private = ray_settings.variables(private=True)
     assert private["RAY_AUTH_MODE"] == "token"
     assert len(private["RAY_AUTH_TOKEN"]) == 64
-    assert "RAY_AUTH_MODE" not in cluster._variables(private=False)
+    assert "RAY_AUTH_MODE" not in ray_settings.variables(private=False)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    assert "RAY_AUTH_TOKEN" not in cluster._variables(private=True)
+    assert "RAY_AUTH_TOKEN" not in ray_settings.variables(private=True)
 
 
 def test_the_autoscaler_hears_for_how_many_packs_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.driver import cluster, run
+from service.driver import run, turn
 from service.driver.run import run_driver
 from service.driver.search import Search
 from service.driver.worker import columns
@@ -185,18 +185,18 @@ def test_a_replaced_driver_stops_and_writes_nothing_more(client: StoreClient, tm
 
 
 def test_a_joined_ray_is_marked_by_the_driver_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_TURN_LOOK_S", 0.05)
+    monkeypatch.setattr(turn, "_TURN_LOOK_S", 0.05)
     said: list[str] = []
     looks = iter([True, True, True, False])
     reason = "waits for its turn: one study at a time uses a Ray cluster, and the driver of study one uses this one"
-    with cluster._alone("one", said.append):
-        with pytest.raises(cluster.Occupied, match=reason), cluster._alone("two", said.append, lambda: next(looks)):
+    with turn.alone("one", said.append):
+        with pytest.raises(turn.Occupied, match=reason), turn.alone("two", said.append, lambda: next(looks)):
             pass
-        monkeypatch.setattr(cluster, "TURN_S", 0.2)
-        with pytest.raises(cluster.Occupied), cluster._alone("two", said.append):
+        monkeypatch.setattr(turn, "TURN_S", 0.2)
+        with pytest.raises(turn.Occupied), turn.alone("two", said.append):
             pass
     assert said == [f"this study {reason}"] * 2
-    with cluster._alone("two", said.append):  # the mark is gone with the driver that held it
+    with turn.alone("two", said.append):  # the mark is gone with the driver that held it
         pass
 
 
@@ -205,7 +205,7 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
 ) -> None:
     study_id = client.submit(quadratic())
     lines: list[str] = []
-    with cluster._alone(study_id, lines.append):  # a driver of the same study that was cut off from the network
+    with turn.alone(study_id, lines.append):  # a driver of the same study that was cut off from the network
         driven = Driven(client, study_id, tmp_path, progress=lines.append)
         until(lambda: any("waits for its turn" in line for line in lines))
         assert client.heartbeat(study_id, 1) == "run"
@@ -213,14 +213,14 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
     assert driven.end() == "SUCCEEDED"
 
     second = client.submit(quadratic())
-    monkeypatch.setattr(cluster, "TURN_S", 0.2)
-    with cluster._alone("another", lines.append):
+    monkeypatch.setattr(turn, "TURN_S", 0.2)
+    with turn.alone("another", lines.append):
         assert Driven(client, second, tmp_path).end() == "PAUSED"
         record = client.store.study(second)
         assert record.state == "PENDING"  # the scheduler starts it again, and nothing counts against it
         assert "the driver of study another uses this one" in record.reason
         assert client.store.driven()[0].deaths == 0
-        monkeypatch.setattr(cluster, "TURN_S", 60.0)
+        monkeypatch.setattr(turn, "TURN_S", 60.0)
         driven = Driven(client, second, tmp_path, progress=lines.append)
         until(lambda: client.store.study(second).state == "RUNNING")
         client.cancel(second)

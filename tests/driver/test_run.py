@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.driver import cluster, searcher
+from service.driver.nodes import Node
 from service.driver.run import run_driver
 from service.errors import InvalidSpec, Unavailable
 from tests.driver.stand_ins import StoreClient, quadratic
@@ -41,25 +42,6 @@ def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
     assert client.store.acquire(study.id, "elsewhere/2").attempt == 2
 
 
-class OneMachine:
-    """A cluster with room for one pack."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def wait_for(self, *_: Any) -> None:
-        pass
-
-    def gpus(self, wanted: Any) -> float:
-        return 0.0
-
-    def slots(self, cpus: float, gpus: float) -> int:
-        return 1
-
-    def wish(self, *_: Any) -> None:
-        pass
-
-
 @pytest.mark.parametrize(
     ("error", "ended", "state"),
     [
@@ -71,8 +53,8 @@ def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study
     client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, ended: str, state: str
 ) -> None:
     @contextlib.contextmanager
-    def connect(*_: Any, **__: Any) -> Iterator[OneMachine]:
-        yield OneMachine(tmp_path)
+    def connect(*_: Any, **__: Any) -> Iterator[cluster.Cluster]:
+        yield cluster.Cluster(tmp_path, own=True, _seen=(float("inf"), [Node(1)]))
 
     def fit(search: Any, watch: Any, _: str) -> None:
         packs = searcher.PackSearcher(search, watch)

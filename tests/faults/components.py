@@ -22,6 +22,7 @@ from service.client import ApiClient
 from service.driver import cluster, searcher
 from service.driver import main as driver_main
 from service.driver import run as driver_run
+from service.driver.nodes import Node
 from service.driver.worker import Worker
 from service.embedded import folder as embedded_folder
 from service.embedded import run as embedded_run
@@ -191,7 +192,7 @@ def without_ray(fuse: Fuse, folder: Path) -> None:
     @contextlib.contextmanager
     def connect(*_: Any, **__: Any) -> Iterator[Any]:
         scratch = Path(tempfile.mkdtemp(dir=folder))
-        yield _OneMachine(scratch)
+        yield cluster.Cluster(scratch, own=True, _seen=(float("inf"), [Node(2)]))
         shutil.rmtree(scratch)
 
     def fit(search: Any, watch: Any, _: str) -> None:
@@ -199,25 +200,6 @@ def without_ray(fuse: Fuse, folder: Path) -> None:
 
     cluster.connect = connect  # type: ignore[assignment]
     searcher.fit = fit
-
-
-class _OneMachine:
-    """A cluster with room for two packs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def wait_for(self, *_: Any) -> None:
-        """There is room."""
-
-    def gpus(self, wanted: Any) -> float:
-        return 0.0
-
-    def slots(self, cpus: float, gpus: float) -> int:
-        return 2
-
-    def wish(self, *_: Any) -> None:
-        """It does not grow."""
 
 
 def _fit(packs: searcher.PackSearcher, halt: searcher.Halt, fuse: Fuse, folder: Path) -> None:

@@ -1,0 +1,71 @@
+"""Whose turn it is on a Ray cluster: an actor that dies with its driver marks the one study that may use it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from service.errors import Conflict
+
+_NAMESPACE = "driftline"
+_NAME = "driftline-driver"
+TURN_S = 120.0
+"""So long a driver waits for a joined cluster that another one uses; then the scheduler starts it again later."""
+
+_TURN_LOOK_S = 0.5
+
+
+class Occupied(Conflict):
+    """Another driver uses the cluster, and has not let go of it in time."""
+
+
+@contextlib.contextmanager
+def alone(study_id: str, progress: Callable[[str], None], patient: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Holds the cluster's mark: an actor of a fixed name, owned by this driver.
+
+    The mark of another driver is waited for. It ends with its driver's process: one that was cut off from the API ends
+    when its patience does, and until then its packs train, though nothing that they report is taken any more.
+    """
+    ray: Any = importlib.import_module("ray")
+    holder = ray.remote(num_cpus=0)(_Holder)
+    deadline = time.monotonic() + TURN_S
+    told = ""
+    while True:
+        try:
+            mark = holder.options(name=_NAME, namespace=_NAMESPACE).remote(study_id)
+            ray.get(mark.study.remote())
+            break
+        except ValueError:
+            other = _other()
+            reason = f"waits for its turn: one study at a time uses a Ray cluster, and {other} uses this one"
+            if time.monotonic() >= deadline or not patient():
+                raise Occupied(reason) from None
+            if reason != told:
+                progress(f"this study {reason}")
+                told = reason
+            time.sleep(_TURN_LOOK_S)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            ray.kill(mark)
+
+
+class _Holder:
+    def __init__(self, study_id: str) -> None:
+        self._study_id = study_id
+
+    def study(self) -> str:
+        return self._study_id
+
+
+def _other() -> str:
+    """Who holds the mark."""
+    ray: Any = importlib.import_module("ray")
+    try:
+        return f"the driver of study {ray.get(ray.get_actor(_NAME, namespace=_NAMESPACE).study.remote(), timeout=5)}"
+    except Exception:
+        return "another driver"
