@@ -12,3 +12,6 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("driftline")
+
+# Ray gives its workers a niceness of 15: beside whatever else a busy machine does, they would starve for minutes.
+os.environ.setdefault("RAY_worker_niceness", "0")

@@ -274,6 +274,7 @@ class EmbeddedRun:
         handler = logging.FileHandler(file, encoding="utf-8", delay=True)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger = logging.getLogger("service")
+        level, propagate = logger.level, logger.propagate
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
@@ -281,6 +282,8 @@ class EmbeddedRun:
         def close() -> None:
             logger.removeHandler(handler)
             handler.close()
+            logger.setLevel(level)
+            logger.propagate = propagate
 
         self._closers.append(close)
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,12 +13,15 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from tests.ports import free_port
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.ray,
+    pytest.mark.timeout(900),  # the first test trains the study, too
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
 ]
 
@@ -65,7 +67,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-m", "service.cli", "run", str(folder / "study.yaml"), "--out", str(folder / "out")],
         check=True,
-        timeout=280,
+        timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     return folder / "out"
@@ -74,9 +76,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(out: Path, tmp_path: Path) -> Iterator[str]:
     """Address of the study's page in the MLflow UI, served by `driftline ui`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     log = tmp_path / "ui.log"
     with log.open("w") as stream:
         server = subprocess.Popen(

@@ -62,7 +62,8 @@ class Drivers:
         search = Search(client, study_id, study, attempt, folder=str(self._folder), slots=lambda: 1, options=options)
         search.load()
         while not search.finished:
-            self.gate.wait(20)
+            while not (self.gate.wait(5) or stop.is_set()):
+                client.heartbeat(study_id, attempt)  # the lease lasts for as long as a test takes
             wish = "pause" if stop.is_set() else client.heartbeat(study_id, attempt)
             if wish != "run":
                 client.release(study_id, attempt, "CANCELLED" if wish == "cancel" else "PAUSED")

@@ -97,13 +97,13 @@ class Terminal:
             self._take(0.1)
             assert time.monotonic() < deadline, f"waited in vain; it said:\n{self.said}"
 
-    def ended(self, seconds: float = 60.0) -> int:
+    def ended(self, seconds: float = 120.0) -> int:
         """Waits until the command has ended; its exit code."""
         self.until(lambda: f"{self._mark} " in self.said, seconds)
         self.said, _, code = self.said.partition(f"{self._mark} ")
         return int(code)
 
-    def run(self, command: str, code: int = 0, seconds: float = 60.0) -> str:
+    def run(self, command: str, code: int = 0, seconds: float = 120.0) -> str:
         """What a command says, which must end with this exit code."""
         self.type(command)
         found = self.ended(seconds)

@@ -2,11 +2,9 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -14,12 +12,14 @@ from typing import NamedTuple
 import httpx
 
 from service.client import ApiClient
+from tests.ports import free_port
+from tests.waiting import until
 
 SMALL = {
     "name": "served",
     "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
     "methods": [
-        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.01]}, "server_lr": 0.05, "local_steps": 5}}
+        {"name": "fedavg", "space": {"client_lr": {"float": [0.001, 0.01]}, "server_lr": 0.004, "local_steps": 60}}
     ],
     "sampler": "quasi_random",
     "clients_per_round": 5,
@@ -34,7 +34,8 @@ class Processes:
     def __init__(self, home: Path, **environment: str) -> None:
         self.home = home
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
-        self._environment = {**plain, "DRIFTLINE_HOME": str(home), "OMP_NUM_THREADS": "1", **environment}
+        calm = {"OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}  # see tests/conftest.py
+        self._environment = {**plain, "DRIFTLINE_HOME": str(home), **calm, **environment}
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -69,19 +70,6 @@ class Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 class Begun(NamedTuple):

@@ -19,7 +19,8 @@ from service.errors import DriftlineError
 from service.launchers import local
 from service.schemas.access import NewToken
 from tests.commands.conftest import STUDY, Drivers
-from tests.commands.processes import free_port, until
+from tests.ports import free_port
+from tests.waiting import until
 
 
 @pytest.fixture

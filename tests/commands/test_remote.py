@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,13 @@ from service.client import ApiClient
 from service.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
 from service.sdk.job import StudyFailed
 from service.settings import settings
+from tests.waiting import until
 
 Run = Callable[..., Result]
 
 
 def api() -> ApiClient:
     return ApiClient(settings().url or "", settings().token)
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_study_from_submission_to_comparison(service: Service, run: Run, study_file: Path) -> None:

@@ -4,8 +4,6 @@ import inspect
 import json
 import re
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,10 @@ from service.schemas.notebook import job_html, study_html
 from service.schemas.records import LabelProgress, StudyRecord
 from service.sdk.job import StudyFailed
 from service.sdk.offline import OfflineService
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.Event) -> None:
@@ -40,7 +32,7 @@ def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.
         job.pause()
         gate.set()
         until(lambda: job.state == "PAUSED")
-        job.resume().wait(timeout_s=60)
+        job.resume().wait(timeout_s=120)
         states = [event.data["state"] for event in job.events() if event.kind == "state"]
         assert states[0] == "PENDING"
         assert states[-1] == "SUCCEEDED"
@@ -52,7 +44,7 @@ def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.
         assert by_bytes.data["methods"]["fedavg"]["points"] != job.frontier().data["methods"]["fedavg"]["points"]
         with pytest.raises(InvalidSpec, match="train_loss"):
             job.frontier(quality="train_los")
-        job.extend(trials_per_method=4).wait(timeout_s=60)
+        job.extend(trials_per_method=4).wait(timeout_s=120)
         assert len(job.trials(phase="search")) == 8
         assert client.job(job.id).id == client.job("small").id == job.id
         with pytest.raises(NotFound, match="have: small"):

@@ -20,8 +20,10 @@ from service.errors import Conflict, InvalidSpec, Unavailable
 from service.settings import read_service
 from service.store import database
 from service.store.store import Store
-from tests.commands.processes import SMALL, Processes, begun, free_port, until
+from tests.commands.processes import SMALL, Processes, begun
+from tests.ports import free_port
 from tests.service.conftest import Postgresql, postgresql
+from tests.waiting import until
 
 __all__ = ["postgresql"]  # a fixture
 
@@ -36,7 +38,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 def test_the_first_start_makes_what_is_needed_and_says_how_to_go_on(processes: Processes) -> None:
     port = free_port()
     process = processes.start("--port", str(port))
-    until(lambda: processes.ready(port))
+    until(lambda: processes.ready(port), 120)
     for name in (SECRET, ADMIN_TOKEN):
         assert stat.S_IMODE((processes.home / name).stat().st_mode) == 0o600
     token = (processes.home / ADMIN_TOKEN).read_text().strip()
@@ -205,7 +207,7 @@ def test_replicas_over_postgresql_finish_a_study_although_the_acting_scheduler_i
         processes.started[acting[0]].kill()
         done = sum(trial.rounds_done for trial in clients[1].trials(study))
         until(lambda: sum(trial.rounds_done for trial in clients[1].trials(study)) > done, 100)
-        until(lambda: clients[1].study(study).finished, 300)
+        until(lambda: clients[1].study(study).finished, 400)
         record = clients[0].study(study)
         assert record.state == "SUCCEEDED", record.reason
         trials = clients[1].trials(study)
@@ -234,7 +236,7 @@ def test_a_service_that_is_ended_in_the_middle_of_a_study_goes_on_with_it(tmp_pa
         until(lambda: processes.ready(port), 120)
         before = sum(trial.rounds_done for trial in client.trials(study))
         assert before > 0
-        until(lambda: client.study(study).finished, 300)
+        until(lambda: client.study(study).finished, 400)
         assert client.study(study).state == "SUCCEEDED", client.study(study).reason
         curves = client.curves(study)
         assert len(curves) == 6

@@ -16,7 +16,7 @@ from service.api.oidc import Oidc
 from service.client import ApiClient
 from service.launchers.ray_jobs import Config as RayJobs
 from tests.commands.page import Page, Terminal
-from tests.commands.processes import free_port
+from tests.ports import free_port
 from tests.service.conftest import Postgresql, postgresql
 from tests.service.oidc_setup import Issuer, issuing
 
@@ -30,9 +30,17 @@ Open = Callable[[], Terminal]
 
 def environment(**more: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
+    ray = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
     path = f"{Path(sys.executable).parent}:{plain['PATH']}"
     data = plain.get("DATA_DIR", str(ROOT.parent / "shared" / "data"))
-    return {**plain, "PATH": path, "DATA_DIR": data, "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled", **more}
+    return {
+        **plain,
+        "PATH": path,
+        "DATA_DIR": data,
+        "OMP_NUM_THREADS": "1",
+        **ray,
+        **more,
+    }
 
 
 @pytest.fixture
@@ -111,7 +119,7 @@ def one_machine(page: Page, folder: Path, terminals: Open, issuer: Issuer) -> No
     here = page.block("Driftline's service is ready").replace("http://127.0.0.1:8080", url)
     here = here.replace("/home/me", str(folder))
     service.type(serve)
-    service.until(lambda: "submit STUDY.yaml --wait" in service.said, 60)
+    service.until(lambda: "submit STUDY.yaml --wait" in service.said, 200)
     assert "".join(f"{line}\n" for line in service.said.splitlines() if not re.match(r"\d{4}-", line)) == here
     (export,) = [line.strip() for line in here.splitlines() if line.strip().startswith("export")]
     shell.run(export)
@@ -133,7 +141,7 @@ def one_machine(page: Page, folder: Path, terminals: Open, issuer: Issuer) -> No
     shell.run(page.take("rm -f driftline-home"))
     shell.run(page.take("cp backup.db"))
     service.type(serve)
-    service.until(lambda: "submit STUDY.yaml --wait" in service.said, 60)
+    service.until(lambda: "submit STUDY.yaml --wait" in service.said, 200)
     assert "The admin token is kept in" in service.said
     (line,) = shell.run("driftline list").splitlines()  # what came after the backup is not there
     assert line.startswith(study)
@@ -203,7 +211,7 @@ def ray_jobs(page: Page, folder: Path, terminals: Open) -> None:
     shell.run(page.take("export DRIFTLINE_LAUNCHER"))
     shell.run(page.take("export DRIFTLINE_API_URL").replace("http://tuner.internal:8080", f"http://127.0.0.1:{port}"))
     shell.type(f"{page.take('driftline serve --host')} --port {port}")
-    shell.until(lambda: "submit STUDY.yaml --wait" in shell.said, 60)
+    shell.until(lambda: "submit STUDY.yaml --wait" in shell.said, 200)
     assert "Put a proxy with TLS in front" in shell.said
     shell.interrupt()
     assert shell.ended(30) == 0
@@ -230,7 +238,7 @@ def replicas(page: Page, folder: Path, terminals: Open, postgresql: Postgresql) 
     first.type(serving)
     second.type(f"{page.take('driftline serve --only scheduler')} --port {probes}")
     for shell in (first, second):
-        shell.until(lambda shell=shell: "is ready at" in shell.said, 60)
+        shell.until(lambda shell=shell: "is ready at" in shell.said, 200)
     assert "nothing was to be done" in main.run("driftline migrate")
     assert "fedprox" in main.run("driftline submit examples/digits.yaml --wait", seconds=300)
     held = main.run(f"driftline frontier {NAME} --json")
@@ -241,7 +249,7 @@ def replicas(page: Page, folder: Path, terminals: Open, postgresql: Postgresql) 
         assert shell.ended(30) == 0
     main.run(page.take("pg_restore"))
     first.type(serving)
-    first.until(lambda: "is ready at" in first.said, 60)
+    first.until(lambda: "is ready at" in first.said, 200)
     assert len(main.run("driftline list").splitlines()) == 1
     assert main.run(f"driftline frontier {NAME} --json") == held
     first.interrupt()

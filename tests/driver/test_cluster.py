@@ -187,7 +187,7 @@ def test_a_process_may_use_several_rays_one_after_the_other() -> None:
         variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         done = subprocess.run(
             [sys.executable, "-m", "tests.driver.ray_after_ray", folder],
-            env={**variables, "HOME": folder, "RAY_USAGE_STATS_ENABLED": "0"},
+            env={**variables, "HOME": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"},
             capture_output=True,
             text=True,
             timeout=280,

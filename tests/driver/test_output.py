@@ -80,8 +80,15 @@ def test_a_worker_says_what_it_trains(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.ray
 def test_prints_warnings_and_the_end_of_a_process_come_through_a_real_ray() -> None:
     code = """
-        import logging, sys, threading, time
+        import logging, sys, time
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+        heard = []
+
+        class Ear(logging.Handler):
+            def emit(self, record):
+                heard.append(record.getMessage())
+
+        logging.getLogger().addHandler(Ear())
         from service.driver import cluster
         from service.driver.job import MARK
 
@@ -104,9 +111,15 @@ def test_prints_warnings_and_the_end_of_a_process_come_through_a_real_ray() -> N
                 ray.get(ray.remote(crash).options(max_retries=0).remote())
             except ray.exceptions.WorkerCrashedError:
                 print("crashed", flush=True)
-            time.sleep(3)
+            wanted = ["a print", "a warning", "a C library", ("SIGSEGV", "Segmentation fault")]
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                text = "\\n".join(heard)
+                if all(any(each in text for each in ([one] if isinstance(one, str) else one)) for one in wanted):
+                    break
+                time.sleep(0.1)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert {"starting Ray (5-20 s) ...", "crashed"} <= set(done.stdout.splitlines())
     assert "a print" not in done.stdout

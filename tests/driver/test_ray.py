@@ -3,8 +3,7 @@
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from service.errors import Conflict
 from service.samplers.build import build
 from service.schemas.trials import trial_document
 from tests.driver.stand_ins import StoreClient, quadratic
+from tests.waiting import until
 from trainers.engine.pack import Pack
 from trainers.spec import parse
 
@@ -82,13 +82,6 @@ class Driven(threading.Thread):
         return self.ended
 
 
-def until(true: Callable[[], bool], seconds: float = 180.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
 def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     study = quadratic(sampler="tpe")
     study_id = client.submit(study)
@@ -115,12 +108,12 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
 
     def spy(search: Search, report: Mapping[str, Any]) -> None:
         take(search, report)
-        if report["checkpoint"] and not pids:
+        if report["checkpoint"] and not report["done"] and not pids:
             pids.append(report["pid"])
             os.kill(report["pid"], signal.SIGKILL)
 
     monkeypatch.setattr(Search, "report", spy)
-    driven = Driven(client, study_id, tmp_path)
+    driven = Driven(client, study_id, tmp_path, options={"chunk_seconds": 0.02, "checkpoint_seconds": 0.0})
     assert driven.end() == "SUCCEEDED"
     assert pids
     trials = client.store.trials(study_id)
@@ -133,14 +126,21 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
 def test_a_paused_study_resumes_with_the_same_curves(
     client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "HEARTBEAT_S", 0.1)  # a heartbeat brings the wish to pause; the study takes seconds
+    monkeypatch.setattr(run, "HEARTBEAT_S", 0.1)  # a heartbeat brings the wish to pause
     study_id = client.submit(quadratic(**LONG))
-    driven = Driven(client, study_id, tmp_path)
-    until(lambda: any(trial.rounds_done for trial in client.store.trials(study_id)))
-    client.pause(study_id)
-    assert driven.end() == "PAUSED"
+
+    def pause_at_the_first_report(call: str) -> None:
+        """Nothing more is trained, on however fast a machine, until a second heartbeat shows that one was answered."""
+        if call == "report" and client.calls.count("report") == 1:
+            client.pause(study_id)
+            beats = client.calls.count("heartbeat")
+            until(lambda: client.calls.count("heartbeat") >= beats + 2)
+
+    client.before = pause_at_the_first_report
+    assert Driven(client, study_id, tmp_path).end() == "PAUSED"
     assert client.store.study(study_id).state == "PAUSED"
     begun = [trial for trial in client.store.trials(study_id) if trial.rounds_done]
+    assert begun
     assert {trial.state for trial in client.store.trials(study_id)} <= {"WAITING", "COMPLETE"}
     assert all(trial.checkpoint for trial in begun if trial.state == "WAITING")
     client.resume(study_id)

@@ -1,14 +1,14 @@
 """Heartbeats and the reasons to stop."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from service.driver.watch import Watch
 from service.errors import NotFound, StaleDriver, Unavailable
+from tests.waiting import until
 
 
 class Beats:
@@ -29,13 +29,6 @@ class Beats:
 
 def watch(beats: Beats, stop: threading.Event | None = None, **options: Any) -> Watch:
     return Watch(beats, "study", 3, every_s=0.0, stop=stop or threading.Event(), **options)  # type: ignore[arg-type]
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +67,14 @@ def test_packs_are_asked_once_and_also_when_the_reason_came_first() -> None:
 
 def test_a_stop_gives_packs_their_time_and_a_cancel_does_not() -> None:
     stop = threading.Event()
-    watched = watch(Beats(), stop, grace_s=0.2)
-    assert watched.look() == ""
-    assert not watched.at_once()
+    watched, hasty = watch(Beats(), stop, grace_s=60.0), watch(Beats(), stop, grace_s=0.05)
+    for each in (watched, hasty):
+        assert each.look() == ""
+        assert not each.at_once()
     stop.set()
-    assert watched.look() == "pause"
+    assert watched.look() == hasty.look() == "pause"
+    until(hasty.at_once)
     assert not watched.at_once()
-    until(watched.at_once)
     cancelled = watch(Beats())
     cancelled.ask("cancel")
     assert cancelled.at_once()

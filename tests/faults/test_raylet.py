@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.processes import begun, until
+from tests.commands.processes import begun
+from tests.waiting import until
 
 
 def raylets(home: Path) -> list[int]:
@@ -25,12 +26,12 @@ def raylets(home: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(780)
+@pytest.mark.timeout(1200)
 def test_a_study_survives_the_death_of_rays_daemon(tmp_path: Path) -> None:
     with begun(tmp_path / "home") as (processes, _, client, study):
         (raylet,) = raylets(processes.home)
         os.kill(raylet, signal.SIGKILL)
-        until(lambda: client.study(study).finished, 400)
+        until(lambda: client.study(study).finished, 600)
         record = client.study(study)
         assert record.state == "SUCCEEDED", record.reason
         trials = client.trials(study)

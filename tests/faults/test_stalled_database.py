@@ -90,7 +90,7 @@ def test_a_stalled_connection_is_given_up_and_the_study_goes_on(
 ) -> None:
     url, proxy = proxied
     monkeypatch.setattr(connections, "CONNECT_S", 2)
-    monkeypatch.setattr(connections, "ANSWER_S", 0.5)
+    monkeypatch.setattr(connections, "ANSWER_S", 2.0)  # what flows is answered in time, on a busy machine too
     store = Store(url)
     study = store.create_study(SPEC, "f" * 64).id
     attempt = store.acquire(study, holder()).attempt
@@ -109,9 +109,9 @@ def test_a_stalled_connection_is_given_up_and_the_study_goes_on(
             report(1)
     with pytest.raises(Unavailable):
         store.ready()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 30
     proxy.flowing.set()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             report(1)

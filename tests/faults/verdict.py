@@ -12,7 +12,7 @@ from service.store.store import Store
 from tests.faults.components import CHUNK, ROUNDS
 
 Facts = dict[str, Any]
-_WAIT_S = 20.0
+_WAIT_S = 60.0
 
 
 def facts(folder: Path, database: Path, mlflow: str) -> Facts:

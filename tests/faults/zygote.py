@@ -26,6 +26,7 @@ from mlflow.store.db import utils as db  # imports MLflow here, so that no fork 
 from tests.faults import components, verdict
 from tests.faults.components import Place
 from tests.faults.fuse import Fuse, Kill
+from tests.ports import free_port
 
 LIMIT_S = 180.0
 _SET_CHILD_SUBREAPER, _SET_PDEATHSIG = 36, 1
@@ -46,7 +47,7 @@ class Supervisor:
         self._scenario = question["scenario"]
         self._kills: list[Kill] = [(part, site, count) for part, site, count in question["kills"]]
         self._reference = question["reference"]
-        self._place = Place(self._folder, components.free_port())
+        self._place = Place(self._folder, free_port())
         self._parts: dict[int, str] = {}
         self._wishes: dict[int, socket.socket] = {}  # of each scheduler: drivers that it wants started
         self._problems: list[str] = []

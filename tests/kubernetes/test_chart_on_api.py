@@ -237,7 +237,7 @@ def test_a_migration_that_fails_stops_the_upgrade(plane, cluster_helm, kubectl, 
     )
     cluster_helm("install", "r", str(CHART), *where, "-f", settings, "--no-hooks")
     with StandingNode(plane, {"driftline": [sys.executable, "-c", "import sys; sys.exit('no database')"]}) as node:
-        change = ("--set", "migrations.deadlineSeconds=8,api.replicas=3", "--timeout", "60s")
+        change = ("--set", "migrations.deadlineSeconds=20,api.replicas=3", "--timeout", "120s")
         done = cluster_helm("upgrade", "r", str(CHART), *where, "-f", settings, *change, ok=False)
         assert done.returncode != 0
         assert "pre-upgrade" in done.stderr

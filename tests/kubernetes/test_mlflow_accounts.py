@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pytest
 import urllib3
 
 from tests.kubernetes.conftest import CHART
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ADMIN, PERSON = ("driftline", "a long password 1"), ("ada", "a long password 2")
@@ -43,9 +43,7 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     script = (CHART / "files" / "mlflow" / "start.sh").read_text()
     script, changes = re.subn(r"--host 0\.0\.0\.0 --port 5000", f"--host 127.0.0.1 --port {port}", script)
     assert changes == 1
@@ -69,7 +67,7 @@ def server(tmp_path_factory):
         )
     made = Server(port)
     try:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 480
         while True:
             assert process.poll() is None, (folder / "log").read_text()
             assert time.monotonic() < deadline, (folder / "log").read_text()

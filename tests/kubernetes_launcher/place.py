@@ -34,7 +34,7 @@ class Place:
 
     def until(self, study, expected):
         """Waits until the launcher sees a driver so."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (found := self.launcher.seen(study)) != expected:
             assert time.monotonic() < deadline, found
             time.sleep(0.05)

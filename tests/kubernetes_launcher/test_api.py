@@ -235,7 +235,7 @@ def test_a_quota_on_rayjobs_says_so(plane, place):
 
 
 def test_a_watch_that_is_too_old_or_ends_is_taken_up_again(plane, place):
-    mirror = Mirror(plane.api(place.namespace), "rayjobs", selector("driftline"), watch_s=1, stale_s=4)
+    mirror = Mirror(plane.api(place.namespace), "rayjobs", selector("driftline"), watch_s=2)  # watches of a second
     assert mirror.items() == []
     for attempt in range(1, 6):
         place.launcher.start(launch(attempt=attempt))

@@ -160,7 +160,7 @@ def named(a_pod, uid, version):
 def mirrored(api, enough):
     """What a mirror comes to show."""
     mirror = Mirror(api, "pods", "", remembered=starved)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not enough(found := mirror.items()):
         assert time.monotonic() < deadline, found
         time.sleep(0.01)

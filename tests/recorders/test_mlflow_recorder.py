@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from service.recorders.tracking import connect
 from service.recorders.views import VIEW_TAG
 from service.results.curves import TrialCurve
 from service.store.store import Store
+from tests.service.api_setup import eventually
 
 from ..results.samples import curve
 from .stored import Stored
@@ -242,9 +242,8 @@ def test_mlflow_away_then_back(
     stop = threading.Event()
     thread = threading.Thread(target=writer.run, args=(stop,))
     thread.start()
-    time.sleep(0.2)
+    eventually(lambda: "is away, next attempt in" in caplog.text)
     assert thread.is_alive()
-    assert "is away, next attempt in" in caplog.text
     away = False
     thread.join(60)
     assert not thread.is_alive()  # all is shown and the study has finished: nothing is left to do
@@ -305,7 +304,7 @@ def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, 
 
 def test_only_one_recorder_at_a_time(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
-    assert store.lock(f"recorder/{study.id}", "another-host/7", 30)
+    assert store.lock(f"recorder/{study.id}", "another-host/7", 3600)
     writer = recorder(store, study, uri, tmp_path)
     assert not writer.sync()
     assert shown(client) == {}

@@ -59,20 +59,20 @@ class Service:
     def http(self, token: str | None = "all") -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         transport = httpx.HTTPTransport(uds=str(self.server.socket)) if self.server.socket else None
-        return httpx.Client(base_url=self.server.url, headers=headers, transport=transport, timeout=20)
+        return httpx.Client(base_url=self.server.url, headers=headers, transport=transport, timeout=60)
 
 
 @contextmanager
 def running(store: Store, **options: Any) -> Iterator[Service]:
     """A service over the store, until the block ends."""
     tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
-    loopback = options.pop("loopback", False)
+    where = {name: options.pop(name) for name in ("loopback", "port") if name in options}
     arguments: dict[str, Any] = {"check": check, "results": FakeResults(), "poll_s": 0.02, **options}
-    with Server(create_app(store, tokens, **arguments), loopback=loopback) as server:
+    with Server(create_app(store, tokens, **arguments), **where) as server:
         yield Service(store, server, tokens)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until the condition holds."""
     import time
 

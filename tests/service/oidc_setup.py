@@ -53,7 +53,7 @@ class Issuer:
     Attributes:
         keys: What it lists.
         status: With which it answers.
-        pause_s: How long it takes to.
+        let: It answers while this is set.
         fetches: How often its keys were asked for.
         answer: What it answers; its configuration and its keys, unless a test has it say something else.
     """
@@ -61,7 +61,8 @@ class Issuer:
     def __init__(self) -> None:
         self.keys = [Key("first")]
         self.status = 200
-        self.pause_s = 0.0
+        self.let = threading.Event()
+        self.let.set()
         self.fetches = 0
         self.url = ""
         self.claimed: str | None = None  # the issuer that its configuration names
@@ -87,7 +88,7 @@ class Issuer:
         return (key or self.keys[0]).sign({name: value for name, value in claims.items() if value is not None})
 
     def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
-        time.sleep(self.pause_s)
+        assert self.let.wait(120)
         if path == "/.well-known/openid-configuration":
             return self.status, {"issuer": self.claimed or self.url, "jwks_uri": f"{self.url}/keys"}
         self.fetches += 1

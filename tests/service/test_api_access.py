@@ -1,5 +1,6 @@
 """Tokens, quotas, rates and the audit trail over a real server."""
 
+import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.api import app
 from service.api.limits import Limits, Rates
 from service.errors import Forbidden, NotFound, QuotaExceeded, RateLimited, Unauthorized
 from service.schemas.access import NewToken
@@ -48,6 +50,12 @@ def actions(service: Service, **params: Any) -> list[tuple[str, str, str]]:
     with service.http() as http:
         events = http.get("/v1/audit", params=params).json()["events"]
     return [(event["action"], event["actor_name"], event["project"]) for event in events]
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes for rates: no bucket fills while a test asks, however slow the machine."""
+    monkeypatch.setattr(app, "Rates", functools.partial(Rates, clock=Clock(0.0)))
 
 
 # ---- tokens
@@ -270,6 +278,7 @@ def test_default_quotas_are_the_services(store: Store) -> None:
 # ---- rates
 
 
+@pytest.mark.usefixtures("still")
 def test_a_token_that_asks_too_often_waits(sqlite_store: Store) -> None:
     limits = Limits(requests_per_second=0.5, burst=3)
     with running(sqlite_store, limits=limits) as service, service.http() as http, service.http("reader") as other:
@@ -332,6 +341,7 @@ def test_who_did_what_is_kept(either: Service) -> None:
     assert (event["target"], event["details"]) == (study, {"trials_per_method": [4, 5], "seeds": [2, 2]})
 
 
+@pytest.mark.usefixtures("still")
 def test_failed_authentications_are_noted_a_few_a_minute(service: Service) -> None:
     with service.http("wrong") as wrong:
         for _ in range(25):

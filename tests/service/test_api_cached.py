@@ -86,7 +86,7 @@ class Making:
         self.made += 1
         made = self.made
         self.begun.set()
-        assert self.let.wait(20)
+        assert self.let.wait(120)
         return {"made": made}
 
 
@@ -167,7 +167,7 @@ def test_others_are_answered_while_many_wait_for_a_result(sqlite_store: Store) -
         threads = [threading.Thread(target=ask, args=(path,)) for path in paths]
         for thread in threads:
             thread.start()
-        assert making.begun.wait(20)
+        assert making.begun.wait(60)
         with service.http() as http:
             assert http.get("/healthz").status_code == 200
             assert http.get("/readyz").status_code == 200  # needs a thread

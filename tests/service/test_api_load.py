@@ -25,7 +25,7 @@ def creates(store: Store, count: int, threads: int) -> None:
         def create() -> None:
             try:
                 with service.client(patience_s=120, timeout_s=120) as client:
-                    ready.wait(30)
+                    ready.wait(120)
                     made.extend(client.create(SPEC, key="one").id for _ in range(count // threads))
             except BaseException as error:
                 failures.append(error)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from service.api import submission
+from service.api.limits import Limits
 from service.names import holder
 from service.store.store import Store
 
@@ -30,7 +31,8 @@ PROBES = ["healthz", "readyz", "metrics"]  # take nothing that could be wrong
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     """The document, and a study that is driven."""
     store = Store(tmp_path_factory.mktemp("api") / "driftline.db")
-    with running(store, loopback=True, check=submission.check) as service:
+    unlimited = Limits(requests_per_second=None)  # a fast machine sends more than the burst of one token
+    with running(store, loopback=True, check=submission.check, limits=unlimited) as service:
         study = store.create_study(SPEC, "f" * 64).id
         store.acquire(study, holder())
         store.create_trials(study, 1, new_trials("fedavg", 3))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -102,7 +103,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         waits.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr("service.client.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("service.connection.time", SimpleNamespace(monotonic=lambda: now[0]))  # this clock alone
     handle, _ = failing(1000, refused)
     api = ApiClient("http://tuner", transport=httpx.MockTransport(handle), sleep=sleep, patience_s=60)
     with api, pytest.raises(Unavailable, match="no answer from http://tuner: connection refused"):

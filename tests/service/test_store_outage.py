@@ -35,7 +35,7 @@ def test_postgresql_is_killed_and_comes_back() -> None:
     acknowledged: list[int] = []
     ended: list[Any] = []
 
-    with running(store) as service, service.client(patience_s=60) as driver:
+    with running(store) as service, service.client(patience_s=120) as driver:
 
         def drive() -> None:
             attempt = driver.acquire(study, holder()).attempt
@@ -55,10 +55,10 @@ def test_postgresql_is_killed_and_comes_back() -> None:
         eventually(lambda: not _ready(store))
         with service.client() as probe:
             assert not probe.ready()
-        eventually(lambda: not _exists(killed), 30)  # as long as it is not reaped, a start is refused
+        eventually(lambda: not _exists(killed))  # as long as it is not reaped, a start is refused
         before = len(acknowledged)
         server.ensure_postgres_running()
-        thread.join(60)
+        thread.join(120)
         assert ended
         assert before < ROUNDS
         assert acknowledged == list(range(ROUNDS))

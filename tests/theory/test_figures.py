@@ -87,9 +87,9 @@ def test_files_are_written_whole_and_the_same_twice(tmp_path):
 def test_the_command_writes_one_figure_and_all_of_them_soon(tmp_path, capsys):
     assert main(["figure", "a3", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / f"A3.{kind}") for kind in ("csv", "png", "svg")]
-    start = time.perf_counter()
+    start = time.process_time()
     assert main(["figure", "all", "--out", str(tmp_path)]) == 0
-    assert time.perf_counter() - start < 60
+    assert time.process_time() - start < 60  # about 5 s: of this process, whatever else the machine does
     assert len(list(tmp_path.glob("*.png"))) == len(list(tmp_path.glob("*.svg"))) == len(FIGURES)
 
 
