@@ -56,6 +56,7 @@ class Service:
         only: "api" or "scheduler"; None is everything in this process.
         per_project: How many studies of a project may run at once; None is as many as there is room for.
         mlflow_public: How people reach MLflow, instead of what `settings` say.
+        stop: When it is set, the database is not waited for any longer.
 
     Attributes:
         url: Where it listens.
@@ -75,7 +76,9 @@ class Service:
         only: Part | None = None,
         per_project: int | None = None,
         mlflow_public: str = "",
+        stop: threading.Event | None = None,
     ) -> None:
+        self._stop = stop
         self._closers: list[tuple[str, Callable[[], object]]] = []
         self._settings = settings
         self._per_project = per_project
@@ -101,7 +104,7 @@ class Service:
             launcher_kind(settings.launcher)  # a wrong name is said before anything is opened
         issuer = None if only == "scheduler" else read_issuer(settings.oidc)
         secret = settings.secret or kept(settings.home, SECRET)[0]
-        store = open_store(settings.database)
+        store = open_store(settings.database, self._stop)
         self._closers.append(("the store", store.close))
         tokens = self._tokens(store, secret.encode(), issuer, admin=only != "scheduler")
         woken: list[Scheduler] = []
@@ -236,26 +239,28 @@ def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
     return found
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, stop: threading.Event | None = None) -> Store:
     """The store, brought to the newest revision, once its database answers.
 
     Raises:
-        Unavailable: It does not, for a minute.
+        Unavailable: It does not, for a minute or until `stop`.
         Conflict: It was written by a newer Driftline.
     """
-    return answered(url, Store)
+    return answered(url, Store, stop)
 
 
-def answered(url: str, ask: Callable[[str], Asked]) -> Asked:
+def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None = None) -> Asked:
     """What a database gives once it answers.
 
     Args:
         url: The database's; the folder of an SQLite file is made.
         ask: What is asked of it.
+        stop: When it is set, nothing is waited for any longer.
 
     Raises:
-        Unavailable: It does not answer, for a minute.
+        Unavailable: It does not answer, for a minute or until `stop`.
     """
+    stop = stop or threading.Event()
     deadline = time.monotonic() + DATABASE_S
     if url.startswith("sqlite:///"):
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
@@ -263,10 +268,10 @@ def answered(url: str, ask: Callable[[str], Asked]) -> Asked:
         try:
             return ask(url)
         except Unavailable as error:
-            if time.monotonic() > deadline:
+            if stop.is_set() or time.monotonic() > deadline:
                 raise
             _LOG.warning("waiting for the database: %s", error)
-            time.sleep(2.0)
+            stop.wait(2.0)
 
 
 def _here(url: str) -> str:

@@ -16,7 +16,7 @@ import typer
 
 from service.cli.composition import Part, Service, answered
 from service.cli.home import ADMIN_TOKEN
-from service.errors import InvalidSpec
+from service.errors import InvalidSpec, Unavailable
 from service.settings import ServiceSettings, read_service
 from service.store.database import migrate as bring_up
 
@@ -59,7 +59,21 @@ def serve(
         signal.signal(number, on_signal)
     with _mlflow(settings, mlflow_port) as public:
         wanted = PORTS[part] if port is None else port
-        service = Service(settings, host=host, port=wanted, only=part, per_project=per_project, mlflow_public=public)
+        try:
+            service = Service(
+                settings,
+                host=host,
+                port=wanted,
+                only=part,
+                per_project=per_project,
+                mlflow_public=public,
+                stop=stop,
+            )
+        except Unavailable:
+            if not stop.is_set():
+                raise
+            typer.echo("Ended; the database had not answered.", err=True)
+            return
         try:
             say(service, settings, host, part, public)
             while not stop.wait(3600.0):

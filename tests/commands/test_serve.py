@@ -93,6 +93,15 @@ def test_an_outside_address_comes_with_a_warning(
     service.close()
 
 
+def test_a_service_that_waits_for_its_database_ends_when_told_to(processes: Processes) -> None:
+    nobody = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    process = processes.start("--port", str(free_port()), DRIFTLINE_DATABASE_URL=nobody)
+    until(lambda: "waiting for the database" in processes.said())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0  # it would wait for a minute
+    assert processes.said().endswith("Ended; the database had not answered.\n")
+
+
 def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "folder" / "service.db"
     said = []
