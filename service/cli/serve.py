@@ -72,7 +72,7 @@ def serve(
         except Unavailable:
             if not stop.is_set():
                 raise
-            typer.echo("Ended; the database had not answered.", err=True)
+            typer.echo("Ended before it was ready.", err=True)
             return
         try:
             say(service, settings, host, part, public)

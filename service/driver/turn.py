@@ -28,6 +28,14 @@ def alone(study_id: str, progress: Callable[[str], None], patient: Callable[[], 
 
     The mark of another driver is waited for. It ends with its driver's process: one that was cut off from the API ends
     when its patience does, and until then its packs train, though nothing that they report is taken any more.
+
+    Args:
+        study_id: The study that is to use the cluster.
+        progress: Told whom it waits for.
+        patient: Whether to go on waiting.
+
+    Raises:
+        Occupied: Another driver has the mark, and there is no more patience, or no more time.
     """
     ray: Any = importlib.import_module("ray")
     holder = ray.remote(num_cpus=0)(_Holder)

@@ -26,6 +26,7 @@ SMALL = {
     "budget": {"trials_per_method": 6, "rounds": 3000, "seeds": 0},
     "resources": {"gpu": 0, "packs": 1},
 }
+"""Local steps that make a trial last for seconds on a fast machine, too: it is to be interrupted."""
 
 
 class Processes:

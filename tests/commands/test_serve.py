@@ -99,7 +99,7 @@ def test_a_service_that_waits_for_its_database_ends_when_told_to(processes: Proc
     until(lambda: "waiting for the database" in processes.said())
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0  # it would wait for a minute
-    assert processes.said().endswith("Ended; the database had not answered.\n")
+    assert processes.said().endswith("Ended before it was ready.\n")
 
 
 def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.commands.page import Page, Terminal
 from tests.ports import free_port
 from tests.service.conftest import Postgresql, postgresql
 from tests.service.oidc_setup import Issuer, issuing
+from tests.waiting import until
 
 __all__ = ["postgresql"]  # a fixture
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,6 @@ Open = Callable[[], Terminal]
 
 def environment(**more: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
-    ray = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
     path = f"{Path(sys.executable).parent}:{plain['PATH']}"
     data = plain.get("DATA_DIR", str(ROOT.parent / "shared" / "data"))
     return {
@@ -38,7 +37,8 @@ def environment(**more: str) -> dict[str, str]:
         "PATH": path,
         "DATA_DIR": data,
         "OMP_NUM_THREADS": "1",
-        **ray,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_worker_niceness": "0",  # see tests/conftest.py
         **more,
     }
 
@@ -78,13 +78,6 @@ def rounds(url: str, folder: Path) -> int:
         record = client.studies()[0]
         assert record.state != "FAILED", record.reason
         return sum(progress.rounds_done for progress in record.progress.values())
-
-
-def waited(true: Callable[[], object], seconds: float = 200.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
 
 
 def test_files_of_the_page_are_read() -> None:
@@ -147,7 +140,7 @@ def one_machine(page: Page, folder: Path, terminals: Open, issuer: Issuer) -> No
     assert line.startswith(study)
     assert "cancelled" not in line
     known = rounds(url, folder)
-    waited(lambda: rounds(url, folder) > known)  # it goes on
+    until(lambda: rounds(url, folder) > known)  # it goes on
     service.interrupt()
     assert service.ended(30) == 0
 
@@ -162,12 +155,12 @@ def commands(page: Page, shell: Terminal, rounds: Callable[[], int]) -> str:
         shell.until(lambda word=word: word in shell.said, 200)
         shell.interrupt()
         assert shell.ended() == 130, shell.said
-    waited(lambda: rounds() > 0)
+    until(lambda: rounds() > 0)
     shell.run(page.take("driftline pause"))
-    waited(lambda: "  paused  " in shell.run("driftline list"))
+    until(lambda: "  paused  " in shell.run("driftline list"))
     before = rounds()
     shell.run(page.take("driftline resume"))
-    waited(lambda: rounds() > before)
+    until(lambda: rounds() > before)
     frontier = page.take("driftline frontier")
     assert "fedavg" in shell.run(frontier)
     assert '"definitions"' in shell.run(f"{frontier} --json")
@@ -176,7 +169,7 @@ def commands(page: Page, shell: Terminal, rounds: Callable[[], int]) -> str:
     shell.run(page.take("driftline extend"))
     shell.run(page.take("sqlite3"))
     shell.run(page.take("driftline cancel"))
-    waited(lambda: "  cancelled " in shell.run("driftline list"))
+    until(lambda: "  cancelled " in shell.run("driftline list"))
     shell.run(f"driftline resume {study}", code=5)
     shell.run(f"driftline watch {study}", code=1)
     shell.run("driftline watch nothing", code=4)

@@ -6,6 +6,7 @@ import sys
 import ray
 
 from service.driver import cluster, turn
+from tests.driver import small_ray
 
 
 class _Named:
@@ -22,14 +23,7 @@ def own() -> None:
 def around(folder: str, **variables: str) -> None:
     """A Ray that the program around Driftline starts for itself."""
     os.environ.update(variables)
-    ray.init(
-        address="local",
-        num_cpus=1,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=100 * 1024 * 1024,
-        _temp_dir=folder,
-    )
+    small_ray.start(folder, 1)
     actor = ray.remote(num_cpus=0)(_Named).options(name="named").remote()
     assert ray.get(actor.number.remote(), timeout=60) == 7
     ray.shutdown()

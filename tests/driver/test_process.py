@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch
 from service.store.store import Store
 from tests.driver.stand_ins import quadratic
+from tests.waiting import until
 
 ROUNDS = 3000
 """Of each trial: a pack takes seconds on a fast machine too, so that drivers are killed and stopped in the midst."""
@@ -56,10 +56,7 @@ class Service:
         return (self.folder / "logs" / f"{study_id}.log").read_text()
 
     def until(self, true: Callable[[], bool], study_id: str) -> None:
-        deadline = time.monotonic() + 240
-        while not true():
-            assert time.monotonic() < deadline, f"waited in vain; the driver says\n{self.log(study_id)}"
-            time.sleep(0.05)
+        until(true, 240, lambda: f"The driver says\n{self.log(study_id)}")
 
     def begun(self, study_id: str) -> bool:
         return any(trial.rounds_done for trial in self.store.trials(study_id))
@@ -138,13 +135,6 @@ def stubborn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "ready"
 
 
-def wait_for(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_process_that_does_not_end_itself_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = stubborn(tmp_path, monkeypatch)
     launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", stop_s=2.0)
@@ -155,10 +145,10 @@ def test_a_process_that_does_not_end_itself_is_killed(tmp_path: Path, monkeypatc
     first = launcher._children["study"]
     launcher.start(launch)
     assert launcher._children["study"] is first
-    wait_for(ready.exists)
+    until(ready.exists)
     launcher.stop("study")
     assert launcher.seen("study").alive
-    wait_for(lambda: not launcher.seen("study").alive)
+    until(lambda: not launcher.seen("study").alive)
     assert first.returncode == -signal.SIGKILL
     assert launcher.seen("study").reason == "its process has ended with signal SIGKILL"
     launcher.stop("study")
@@ -169,7 +159,7 @@ def test_a_second_launcher_over_the_same_folder_finds_drivers(tmp_path: Path, mo
     ready = stubborn(tmp_path, monkeypatch)
     first = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", stop_s=0.3)
     first.start(Launch("study", "small", "default", "token", 1))
-    wait_for(ready.exists)
+    until(ready.exists)
     first.close()
     second = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", stop_s=0.3)
     assert second.seen("study").alive
@@ -178,7 +168,7 @@ def test_a_second_launcher_over_the_same_folder_finds_drivers(tmp_path: Path, mo
     second.collect({"study"})
     assert second.seen("study").alive
     second.collect(set())  # nobody knows the study: its driver is stopped
-    wait_for(lambda: not second.seen("study").alive)
+    until(lambda: not second.seen("study").alive)
     second.collect(set())
     assert not list((tmp_path / "logs").glob("*.lock"))
     assert first.seen("study").reason.endswith("signal SIGKILL")
@@ -188,7 +178,7 @@ def test_a_driver_that_fails_says_why_in_its_last_line(tmp_path: Path) -> None:
     launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", num_cpus=0)
     launcher._options = ["--nonsense"]
     launcher.start(Launch("study", "small", "default", "token", 1))
-    wait_for(lambda: not launcher.seen("study").alive)
+    until(lambda: not launcher.seen("study").alive)
     assert launcher.seen("study").reason.startswith(
         "its process has ended with exit code 2: python -m service.driver: err"
     )

@@ -17,6 +17,7 @@ from service.store import database
 from service.store.core import Actor
 from service.store.store import Store
 from tests.service.conftest import SPEC
+from tests.waiting import until
 
 from .conftest import CHART, KINDS
 from .foreign import KINDS as FOREIGN
@@ -72,7 +73,7 @@ def test_what_others_define_is_asked_for_where_it_is_known(plane, cluster_helm, 
     for kind, (group, version, plural, _) in FOREIGN.items():
         plane.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd(kind), ok=(201, 409))
         path = f"/apis/{group}/{version}/{plural}"
-        plane.until(lambda path=path: plane.send("GET", path, ok=(200, 404))[0] == 200)
+        until(lambda path=path: plane.send("GET", path, ok=(200, 404))[0] == 200)
     cluster_helm("install", "r", str(CHART), *where, *settings)
     sent = yaml.safe_load_all(cluster_helm("get", "manifest", "r", *where).stdout)
     sent = [item for item in sent if item and item["kind"] in FOREIGN]
@@ -165,7 +166,7 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
 
         cluster_helm("uninstall", "r", *where, "--wait", "--timeout", "120s")
         # Helm does not wait for pods; somebody must be there to let them end.
-        plane.until(lambda: not any(not name.startswith("secret/default-token") for name in left()))
+        until(lambda: not any(not name.startswith("secret/default-token") for name in left()))
 
 
 def test_an_upgrade_may_bring_another_database_an_account_and_classes(
@@ -195,7 +196,7 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     assert kubectl("get", "deployment", "r-driftline-api", *where, "-o", of_pods) == (
         f"{namespace}.r-driftline-service r-driftline-service"
     )
-    plane.until(lambda: kubectl(*claims).split() == [data])  # which both are no longer the chart's: UPGRADING.md
+    until(lambda: kubectl(*claims).split() == [data])  # which both are no longer the chart's: UPGRADING.md
 
     shown = cluster_helm("upgrade", "r", str(CHART), *where, "-f", later, "--dry-run=server").stdout
     hooks = yaml.safe_load_all(shown[shown.index("HOOKS:") + 7 : shown.index("\nMANIFEST:")])

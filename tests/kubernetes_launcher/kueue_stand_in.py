@@ -6,6 +6,7 @@ which refuse RayJobs that it cannot manage and suspend new ones, are not played.
 """
 
 from tests.kubernetes.foreign import crd
+from tests.waiting import until
 
 MERGE = "application/merge-patch+json"
 
@@ -27,7 +28,7 @@ class Kueue:
     def install(plane):
         """Brings the kind Workload to the cluster."""
         plane.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd("Workload"), ok=(201, 409))
-        plane.until(lambda: plane.send("GET", "/apis/kueue.x-k8s.io/v1beta1/workloads", ok=(200, 404))[0] == 200)
+        until(lambda: plane.send("GET", "/apis/kueue.x-k8s.io/v1beta1/workloads", ok=(200, 404))[0] == 200)
 
     def queue(self, name, message):
         """Takes a RayJob up: its Workload has no quota yet."""

@@ -1,9 +1,8 @@
 """A namespace of a real API server, with launchers that work in it."""
 
-import time
-
 from service.launchers.kubernetes import KubernetesLauncher
 from tests.kubernetes_launcher.made import config
+from tests.waiting import until
 
 
 class Place:
@@ -34,10 +33,7 @@ class Place:
 
     def until(self, study, expected):
         """Waits until the launcher sees a driver so."""
-        deadline = time.monotonic() + 60
-        while (found := self.launcher.seen(study)) != expected:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.05)
+        until(lambda: self.launcher.seen(study) == expected, 60, lambda: self.launcher.seen(study))
 
     def close(self):
         for made in self._launchers:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 import warnings
 from pathlib import Path
@@ -14,6 +13,7 @@ import urllib3
 import yaml
 
 from service.launchers.kubernetes_rayjob.api import Api
+from tests.waiting import until
 
 
 class Plane:
@@ -38,7 +38,7 @@ class Plane:
             with (self._crds / f"{name}.stripped.yaml").open() as file:
                 crd = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             self.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd, ok=(201, 409))
-        self.until(lambda: self.send("GET", "/apis/ray.io/v1/rayjobs", ok=(200, 404))[0] == 200)
+        until(lambda: self.send("GET", "/apis/ray.io/v1/rayjobs", ok=(200, 404))[0] == 200)
 
     def stop(self):
         for child in self._children:
@@ -64,9 +64,7 @@ class Plane:
         """A fresh namespace, with its default ServiceAccount."""
         name = f"t-{uuid.uuid4().hex[:10]}"
         self.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        self.until(
-            lambda: self.send("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default", ok=(200, 404))[0] == 200
-        )
+        until(lambda: self.send("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default", ok=(200, 404))[0] == 200)
         return name
 
     def api(self, namespace):
@@ -84,7 +82,7 @@ class Plane:
         pid = pids["kube-apiserver"]
         argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
         os.kill(pid, signal.SIGKILL)
-        self.until(lambda: not _runs(pid))
+        until(lambda: not _runs(pid))
         return argv
 
     def revive(self, argv):
@@ -92,21 +90,13 @@ class Plane:
         with (self.folder / "kube-apiserver-again.log").open("ab") as log:
             child = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         self._children.append(child)
-        self.until(self._ready, seconds=90)
+        until(self._ready, seconds=90)
 
     def _ready(self):
         try:
             return self.send("GET", "/readyz", ok=(200, 500, 403))[0] == 200
         except urllib3.exceptions.HTTPError:
             return False
-
-    @staticmethod
-    def until(true, seconds=60.0, every=0.1):
-        """Waits until something holds."""
-        deadline = time.monotonic() + seconds
-        while not true():
-            assert time.monotonic() < deadline, f"not so within {seconds:.0f} s"
-            time.sleep(every)
 
 
 def _runs(pid):

@@ -16,6 +16,7 @@ from service.launchers.kubernetes_rayjob.names import job_name, selector
 from service.launchers.protocol import Seen
 from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
 from tests.kubernetes_launcher.place import Place
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -49,7 +50,7 @@ def test_a_driver_from_start_to_end(plane, place):
     place.launcher.stop(STUDY)
     assert place.jobs() == {}
     place.until(STUDY, Seen(False, "its RayJob is gone"))
-    plane.until(lambda: not place.secrets())  # the garbage collector's work
+    until(lambda: not place.secrets())  # the garbage collector's work
 
 
 def test_every_field_arrives(place):
@@ -116,7 +117,7 @@ def test_the_next_attempt_removes_the_one_before(plane, place):
     assert place.another().seen(STUDY) == Seen(True)
     place.launcher.start(launch(attempt=1))  # a scheduler that is behind
     assert set(place.jobs()) == {job_name(STUDY, 2), job_name(OTHER, 1)}
-    plane.until(lambda: set(place.secrets()) == {job_name(STUDY, 2), job_name(OTHER, 1)})
+    until(lambda: set(place.secrets()) == {job_name(STUDY, 2), job_name(OTHER, 1)})
 
 
 def test_a_failed_start_is_repeated_under_another_name(plane, place):
@@ -144,7 +145,7 @@ def test_one_that_is_on_its_way_out_is_in_nobodys_way(plane, place):
     assert set(place.jobs()) == {name, job_name(STUDY, 1, 1)}
     assert place.launcher.seen(STUDY) == Seen(True)
     plane.send("PATCH", path, {"metadata": {"finalizers": None}}, content=merge)
-    plane.until(lambda: set(place.jobs()) == {job_name(STUDY, 1, 1)})
+    until(lambda: set(place.jobs()) == {job_name(STUDY, 1, 1)})
     assert place.launcher.seen(STUDY) == Seen(True)
 
 
@@ -229,7 +230,7 @@ def test_a_quota_on_rayjobs_says_so(plane, place):
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/rayjobs.ray.io": "0"}}}
     plane.send("POST", f"/api/v1/namespaces/{place.namespace}/resourcequotas", quota)
     path = f"/api/v1/namespaces/{place.namespace}/resourcequotas/few"
-    plane.until(lambda: "hard" in plane.send("GET", path)[1].get("status", {}))
+    until(lambda: "hard" in plane.send("GET", path)[1].get("status", {}))
     with pytest.raises(Forbidden, match=r"quota: few"):  # exceeded, or not counted yet: both are the quota's no
         place.launcher.start(launch())
 
@@ -239,9 +240,7 @@ def test_a_watch_that_is_too_old_or_ends_is_taken_up_again(plane, place):
     assert mirror.items() == []
     for attempt in range(1, 6):
         place.launcher.start(launch(attempt=attempt))
-        plane.until(
-            lambda wanted=attempt: [job["metadata"]["name"] for job in mirror.items()] == [job_name(STUDY, wanted)]
-        )
+        until(lambda wanted=attempt: [job["metadata"]["name"] for job in mirror.items()] == [job_name(STUDY, wanted)])
         time.sleep(0.6)
     mirror.close()
 

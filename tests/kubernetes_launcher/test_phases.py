@@ -1,7 +1,6 @@
 """Every phase of a RayJob, every reason for its end, and what its pods say, as the scheduler gets to hear it."""
 
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from service.launchers.kubernetes_rayjob.phases import judge, tail
 from service.launchers.kubernetes_rayjob.pods import Patience, quota, starved
 from service.launchers.protocol import Seen
 from tests.kubernetes_launcher.made import NOW, at, job, pod
+from tests.waiting import until
 
 PATIENCE = Patience(unschedulable=900, image_pull=300)
 RUNNING = {"jobStatus": "RUNNING", "rayJobInfo": {"startTime": at(100)}}
@@ -160,10 +160,8 @@ def named(a_pod, uid, version):
 def mirrored(api, enough):
     """What a mirror comes to show."""
     mirror = Mirror(api, "pods", "", remembered=starved)
-    deadline = time.monotonic() + 60
-    while not enough(found := mirror.items()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.01)
+    until(lambda: enough(mirror.items()), why=mirror.items)
+    found = mirror.items()
     mirror.close()
     api.over.set()
     return found

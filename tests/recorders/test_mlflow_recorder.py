@@ -18,7 +18,7 @@ from service.recorders.tracking import connect
 from service.recorders.views import VIEW_TAG
 from service.results.curves import TrialCurve
 from service.store.store import Store
-from tests.service.api_setup import eventually
+from tests.waiting import until
 
 from ..results.samples import curve
 from .stored import Stored
@@ -242,7 +242,7 @@ def test_mlflow_away_then_back(
     stop = threading.Event()
     thread = threading.Thread(target=writer.run, args=(stop,))
     thread.start()
-    eventually(lambda: "is away, next attempt in" in caplog.text)
+    until(lambda: "is away, next attempt in" in caplog.text)
     assert thread.is_alive()
     away = False
     thread.join(60)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -70,13 +70,3 @@ def running(store: Store, **options: Any) -> Iterator[Service]:
     arguments: dict[str, Any] = {"check": check, "results": FakeResults(), "poll_s": 0.02, **options}
     with Server(create_app(store, tokens, **arguments), **where) as server:
         yield Service(store, server, tokens)
-
-
-def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Waits until the condition holds."""
-    import time
-
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)

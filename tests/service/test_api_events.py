@@ -15,8 +15,9 @@ from service.schemas.protocol import Report
 from service.schemas.records import Event
 from service.store.store import Store
 from tests.ports import free_port
+from tests.waiting import until
 
-from .api_setup import Service, eventually, running
+from .api_setup import Service, running
 from .conftest import SPEC, new_trials
 
 
@@ -61,7 +62,7 @@ def test_events_arrive_as_they_happen(service: Service) -> None:
     thread = threading.Thread(target=follow)
     thread.start()
     service.store.acquire(study, "h/1")
-    eventually(lambda: len(seen) == 2)
+    until(lambda: len(seen) == 2)
     service.store.release(study, 1, "SUCCEEDED")
     thread.join(60)
     assert not thread.is_alive()
@@ -128,7 +129,7 @@ def test_a_client_follows_over_a_restart_of_the_server(sqlite_store: Store) -> N
 
         thread = threading.Thread(target=follow)
         thread.start()
-        eventually(lambda: seen)  # it is connected
+        until(lambda: seen)  # it is connected
     sqlite_store.log(study, "info", "while it was away")
 
     from service.api.app import create_app
@@ -158,7 +159,7 @@ def test_the_socket_is_private_and_goes_away(sqlite_store: Store) -> None:
         with service.client() as client:
             assert client.ready()
     assert not path.parent.exists()
-    eventually(lambda: threading.active_count() <= before)
+    until(lambda: threading.active_count() <= before)
 
 
 def test_a_loopback_port(sqlite_store: Store) -> None:
@@ -178,7 +179,7 @@ def test_stopping_ends_open_streams_at_once(service: Service) -> None:
     received: list[str] = []
     thread = threading.Thread(target=lambda: received.extend(lines(service, study)))
     thread.start()
-    eventually(lambda: received)  # it is connected
+    until(lambda: received)  # it is connected
     server = service.server._server
     server.config.timeout_graceful_shutdown = None  # what does not end by itself has to be forced
     service.server.close()

@@ -13,8 +13,9 @@ from service.api.bodies import BodyLimit, CheckedRequest
 from service.api.limits import Limits
 from service.api.protocol import BoundedProtocol
 from service.store.store import Store
+from tests.waiting import until
 
-from .api_setup import Service, eventually, running
+from .api_setup import Service, running
 from .conftest import SPEC
 
 LARGE = 32 * 2**20
@@ -186,7 +187,7 @@ def test_a_used_connection_may_be_silent(service: Service) -> None:
         wire.head("/healthz", method="GET")
         assert wire.answer()[0] == 200
         (connection,) = service.server._server.server_state.connections
-        eventually(lambda: connection.timeout_keep_alive_task is not None and connection._end is None)
+        until(lambda: connection.timeout_keep_alive_task is not None and connection._end is None)
 
 
 # ---- answers in two parts leave at once

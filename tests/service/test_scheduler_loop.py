@@ -12,8 +12,9 @@ from service.scheduler.reconcile import Note
 from service.schemas.protocol import TrialResult
 from service.schemas.records import Values
 from service.store.store import Store
+from tests.waiting import until
 
-from .api_setup import eventually, running
+from .api_setup import running
 from .conftest import SPEC, Clock, new_trials
 from .scheduler_setup import FakeLauncher, make, scheduler
 
@@ -194,7 +195,7 @@ def test_studies_from_submission_to_success_over_the_api(sqlite_store: Store) ->
         loop.start()
         with service.client() as client:
             ids = [client.create(SPEC | {"name": f"s{number}"}).id for number in range(3)]
-            eventually(lambda: all(client.study(one).finished for one in ids))
+            until(lambda: all(client.study(one).finished for one in ids))
             assert {client.study(one).state for one in ids} == {"SUCCEEDED"}
             assert sorted(trial.attempt for one in ids for trial in client.trials(one)) == [1, 1, 1, 1, 2, 2]
         loop.close()

@@ -11,8 +11,8 @@ from service.schemas.protocol import TrialResult
 from service.schemas.records import Values
 from service.store.drivers import Driven
 from service.store.store import Store
+from tests.waiting import until
 
-from .api_setup import eventually
 from .conftest import SPEC, Clock, new_trials
 from .scheduler_setup import FakeLauncher, make, scheduler
 
@@ -236,5 +236,5 @@ def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pyte
     sqlite_store.create_study(SPEC, "f" * 64)
     loop = scheduler(sqlite_store, launcher, every_s=0.01)
     loop.start()
-    eventually(lambda: launcher.started)
+    until(lambda: launcher.started)
     loop.close()

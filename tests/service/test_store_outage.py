@@ -15,8 +15,9 @@ from service.errors import Unavailable
 from service.names import holder
 from service.schemas.protocol import Report
 from service.store.store import Store
+from tests.waiting import until
 
-from .api_setup import eventually, running
+from .api_setup import running
 from .conftest import SPEC, new_trials
 
 ROUNDS = 400
@@ -49,13 +50,13 @@ def test_postgresql_is_killed_and_comes_back() -> None:
 
         thread = threading.Thread(target=drive)
         thread.start()
-        eventually(lambda: len(acknowledged) > 20)
+        until(lambda: len(acknowledged) > 20)
         killed = server.get_pid()
         os.kill(killed, signal.SIGKILL)
-        eventually(lambda: not _ready(store))
+        until(lambda: not _ready(store))
         with service.client() as probe:
             assert not probe.ready()
-        eventually(lambda: not _exists(killed))  # as long as it is not reaped, a start is refused
+        until(lambda: not _exists(killed))  # as long as it is not reaped, a start is refused
         before = len(acknowledged)
         server.ensure_postgres_running()
         thread.join(120)
