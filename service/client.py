@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import httpx
@@ -139,17 +139,20 @@ class ApiClient(Connection):
         A broken connection is taken up again where it broke.
 
         Raises:
+            Unauthorized: The token has ended. The service then ends the stream, and refuses the next request.
             Unavailable: The service stayed away for longer than the client's patience.
         """
         deadline: float | None = None
         between = pauses()
         while True:
             try:
-                for event in self._stream(study_id, after):
-                    if event is None:
+                for heard in self._stream(study_id, after):
+                    if heard == "end":
                         return
-                    after, deadline, between = event.id, None, pauses()
-                    yield event
+                    deadline, between = None, pauses()
+                    if isinstance(heard, Event):
+                        after = heard.id
+                        yield heard
             except httpx.TransportError as error:
                 last = self._silent(error)
             except Unavailable as error:
@@ -261,8 +264,8 @@ class ApiClient(Connection):
         body = NewLines(attempt=attempt, lines=list(lines))
         return self._post(_path(study_id, "/logs"), body, StoredLines).stored
 
-    def _stream(self, study_id: str, after: int) -> Iterator[Event | None]:
-        """Events of one connection; None when the service says that there will be no more."""
+    def _stream(self, study_id: str, after: int) -> Iterator[Event | Literal["heartbeat", "end"]]:
+        """Events and heartbeats of one connection, and the end when the service says that there will be no more."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         timeout = httpx.Timeout(SILENCE_S, connect=10.0)
         with self._http.stream("GET", _path(study_id, "/events"), headers=headers, timeout=timeout) as answer:
@@ -276,9 +279,11 @@ class ApiClient(Connection):
                     name = value.strip()
                 elif field == "data":
                     data += value.removeprefix(" ")
+                elif line and not field:
+                    yield "heartbeat"
                 elif not line:
                     if name == "end":
-                        yield None
+                        yield "end"
                         return
                     if data:
                         yield Event.model_validate_json(data)

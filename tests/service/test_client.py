@@ -207,6 +207,21 @@ def test_a_stream_that_stays_away() -> None:
         list(api.events("s1"))
 
 
+def test_a_quiet_study_is_followed_over_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy may end each connection after a while: a heartbeat is an answer, however long nothing happens."""
+    now, connections = 0.0, 0
+    monkeypatch.setattr("service.client.time", SimpleNamespace(monotonic=lambda: now))
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        nonlocal now, connections
+        now, connections = now + 60.0, connections + 1
+        return httpx.Response(200, text=": still here\n\n" if connections < 5 else "event: end\ndata: {}\n\n")
+
+    with client(handle, patience_s=15.0) as api:
+        assert list(api.events("s1")) == []
+    assert connections == 5
+
+
 def test_a_stream_that_is_refused_is_not_asked_again() -> None:
     handle, seen = failing(9, lambda: httpx.Response(404, json=problem(NotFound("no study 's1'"))))
     with client(handle) as api, pytest.raises(NotFound):
