@@ -18,6 +18,7 @@ from service.api.limits import Limits, Rates
 from service.api.metrics import Counted, Metrics
 from service.api.results import Results
 from service.api.routes import access, driver, events, health, logs, studies, trials
+from service.api.streams import CHECK_S, HEARTBEAT_S, POLL_S, StreamLimits, Streams
 from service.store.store import Store
 
 FAILURES_A_MINUTE = 10.0
@@ -32,8 +33,10 @@ def create_app(
     check: Callable[[Mapping[str, Any]], submission.CheckedStudy] = submission.check,
     limits: Limits | None = None,
     data_roots: Sequence[Path] | None = None,
-    heartbeat_s: float = 15.0,
-    poll_s: float = 0.25,
+    streams: StreamLimits | None = None,
+    heartbeat_s: float = HEARTBEAT_S,
+    poll_s: float = POLL_S,
+    check_s: float = CHECK_S,
     wake: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """The API over a store.
@@ -46,8 +49,10 @@ def create_app(
         limits: Sizes, rates and default quotas; those of `Limits` by default.
         data_roots: Folders under which the files must lie that a study names; None allows all, for a service of the
             person who starts it.
+        streams: How many event streams may be open; as in `StreamLimits` by default.
         heartbeat_s: Event streams send a comment after this much silence.
-        poll_s: How often event streams look for something new.
+        poll_s: Seconds between two looks for new events of a study.
+        check_s: Seconds between two checks of the tokens of open event streams.
         wake: Called after an owner's wish was stored, so that a scheduler in this process looks at once.
 
     Returns:
@@ -63,14 +68,22 @@ def create_app(
     )
     allowed = limits or Limits()
     metrics = Metrics(store)
+    stopping = Event()
     app.state.context = Context(
         store=store,
         tokens=tokens,
         results=results or Results(store),
         check=check if data_roots is None else only_under(data_roots, check),
-        stopping=Event(),
-        heartbeat_s=heartbeat_s,
-        poll_s=poll_s,
+        stopping=stopping,
+        streams=Streams(
+            store,
+            tokens,
+            stopping,
+            streams or StreamLimits(),
+            heartbeat_s=heartbeat_s,
+            poll_s=poll_s,
+            check_s=check_s,
+        ),
         wake=wake,
         limits=allowed,
         rates=Rates(allowed.requests_per_second, allowed.burst),

@@ -14,6 +14,7 @@ from service.api.access import Access, Scope, Tokens
 from service.api.cached import Bodies
 from service.api.limits import Limits, Rates
 from service.api.metrics import Metrics
+from service.api.streams import Streams
 from service.api.submission import CheckedStudy
 from service.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
 from service.schemas.access import Quota
@@ -44,8 +45,7 @@ class Context:
         results: Frontiers and comparisons.
         check: Checks a study's document.
         stopping: Set when the server is about to stop: streams end.
-        heartbeat_s: Streams send a comment after this much silence.
-        poll_s: How often streams look for something new.
+        streams: The open event streams.
         wake: Called after an owner's wish was stored.
         limits: What is allowed.
         rates: How many requests each token has left.
@@ -59,8 +59,7 @@ class Context:
     results: ResultsProvider
     check: Callable[[Mapping[str, Any]], CheckedStudy]
     stopping: Event
-    heartbeat_s: float
-    poll_s: float
+    streams: Streams
     wake: Callable[[], None]
     limits: Limits
     rates: Rates

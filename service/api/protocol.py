@@ -1,8 +1,9 @@
 """HTTP/1.1 as uvicorn speaks it, with an end to how long a client may take over what it sends.
 
-uvicorn waits for ever for the rest of a request's head, and takes in for ever what belongs to a request that has been
-answered already, as one without a token is before its body is read. Both cost an open connection each, and a service
-has not many. How long a body may take that is still wanted is in `bodies.BodyLimit`.
+uvicorn waits for ever for the rest of a request's head, takes in for ever what belongs to a request that has been
+answered already, as one without a token is before its body is read, and waits for ever for a client that does not read
+its answer. Each costs an open connection, and a service has not many. How long a body may take that is still wanted is
+in `bodies.BodyLimit`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ HEAD_S = 20.0
 LINGER_S = 10.0
 """Seconds for the rest of a body that nobody reads. A connection that is closed at once may take the answer with it."""
 
+STALL_S = 60.0
+"""Seconds in which a client must read on once an answer fills its connection's buffers."""
+
 
 class BoundedProtocol(H11Protocol):
     """A connection that is closed when its client takes too long."""
 
     head_s = HEAD_S
     linger_s = LINGER_S
+    stall_s = STALL_S
+    _stall: asyncio.TimerHandle | None = None
     _end: asyncio.TimerHandle | None = None
     _waits_for: object = None
 
@@ -35,7 +41,18 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._wait(None)
+        self._read_on()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Send nothing more until the client has read some of it, and do not wait for ever."""
+        super().pause_writing()
+        self._stall = self._stall or self.loop.call_later(self.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Send on."""
+        self._read_on()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Take what has come, and see what is missing."""
@@ -46,6 +63,11 @@ class BoundedProtocol(H11Protocol):
         """See whether the client still sends."""
         super().on_response_complete()
         self._look()
+
+    def _read_on(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def _look(self, opened: bool = False) -> None:
         theirs = self.conn.their_state

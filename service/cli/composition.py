@@ -18,6 +18,7 @@ from service.api.app import create_app
 from service.api.limits import Limits
 from service.api.probes import create_probes
 from service.api.serve import Server
+from service.api.streams import StreamLimits
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
 from service.errors import InvalidSpec, Unavailable
 from service.launchers.local import LocalLauncher
@@ -130,10 +131,13 @@ class Service:
         return Tokens(known, secret, store=store, issuer=issuer)
 
     def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
+        limits = read_yaml(self._settings.limits, "DRIFTLINE_LIMITS")
+        streams = StreamLimits.taken(limits)
         app = create_app(
             store,
             tokens,
-            limits=Limits.from_json(read_yaml(self._settings.limits, "DRIFTLINE_LIMITS")),
+            limits=Limits.from_json(limits),
+            streams=streams,
             data_roots=[data_dir()],  # submitters are not to have any file of this machine opened
             wake=lambda: wake(woken),
         )

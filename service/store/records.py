@@ -1,14 +1,15 @@
 """Events, what MLflow has, locks between processes, and facts about the database itself."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from service.schemas.records import Event
+from service.schemas.records import Event, StudyState
 from service.store.core import moment
 from service.store.drivers import Drivers
 from service.store.holders import gone
-from service.store.tables import EVENTS, LOCKS, META, RECORDER_STATE
+from service.store.tables import EVENTS, LOCKS, META, RECORDER_STATE, STUDIES
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,20 @@ class Recorded:
     rounds: int = 0
 
 
+class Tail(NamedTuple):
+    """What a stream of events needs to know.
+
+    Attributes:
+        state: The study's state after these events.
+        newest: Id of the study's newest event.
+        events: Those after a position.
+    """
+
+    state: StudyState
+    newest: int
+    events: list[Event]
+
+
 class Records(Drivers):
     """The part of `Store` that keeps events, the recorder's state, locks and facts."""
 
@@ -44,11 +59,27 @@ class Records(Drivers):
         Raises:
             NotFound: No such study.
         """
-        query = sa.select(EVENTS).where(EVENTS.c.study_id == study_id, EVENTS.c.id > after).order_by(EVENTS.c.id)
         with self._database.read() as connection:
             self._exists(connection, study_id)
-            rows = connection.execute(query.limit(limit)).all()
-        return [Event.model_validate({**row._mapping, "created_at": moment(row.created_at)}) for row in rows]
+            return _events(connection, study_id, after, limit)
+
+    def tail(self, study_id: str, *, after: int, limit: int) -> Tail:
+        """The study's state with its newest events, of one moment; cheap when there are none.
+
+        Args:
+            study_id: Id of the study.
+            after: Only those with a greater id.
+            limit: At most so many.
+
+        Raises:
+            NotFound: No such study.
+        """
+        newest = sa.select(sa.func.max(EVENTS.c.id)).where(EVENTS.c.study_id == study_id).scalar_subquery()
+        query = sa.select(STUDIES.c.state, newest.label("newest")).where(STUDIES.c.id == study_id)
+        with self._database.read() as connection:
+            row = connection.execute(query).first() or self._missing(study_id)
+            last = row.newest or 0
+            return Tail(row.state, last, _events(connection, study_id, after, limit) if last > after else [])
 
     def log(self, study_id: str, level: str, message: str) -> None:
         """Add a line to the study's history."""
@@ -148,3 +179,9 @@ class Records(Drivers):
         """
         with self._database.read() as connection:
             connection.execute(sa.select(sa.literal(1)))
+
+
+def _events(connection: sa.Connection, study_id: str, after: int, limit: int | None) -> list[Event]:
+    query = sa.select(EVENTS).where(EVENTS.c.study_id == study_id, EVENTS.c.id > after).order_by(EVENTS.c.id)
+    rows = connection.execute(query.limit(limit))
+    return [Event.model_validate({**row._mapping, "created_at": moment(row.created_at)}) for row in rows]

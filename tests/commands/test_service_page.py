@@ -12,6 +12,7 @@ import yaml
 
 from service.api.limits import Limits
 from service.api.oidc import Oidc
+from service.api.streams import StreamLimits
 from service.client import ApiClient
 from service.launchers.ray_jobs import Config as RayJobs
 from tests.commands.page import Page, Terminal
@@ -82,7 +83,9 @@ def rounds(url: str, folder: Path) -> int:
 
 def test_files_of_the_page_are_read() -> None:
     page = Page(PAGE)
-    assert Limits.from_json(yaml.safe_load(page.block("requests_per_second"))).studies == 20
+    limits = yaml.safe_load(page.block("requests_per_second"))
+    assert StreamLimits.taken(limits) == StreamLimits()
+    assert Limits.from_json(limits).studies == 20
     assert RayJobs.from_json(yaml.safe_load(page.block("address: http"))).node_seconds == 60
     assert Oidc.from_json(yaml.safe_load(page.block("issuer: https")))
 

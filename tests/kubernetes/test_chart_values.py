@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from service.api.limits import Limits
+from service.api.streams import StreamLimits
 
 from .chart_readme import CHART
 from .matrix import MATRIX
@@ -19,6 +20,7 @@ WRONG = {
     "api.service.port=70000": "port",
     "api.resources.request.cpu=1": "request",
     "api.limits.request_rate=1": "request_rate",
+    "api.limits.streams.per_token=0": "per_token",
     "image.pullPolicy=Sometimes": "pullPolicy",
     "image.digest=sha1:00": "digest",
     "studies.launcher=slurm": "launcher",
@@ -182,7 +184,9 @@ def test_schema_and_values_have_the_same_keys():
 
 
 def test_the_limits_are_those_of_the_api():
-    assert set(SCHEMA["properties"]["api"]["properties"]["limits"]["properties"]) == set(Limits.model_fields)
+    limits = SCHEMA["properties"]["api"]["properties"]["limits"]["properties"]
+    assert set(limits) == {"streams", *Limits.model_fields}
+    assert set(limits["streams"]["properties"]) == set(StreamLimits.model_fields)
 
 
 def test_every_template_is_rendered_by_the_matrix(helm):

@@ -29,6 +29,11 @@ def test_events_tell_the_story_and_keep_one_progress(store: Store) -> None:
     assert events[2].data["progress"]["fedavg"]["search"] == {"COMPLETE": 1}  # type: ignore[index,call-overload]
     assert [event.id for event in events] == sorted({event.id for event in events})
     assert store.events(study, after=events[1].id, limit=2) == events[2:4]
+    newest = events[-1].id
+    assert store.tail(study, after=events[1].id, limit=2) == ("SUCCEEDED", newest, events[2:4])
+    assert (
+        store.tail(study, after=newest, limit=2) == store.tail(study, after=2**62, limit=2) == ("SUCCEEDED", newest, [])
+    )
 
 
 def test_an_event_id_is_never_given_twice(store: Store) -> None:

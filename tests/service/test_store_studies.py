@@ -35,6 +35,7 @@ def test_unknown_study(store: Store) -> None:
         lambda: store.trials("no"),
         lambda: store.curves("no"),
         lambda: store.events("no"),
+        lambda: store.tail("no", after=0, limit=1),
         lambda: store.glance("no"),
         lambda: store.acquire("no", "h/1"),
         lambda: store.intend("no", "pause"),

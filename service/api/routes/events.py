@@ -1,20 +1,28 @@
 """A study's events as they happen, as server-sent events."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
+from fastapi.security.utils import get_authorization_scheme_param
 
-from service.api.context import Asked, Context, ReadableStudy
-from service.schemas.records import STUDY_FINISHED, Event
+from service.api.context import Allowed, Asked, ReadableStudy
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["studies"])
-_AT_ONCE = 500
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # else nginx collects a stream
+
+
+async def _opened(
+    study_id: ReadableStudy,
+    asked: Asked,
+    allowed: Allowed,
+    request: Request,
+    last: Annotated[int, Header(alias="Last-Event-ID", ge=0, le=2**63 - 1, description="Go on after this event.")] = 0,
+) -> AsyncIterator[AsyncIterator[str]]:
+    _, token = get_authorization_scheme_param(request.headers.get("Authorization"))
+    with asked.streams.opened(study_id, allowed, token, last) as text:
+        yield text
 
 
 @ROUTER.get(
@@ -28,38 +36,10 @@ _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # else nginx
         }
     },
 )
-async def events(
-    study_id: ReadableStudy,
-    asked: Asked,
-    request: Request,
-    last: Annotated[int, Header(alias="Last-Event-ID", ge=0, le=2**63 - 1, description="Go on after this event.")] = 0,
-) -> StreamingResponse:
-    """What happens to the study, from its beginning or after an event; a comment every 15 seconds of silence."""
-    stream = _stream(asked, study_id, last, request)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=_STREAM)
+async def events(text: Annotated[AsyncIterator[str], Depends(_opened, scope="request")]) -> StreamingResponse:
+    """What happens to the study, from its beginning or after an event; a comment every 15 seconds of silence.
 
-
-async def _stream(asked: Context, study_id: str, last: int, request: Request) -> AsyncIterator[str]:
-    yield "retry: 1000\n\n"
-    spoken = time.monotonic()
-    while not asked.stopping.is_set():
-        state = (await run_in_threadpool(asked.store.glance, study_id)).state  # before the events: none is missed
-        found = await run_in_threadpool(asked.store.events, study_id, after=last, limit=_AT_ONCE)
-        if found:
-            yield "".join(map(_line, found))
-            last, spoken = found[-1].id, time.monotonic()
-        if len(found) == _AT_ONCE:
-            continue
-        if state in STUDY_FINISHED:
-            yield "event: end\ndata: {}\n\n"
-            return
-        if time.monotonic() - spoken >= asked.heartbeat_s:
-            yield ": still here\n\n"
-            spoken = time.monotonic()
-        if await request.is_disconnected():
-            return
-        await asyncio.sleep(asked.poll_s)
-
-
-def _line(event: Event) -> str:
-    return f"id: {event.id}\nevent: {event.kind}\ndata: {event.model_dump_json()}\n\n"
+    A token may have a limited number of streams open; 429 beyond. A stream also ends when its token does, within some
+    seconds and without `event: end`.
+    """
+    return StreamingResponse(text, media_type="text/event-stream", headers=_STREAM)

@@ -1,0 +1,120 @@
+"""One reader of the store for all event streams of a study in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from service.errors import DriftlineError
+from service.schemas.records import STUDY_FINISHED
+from service.store.records import Tail
+
+AT_ONCE = 500
+"""Most events of one read."""
+
+KEPT = 500
+"""Most events that an informer keeps."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Line(NamedTuple):
+    """An event as it is sent.
+
+    Attributes:
+        id: Of the event.
+        kind: Of the event.
+        text: What is sent.
+    """
+
+    id: int
+    kind: str
+    text: str
+
+
+class Informer:
+    """Reads a study's new events at intervals, keeps the newest, and wakes those who follow. For one event loop.
+
+    Args:
+        newest: Id after which it begins.
+        read: Gives the events after an id, `AT_ONCE` at most.
+        poll_s: Seconds between two reads.
+        stopping: Ends it when set.
+
+    Attributes:
+        followers: Set when there is something new, and at the end.
+        floor: Every event above this id that it has read is kept, except progress that newer progress replaces.
+        head: Id up to which it has read.
+        finished: Whether the study has no more events after `head`.
+        ended: Whether it reads no more.
+    """
+
+    def __init__(
+        self, newest: int, read: Callable[[int], Awaitable[Tail]], poll_s: float, stopping: threading.Event
+    ) -> None:
+        self.followers: set[asyncio.Event] = set()
+        self.floor = self.head = newest
+        self.finished = self.ended = False
+        self._lines: list[Line] = []
+        self._read = read
+        self._poll_s = poll_s
+        self._stopping = stopping
+        self._task = asyncio.create_task(self._run())
+
+    def close(self) -> None:
+        """Read no more."""
+        self._task.cancel()
+
+    def after(self, position: int) -> list[Line]:
+        """The lines after a position that is not below `floor`."""
+        return self._lines[bisect_right(self._lines, position, key=lambda line: line.id) :]
+
+    async def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                await asyncio.sleep(self._poll_s)
+                while len((tail := await self._read(self.head)).events) == AT_ONCE:
+                    self._add(tail)
+                self._add(tail)
+        except DriftlineError as error:  # the readers come again, and are told
+            _LOG.warning("event streams end: %s", error)
+        except Exception:
+            _LOG.exception("event streams end")
+        finally:
+            self.ended = True
+            self._wake()
+
+    def _add(self, tail: Tail) -> None:
+        if not tail.events and finished(tail) == self.finished:
+            return
+        new = lines(tail)
+        if any(line.kind == "progress" for line in new):  # the store keeps only the newest one, too
+            self._lines = [line for line in self._lines if line.kind != "progress"]
+        self._lines += new
+        if dropped := self._lines[:-KEPT]:
+            self.floor = dropped[-1].id
+            del self._lines[: len(dropped)]
+        self.head = new[-1].id if new else self.head
+        self.finished = finished(tail)
+        self._wake()
+
+    def _wake(self) -> None:
+        for follower in self.followers:
+            follower.set()
+
+
+def finished(tail: Tail) -> bool:
+    """Whether there are no more events after these."""
+    return tail.state in STUDY_FINISHED and len(tail.events) < AT_ONCE
+
+
+def lines(tail: Tail) -> list[Line]:
+    """The events as they are sent."""
+    return [
+        Line(event.id, event.kind, f"id: {event.id}\nevent: {event.kind}\ndata: {event.model_dump_json()}\n\n")
+        for event in tail.events
+    ]
