@@ -1,17 +1,31 @@
 """Page tokens: opaque to clients, and good only for the listing that gave them."""
 
 import base64
-import binascii
 import hashlib
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
+from pydantic import Field, StringConstraints, TypeAdapter
 
 from service.errors import InvalidRequest
+from service.schemas.records import Phase
 
 PageSize = Annotated[int, Query(ge=1, le=1000, description="At most so many on a page.")]
 PageToken = Annotated[str | None, Query(max_length=2000, description="Where the last page ended: its next_page_token.")]
+
+Id = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^\x00]*$")]
+Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+_Position = TypeVar("_Position")
+
+BY_ID: TypeAdapter[str] = TypeAdapter(Id)
+"""Positions of listings by the ids of studies and tokens."""
+
+BY_NUMBER: TypeAdapter[int] = TypeAdapter(Number)
+"""Positions of listings by ids that are numbers."""
+
+BY_TRIAL: TypeAdapter[tuple[str, Phase, int]] = TypeAdapter(tuple[Id, Phase, Annotated[int, Field(ge=0, le=2**31 - 1)]])
+"""Positions of listings of trials: label, phase, number."""
 
 
 def token(listing: tuple[Any, ...], position: Any) -> str:
@@ -25,25 +39,30 @@ def token(listing: tuple[Any, ...], position: Any) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def position(listing: tuple[Any, ...], given: str | None) -> Any:
+def position(listing: tuple[Any, ...], given: str | None, kind: TypeAdapter[_Position]) -> _Position | None:
     """The position in a token that `token` made for the same listing; None for none.
+
+    Args:
+        listing: What is listed: its name and filters.
+        given: The token.
+        kind: What positions of this listing are; the token may be forged.
 
     Raises:
         InvalidRequest: The token is none of ours, or of another listing.
 
     Examples:
-        >>> position(("studies", "default"), token(("studies", "default"), "01k6"))
+        >>> position(("studies", "default"), token(("studies", "default"), "01k6"), BY_ID)
         '01k6'
     """
     if given is None:
         return None
     try:
         mark, found = json.loads(base64.urlsafe_b64decode(given.encode("ascii") + b"=" * (-len(given) % 4)))
-    except (ValueError, TypeError, binascii.Error):
+        if mark == _mark(listing):
+            return kind.validate_json(json.dumps(found), strict=True)
+    except (ValueError, TypeError, RecursionError):
         raise InvalidRequest("page_token", "must be the next_page_token of an earlier page") from None
-    if mark != _mark(listing):
-        raise InvalidRequest("page_token", "must come from the same listing with the same filters; start without one")
-    return found
+    raise InvalidRequest("page_token", "must come from the same listing with the same filters; start without one")
 
 
 def _mark(listing: tuple[Any, ...]) -> str:

@@ -1,5 +1,6 @@
 """Whatever is sent: an answer below 500 that says what is wrong, no trace of the inside, and nothing stored."""
 
+import base64
 import json
 import random
 from collections.abc import Iterator
@@ -12,10 +13,12 @@ import pytest
 
 from service.api import submission
 from service.api.bodies import parse
+from service.api.paging import token
 from service.errors import InvalidRequest
 from service.store.store import Store
 
 from .api_setup import TOKENS, Service, running
+from .conftest import SPEC
 
 HEADERS = {"Content-Type": "application/json"}
 GOOD: dict[str, Any] = {
@@ -180,3 +183,34 @@ def test_files_outside_the_allowed_folders_are_not_looked_at(
     with running(sqlite_store, check=submission.check) as service, service.http() as http:
         response = http.post("/v1/studies", json=document | {"task": document["task"] | {"path": str(secret)}})
         assert response.status_code == 201  # a service of the person who starts it may look everywhere
+
+
+def forged(listing: tuple[Any, ...], position: str) -> str:
+    """A page token with the mark of a listing, which is no secret, and any JSON as its position."""
+    mark = json.loads(base64.urlsafe_b64decode(token(listing, None) + "=="))[0]
+    return base64.urlsafe_b64encode(f'["{mark}",{position}]'.encode()).decode().rstrip("=")
+
+
+POSITIONS = [
+    "null", "true", "1.5", "-1", "[]", "{}", "[1]", '["a"]', '["a","search"]', '["a","sprint",1]', '[1,"search",1]',
+    '["a","search","1"]', '["a","search",1,1]', '["a","search",4294967296]', '["a",{},1]', "NaN", "1e999", HUGE,
+    '"a\\u0000"', '"\\ud800"', f'"{"x" * 300}"', "[" * 600 + "]" * 600, "1,2",
+]  # fmt: skip
+
+
+def test_forged_page_tokens_are_refused(service: Service) -> None:
+    study = service.store.create_study(SPEC, "f" * 64).id
+    listings = [
+        ("/v1/studies", ("studies", "default"), "1"),
+        ("/v1/tokens", ("tokens",), "1"),
+        ("/v1/audit", ("audit", None, None), '"x"'),
+        (f"/v1/studies/{study}/trials", ("trials", study, None, None, None), '"x"'),
+        (f"/v1/studies/{study}/curves", ("curves", study), '"x"'),
+        (f"/v1/studies/{study}/logs", ("logs", study), '"x"'),
+    ]
+    with service.http() as http:
+        for path, listing, other in listings:
+            for position in [*POSITIONS, other]:
+                response = http.get(path, params={"page_token": forged(listing, position)})
+                refused(response, f"{path} {position}")
+                assert response.json()["path"] == "page_token"

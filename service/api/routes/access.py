@@ -6,8 +6,7 @@ from fastapi import APIRouter, Path, Query
 
 from service.api.bodies import CheckedRoute
 from service.api.context import Admin, Allowed, Asked
-from service.api.paging import PageSize, PageToken, position, token
-from service.errors import InvalidRequest
+from service.api.paging import BY_ID, BY_NUMBER, PageSize, PageToken, position, token
 from service.schemas.access import (
     PROJECT,
     AuditPage,
@@ -47,7 +46,7 @@ def create_token(body: NewToken, asked: Asked, admin: Admin) -> MadeToken:
 def tokens(asked: Asked, admin: Admin, page_size: PageSize = 100, page_token: PageToken = None) -> TokenPage:
     """The tokens of all projects, newest first, with those that have expired or were revoked."""
     listing = ("tokens",)
-    found = asked.store.tokens(before=position(listing, page_token), limit=page_size + 1)
+    found = asked.store.tokens(before=position(listing, page_token, BY_ID), limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]
     return TokenPage(tokens=found, next_page_token=token(listing, found[-1].id) if more else None)
@@ -90,9 +89,7 @@ def audit(
 ) -> AuditPage:
     """Who did what, newest first."""
     listing = ("audit", project, action)
-    before = position(listing, page_token)
-    if before is not None and not isinstance(before, int):
-        raise InvalidRequest("page_token", "must be the next_page_token of an earlier page")
+    before = position(listing, page_token, BY_NUMBER)
     found = asked.store.audited(project=project, action=action, before=before, limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from service.api.bodies import LenientRoute
 from service.api.context import Asked, DrivenStudy, ReadableStudy
-from service.api.paging import PageSize, PageToken, position, token
+from service.api.paging import BY_NUMBER, PageSize, PageToken, position, token
 from service.schemas.logs import LogPage, NewLines, StoredLines
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=LenientRoute)
@@ -28,8 +28,8 @@ def read(
 ) -> LogPage:
     """The lines of the study's log in their order. At the end, ask again with `after` the last line's id."""
     listing = ("logs", study_id)
-    start = after if page_token is None else int(position(listing, page_token))
-    found = asked.store.read_log(study_id, after=start, limit=page_size + 1)
+    start = position(listing, page_token, BY_NUMBER)
+    found = asked.store.read_log(study_id, after=after if start is None else start, limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]
     return LogPage(lines=found, next_page_token=token(listing, found[-1].id) if more else None)

@@ -10,7 +10,7 @@ from service.api.bodies import CheckedRoute
 from service.api.cached import NOT_MODIFIED, Body
 from service.api.context import Allowed, Asked, Context, ReadableStudy, WritableStudy
 from service.api.estimate import estimate
-from service.api.paging import PageSize, PageToken, position, token
+from service.api.paging import BY_ID, PageSize, PageToken, position, token
 from service.api.submission import CheckedStudy, extended, request_hash
 from service.errors import Conflict
 from service.schemas.extension import Extension
@@ -77,7 +77,7 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
     """The project's studies, newest first."""
     allowed.require("read")
     listing = ("studies", allowed.project)
-    before = position(listing, page_token)
+    before = position(listing, page_token, BY_ID)
     found = asked.store.studies(project=allowed.project, before=before, limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]

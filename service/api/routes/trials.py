@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from service.api.cached import NOT_MODIFIED
 from service.api.context import Asked, ReadableStudy
-from service.api.paging import PageSize, PageToken, position, token
+from service.api.paging import BY_TRIAL, PageSize, PageToken, position, token
 from service.schemas.curves import CurvesPage
 from service.schemas.records import Phase, TrialPage, TrialRecord, TrialState
 
@@ -104,8 +104,7 @@ def _curves(curves: Mapping[str, Any], following: str | None) -> Response:
 
 
 def _after(listing: tuple[Any, ...], given: str | None) -> tuple[str, str, int] | None:
-    found = position(listing, given)
-    return None if found is None else (found[0], found[1], found[2])
+    return position(listing, given, BY_TRIAL)
 
 
 def _next(listing: tuple[Any, ...], found: list[TrialRecord], page_size: int) -> str | None:
