@@ -33,6 +33,7 @@ DATA_DIR, the folder of the data sets, is read by the trainers alone.
 from __future__ import annotations
 
 import functools
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ class ServiceSettings:
         mlflow_public: How people reach MLflow, where it differs; "" otherwise.
         limits: File with limits.
         oidc: File that names an OpenID Connect issuer.
+        trusted_proxies: Addresses and networks whose X-Forwarded-For names the client.
     """
 
     home: Path
@@ -93,6 +95,7 @@ class ServiceSettings:
     mlflow_public: str
     limits: Path | None
     oidc: Path | None = None
+    trusted_proxies: tuple[str, ...] = ()
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -119,7 +122,7 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
     Only DRIFTLINE_MLFLOW_URL differs: set and empty, or "none", it records nothing.
 
     Raises:
-        InvalidSpec: DRIFTLINE_API_URL is no http(s) address.
+        InvalidSpec: DRIFTLINE_API_URL is no http(s) address, or DRIFTLINE_TRUSTED_PROXIES holds no IP address.
 
     Examples:
         >>> read_service({"DRIFTLINE_HOME": "/srv/tuner"}).database
@@ -146,6 +149,7 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
         mlflow_public=(environ.get("DRIFTLINE_MLFLOW_PUBLIC_URL") or "").rstrip("/"),
         limits=Path(limits) if limits else None,
         oidc=Path(oidc) if oidc else None,
+        trusted_proxies=_networks(environ, "DRIFTLINE_TRUSTED_PROXIES"),
     )
 
 
@@ -160,3 +164,14 @@ def _address(environ: Mapping[str, str], name: str) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
         raise InvalidSpec(name, f"must start with http:// or https://, got {url!r}")
     return url
+
+
+def _networks(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    texts = tuple(text.strip() for text in environ.get(name, "").split(",") if text.strip())
+    for text in texts:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            form = "must be IP addresses and networks, separated by commas: 10.0.0.7,10.244.0.0/16"
+            raise InvalidSpec(name, f"{form}; got {text!r}: {error}") from None
+    return texts

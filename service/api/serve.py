@@ -7,6 +7,7 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -35,6 +36,8 @@ class Server:
         loopback: Use a loopback port even where there are unix sockets.
         port: Which one; 0 takes a free one.
         host: Address to listen on instead of a unix socket: "127.0.0.1", "0.0.0.0", "::".
+        trusted_proxies: Addresses and networks of proxies, whose X-Forwarded-For is taken for the client's address.
+            From anybody else the header is ignored: a client could name any address.
 
     Attributes:
         url: Address to give to `ApiClient`.
@@ -44,7 +47,15 @@ class Server:
         Unavailable: It did not come up.
     """
 
-    def __init__(self, app: FastAPI, *, loopback: bool = False, port: int = 0, host: str | None = None) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        loopback: bool = False,
+        port: int = 0,
+        host: str | None = None,
+        trusted_proxies: Sequence[str] = (),
+    ) -> None:
         self._app = app
         self._folder: Path | None = None
         self._held: IO[str] | None = None  # the lock of the folder, for as long as it is ours
@@ -58,6 +69,8 @@ class Server:
             lifespan="off",
             timeout_graceful_shutdown=2,
             timeout_keep_alive=60,
+            proxy_headers=bool(trusted_proxies),  # uvicorn's default trusts this machine
+            forwarded_allow_ips=list(trusted_proxies),
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="driftline-api", daemon=True)

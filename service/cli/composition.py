@@ -141,7 +141,7 @@ class Service:
             data_roots=[data_dir()],  # submitters are not to have any file of this machine opened
             wake=lambda: wake(woken),
         )
-        return Server(app, host=host, port=port)
+        return Server(app, host=host, port=port, trusted_proxies=self._settings.trusted_proxies)
 
     def _schedule(self, store: Store, tokens: Tokens, api_url: str, *, together: bool) -> Scheduler:
         launcher = self._launcher(api_url)

@@ -102,7 +102,7 @@ MATRIX = {
                 ],
             }
         },
-        "api": {"extraEnv": [{"name": "A", "value": "1"}]},
+        "api": {"extraEnv": [{"name": "A", "value": "1"}], "trustedProxies": ["10.0.0.7", "10.244.0.0/16"]},
         "scheduler": {"extraEnv": [{"name": "B", "valueFrom": {"secretKeyRef": {"name": "my-b", "key": "b"}}}]},
         "gateway": {
             "enabled": True,

@@ -178,6 +178,12 @@ def test_oidc_reaches_the_api_and_nobody_else(objects):
     assert env["DRIFTLINE_OIDC"] == "/etc/driftline/oidc.yaml"
 
 
+def test_the_api_is_told_its_proxies(objects):
+    told = {component: env.get("DRIFTLINE_TRUSTED_PROXIES") for component, _, env, _ in containers(objects)}
+    assert told.pop("api") == "10.0.0.7,10.244.0.0/16"
+    assert set(told.values()) == {None}
+
+
 def test_another_provider_restarts_the_api(helm, objects):
     def sum_of(found):
         pod = found["Deployment", "r-driftline-api"]["spec"]["template"]

@@ -21,6 +21,7 @@ WRONG = {
     "api.resources.request.cpu=1": "request",
     "api.limits.request_rate=1": "request_rate",
     "api.limits.streams.per_token=0": "per_token",
+    "api.trustedProxies={*}": "trustedProxies",
     "image.pullPolicy=Sometimes": "pullPolicy",
     "image.digest=sha1:00": "digest",
     "studies.launcher=slurm": "launcher",

@@ -66,7 +66,7 @@ class Service:
 def running(store: Store, **options: Any) -> Iterator[Service]:
     """A service over the store, until the block ends."""
     tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
-    where = {name: options.pop(name) for name in ("loopback", "port") if name in options}
+    where = {name: options.pop(name) for name in ("loopback", "port", "trusted_proxies") if name in options}
     arguments: dict[str, Any] = {"check": check, "results": FakeResults(), "poll_s": 0.02, **options}
     with Server(create_app(store, tokens, **arguments), **where) as server:
         yield Service(store, server, tokens)

@@ -2,7 +2,7 @@
 
 import functools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import pytest
 
 from service.api import app
 from service.api.limits import Limits, Rates
-from service.errors import Forbidden, NotFound, QuotaExceeded, RateLimited, Unauthorized
+from service.errors import Forbidden, InvalidSpec, NotFound, QuotaExceeded, RateLimited, Unauthorized
 from service.schemas.access import NewToken
+from service.settings import read_service
 from service.store.store import Store
 
 from .api_setup import Service, running
@@ -349,6 +350,43 @@ def test_failed_authentications_are_noted_a_few_a_minute(service: Service) -> No
         text: httpx.Response = wrong.get("/metrics")
     assert actions(service, action="auth.failed") == [("auth.failed", "", "")] * 10
     assert "driftline_auth_failures_total 25.0" in text.text
+
+
+def noted(store: Store, trusted: Sequence[str], *forwarded: str) -> str:
+    """The client's address in the audit trail, after a request from this machine with such headers."""
+    with running(store, loopback=True, trusted_proxies=trusted) as service, service.http("wrong") as wrong:
+        headers = [("X-Forwarded-For", value) for value in forwarded]
+        assert wrong.get("/v1/studies", headers=headers).status_code == 401
+    return str(store.audited(action="auth.failed")[0].details["client"])
+
+
+@pytest.mark.parametrize(
+    ("trusted", "forwarded", "client"),
+    [
+        ([], ["203.0.113.9"], "127.0.0.1"),
+        (["10.0.0.7"], ["203.0.113.9"], "127.0.0.1"),
+        (["127.0.0.0/8"], ["203.0.113.9"], "203.0.113.9"),
+        (["127.0.0.0/8"], [], "127.0.0.1"),
+        (["127.0.0.1", "10.0.0.0/8"], ["1.2.3.4, 203.0.113.9, 10.1.2.3"], "203.0.113.9"),
+        (["127.0.0.1", "10.0.0.0/8"], ["1.2.3.4", "203.0.113.9", "10.1.2.3"], "203.0.113.9"),
+    ],
+)
+def test_who_names_the_client_of_a_failed_authentication(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch, trusted: list[str], forwarded: list[str], client: str
+) -> None:
+    """A proxy that is trusted, and nobody else: what came before the proxies may be anybody's word."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own setting, which does not count
+    assert noted(sqlite_store, trusted, *forwarded) == client
+
+
+def test_the_setting_for_trusted_proxies() -> None:
+    given = {"DRIFTLINE_TRUSTED_PROXIES": " 10.0.0.7, fd00::/8,,10.244.0.0/16 "}
+    assert read_service(given).trusted_proxies == ("10.0.0.7", "fd00::/8", "10.244.0.0/16")
+    assert read_service({}).trusted_proxies == ()
+    for wrong in ("*", "proxy.example.org", "10.0.0.1/8", "10.0.0.0/33"):
+        with pytest.raises(InvalidSpec, match="DRIFTLINE_TRUSTED_PROXIES: must be IP addresses and networks") as caught:
+            read_service({"DRIFTLINE_TRUSTED_PROXIES": f"10.0.0.7,{wrong}"})
+        assert repr(wrong) in str(caught.value)
 
 
 def test_failed_authentications_are_forgotten_after_90_days(store: Store, clock: Clock) -> None:
