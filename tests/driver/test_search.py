@@ -1,6 +1,7 @@
 """The search without Ray: a real store, real packs, and a loop that stands in for Tune."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from service.driver import checkpoints
 from service.driver.search import Search
 from service.driver.worker import Worker
 from service.errors import DriftlineError, InvalidSpec, StaleDriver
+from service.samplers.build import build
+from service.samplers.protocol import Sampler
 from service.schemas.study import Study
 from tests.driver.stand_ins import StoreClient, quadratic
 
@@ -36,6 +39,7 @@ class Bench:
         study: Study,
         folder: Path,
         kind: type[Worker] = Worker,
+        build_sampler: Callable[..., Sampler] = build,
         **options: Any,
     ) -> None:
         self.client = client
@@ -48,6 +52,7 @@ class Bench:
             self.attempt,
             folder=str(folder),
             slots=lambda: 2,
+            build_sampler=build_sampler,
             options={"chunk_seconds": 60.0, **options},
         )
         self.search.load()
@@ -69,6 +74,10 @@ class Bench:
         if result["done"]:
             del self.workers[pack]
         return report
+
+    def kill(self, pack: str) -> None:
+        del self.workers[pack]
+        self.search.lost(pack)
 
     def run(self) -> None:
         for _ in range(1000):
@@ -195,7 +204,7 @@ def live(bench: Bench, steps: int) -> list[int]:
     pack = bench.start()
     assert pack is not None
     rounds = [bench.step(pack)["rounds_done"] for _ in range(steps)]
-    bench.search.lost(pack)
+    bench.kill(pack)
     return rounds
 
 
@@ -266,7 +275,7 @@ def test_progress_of_which_only_the_checkpoint_is_left_counts(client: StoreClien
         assert pack is not None
         assert bench.step(pack)["rounds_done"] == life
         bench.workers[pack].step()
-        bench.search.lost(pack)
+        bench.kill(pack)
     assert deaths(client, study_id) == [("WAITING", 1, 6)] * 3
     bench.run()
     assert bench.search.outcome() == ("SUCCEEDED", "")
