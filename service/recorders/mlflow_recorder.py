@@ -229,7 +229,7 @@ class Recorder:
         tags = {"driftline.label": trial.label, "driftline.phase": trial.phase}
         run_id = runs.run(trial.id, short, tags, started)
         fresh = entry is None or entry.run_id != run_id
-        after = -1 if entry is None or fresh else entry.rounds
+        after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
         until = curve.rounds_done
         new = rows(curve.columns, int(study.spec["budget"]["rounds"]), after, until, finished=trial.finished)
         if trial.finished:
