@@ -15,7 +15,7 @@ from service.connection import SILENCE_S, Connection, failure, pauses
 from service.errors import Unavailable
 from service.schemas.access import MadeToken, NewToken, ProjectQuota, Quota, TokenPage, TokenRecord, Whoami
 from service.schemas.curves import CurvesPage
-from service.schemas.extension import Extension
+from service.schemas.extension import Extension, Retry
 from service.schemas.logs import LogLine, LogPage, NewLine, NewLines, StoredLines
 from service.schemas.protocol import (
     Acquire,
@@ -101,6 +101,21 @@ class ApiClient(Connection):
         """
         body = Extension(trials_per_method=trials_per_method, seeds=seeds)
         return self._post(_path(study_id, ":extend"), body, StudyRecord)
+
+    def retry(self, study_id: str, trials: Sequence[str] = (), key: str | None = None) -> StudyRecord:
+        """Runs FAILED trials of a study again.
+
+        Args:
+            study_id: Its id.
+            trials: Their ids; none stands for all that are FAILED.
+            key: The same key again changes nothing; by default a fresh one.
+
+        Raises:
+            NotFound: No such study or trial.
+            Conflict: No trial, or not every one that is named, is FAILED; or the study was cancelled.
+        """
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        return self._post(_path(study_id, ":retry"), Retry(trials=list(trials)), StudyRecord, headers=headers)
 
     def trials(
         self, study_id: str, *, label: str | None = None, phase: str | None = None, state: str | None = None

@@ -1,8 +1,9 @@
 """How requests to a service are sent: again and again while it is away or overloaded, as long as patience lasts.
 
 Every request may be sent twice without harm: reading changes nothing, what a driver writes is idempotent, and a new
-study carries an idempotency key. So a request that finds no service, or an overloaded one, is sent again with growing
-pauses until the client's patience ends. A service that says when to come again (Retry-After) is not asked before.
+study or a retry of trials carries an idempotency key. So a request that finds no service, or an overloaded one, is sent
+again with growing pauses until the client's patience ends. A service that says when to come again (Retry-After) is not
+asked before.
 """
 
 from __future__ import annotations

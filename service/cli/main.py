@@ -30,6 +30,10 @@ Where = Annotated[
     str, typer.Argument(metavar="DIR|STUDY", help="An output folder, or the id or name of a study of a service.")
 ]
 
+RayAddress = Annotated[
+    str | None, typer.Option(help="For a folder: a Ray cluster to use; without it a local one is started.")
+]
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -78,9 +82,7 @@ def run(
 @app.command()
 def resume(
     study: Where,
-    ray_address: Annotated[
-        str | None, typer.Option(help="For a folder: a Ray cluster to use; without it a local one is started.")
-    ] = None,
+    ray_address: RayAddress = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -97,6 +99,32 @@ def resume(
     from service.cli.run import resume_study
 
     resume_study(Path(study), ray_address)
+
+
+@app.command()
+def retry(
+    study: Where,
+    trial: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Only this trial; may be repeated. All FAILED ones by default."),
+    ] = None,
+    ray_address: RayAddress = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Run the FAILED trials of a study again, here or of a service; a finished study goes on."""
+    from service.cli.show import is_remote
+
+    if is_remote(study, url):
+        from service.cli import jobs
+
+        with jobs.connected(url, token_file) as client:
+            jobs.say(client.job(study).retry(*(trial or ())), as_json=as_json)
+        return
+    from service.cli.run import retry_trials
+
+    retry_trials(Path(study), trial or (), ray_address)
 
 
 @app.command()

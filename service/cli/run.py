@@ -1,4 +1,4 @@
-"""`driftline run` and `driftline resume`: a study in this process, from the file to the table."""
+"""`driftline run`, `driftline resume` and `driftline retry`: a study in this process, from the file to the table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -31,6 +31,13 @@ def run_study(file: Path, out: Path | None, ray_address: str | None) -> None:
 def resume_study(folder: Path, ray_address: str | None) -> None:
     """Goes on with the study of a folder, or shows what is finished."""
     with EmbeddedRun(folder, ray_address=ray_address) as run:
+        _follow(run)
+
+
+def retry_trials(folder: Path, trials: Sequence[str], ray_address: str | None) -> None:
+    """Runs FAILED trials of a folder's study again, those that are named or all of them."""
+    with EmbeddedRun(folder, ray_address=ray_address) as run:
+        run.api.retry(run.study_id, trials)
         _follow(run)
 
 

@@ -59,6 +59,17 @@ def names(prefix_url: str) -> Iterator[str]:
         yield f"{prefix_url}.{number}{_SUFFIX}"
 
 
+def round_of(url: str | None) -> int:
+    """The round in the name of a checkpoint; 0 without a checkpoint.
+
+    Examples:
+        >>> round_of("s3://bucket/runs/pack.1f.00000120.ckpt")
+        120
+    """
+    number = (url or "").removesuffix(_SUFFIX).rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0
+
+
 def read(url: str) -> bytes:
     """A checkpoint's bytes."""
     files, path = _open(url)

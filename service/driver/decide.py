@@ -22,7 +22,7 @@ from service.results.frontier import select
 from service.schemas.records import TRIAL_FINISHED, Phase, TrialState
 
 ATTEMPTS = 3
-"""How often a trial is handed to a worker that dies with it before it counts as failed."""
+"""How often in a row a trial's worker may die without a newer checkpoint in between; then the trial has failed."""
 
 WIDEST = 16
 """Most trials in a pack whose width is chosen here."""
@@ -182,8 +182,23 @@ def width(plan: Plan, phase: Phase, slots: int) -> int:
     return max(1, min(WIDEST, repeats // slots))
 
 
+def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
+    """How often in a row a trial's worker has died without a newer checkpoint, now that it has died once more.
+
+    Args:
+        deaths: The number before this death.
+        death_round: Round of the newest checkpoint at an earlier death, the largest one; None at the first death.
+        newest: Round of the newest checkpoint now; 0 without one.
+
+    Examples:
+        >>> deaths_in_a_row(2, 120, newest=180), deaths_in_a_row(2, 120, newest=120)
+        (1, 3)
+    """
+    return deaths + 1 if death_round is not None and newest <= death_round else 1
+
+
 def after_death(deaths: int) -> Literal["WAITING", "FAILED"]:
-    """What becomes of a trial after its worker has died for the `deaths`-th time."""
+    """What becomes of a trial whose worker has died so often in a row without a newer checkpoint."""
     return "FAILED" if deaths >= ATTEMPTS else "WAITING"
 
 

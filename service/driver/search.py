@@ -13,7 +13,7 @@ from typing import Any
 
 from service.client import ApiClient
 from service.driver import checkpoints
-from service.driver.decide import Ask, Finish, Launch, Plan, Repeat, after_death, decide
+from service.driver.decide import Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
 from service.driver.job import Job
 from service.driver.outcome import outcome, trial_result
 from service.driver.table import Pack, Table, append
@@ -22,7 +22,7 @@ from service.names import pack_id
 from service.samplers.build import build
 from service.samplers.protocol import Sampler
 from service.schemas.protocol import NewTrial, Released, Report, TrialResult
-from service.schemas.records import TRIAL_FINISHED
+from service.schemas.records import TRIAL_FINISHED, TrialRecord
 from service.schemas.study import Study
 from service.schemas.trials import trial_document
 from trainers.spec import structure_key
@@ -155,10 +155,10 @@ class Search:
         elif report["done"]:
             self._finish(pack)
         elif report["stopped"]:
-            self._hand_back(pack, dict.fromkeys(pack.trials))
+            self._end(pack, [TrialResult(trial=trial, state="WAITING") for trial in pack.trials])
 
     def lost(self, pack: str, reason: str = "its worker died") -> None:
-        """Notes that a pack ended without a last report: its trials run again, or have failed after some attempts."""
+        """Notes that a pack ended without a last report: its trials run again, or fail (see `decide.ATTEMPTS`)."""
         found = self.table.packs.get(pack)
         if found is not None:
             self._retry(found, reason)
@@ -286,34 +286,35 @@ class Search:
             _LOG.warning("checkpoints %s could not be removed: %s", pack.prefix, error)
 
     def _retry(self, pack: Pack, reason: str) -> None:
-        errors: dict[str, str | None] = {}
-        for trial in pack.trials:
-            deaths = self.table.deaths[trial] = self.table.deaths.get(trial, 0) + 1
-            failed = after_death(deaths) == "FAILED"
-            errors[trial] = f"given up after {deaths} attempts: {reason}" if failed else None
+        """Has the trials of a pack whose worker died, or whose training raised an error, wait again or fail."""
         _LOG.warning("pack %s of %d trials: %s", pack.id, len(pack.trials), reason)
-        self._hand_back(pack, errors)
-        if any(errors.values()):
+        results = [self._after_death(self.table.trials[trial], reason) for trial in pack.trials]
+        self._end(pack, results)
+        failed = [result.trial for result in results if result.state == "FAILED"]
+        for trial in failed:
+            if self.table.trials[trial].phase == "search":
+                self._inform(trial)
+        if failed:
             self._failed_packs += 1
             nothing = not any(record.rounds_done for record in self.table.trials.values())
             if self._failed_packs >= HOPELESS and nothing:
                 raise DriftlineError(f"nothing could be trained; the last error: {reason}")
 
-    def _hand_back(self, pack: Pack, errors: Mapping[str, str | None]) -> None:
-        """Trials without an error wait again; the others have failed."""
-        results = [
-            TrialResult(trial=trial, state="FAILED" if error else "WAITING", error=error)
-            for trial, error in errors.items()
-        ]
-        self._end(pack, results)
-        for trial, error in errors.items():
-            if error and self.table.trials[trial].phase == "search":
-                self._inform(trial)
+    def _after_death(self, record: TrialRecord, reason: str) -> TrialResult:
+        newest = checkpoints.round_of(record.checkpoint)
+        deaths = deaths_in_a_row(record.deaths, record.death_round, newest)
+        furthest = max(newest, record.death_round or 0)
+        state, error = after_death(deaths), None
+        if state == "FAILED":
+            error = f"given up after {deaths} attempts without a checkpoint after round {furthest}: {reason}"
+        return TrialResult(trial=record.id, state=state, error=error, deaths=deaths, death_round=furthest)
 
     def _end(self, pack: Pack, results: list[TrialResult]) -> None:
         self._client.finish(self._study_id, self._attempt, results)
         for result in results:
-            self.table.change([result.trial], state=result.state, values=result.values, error=result.error)
+            changes = result.model_dump(include={"deaths", "death_round"}, exclude_none=True)
+            changes |= {"state": result.state, "values": result.values, "error": result.error}
+            self.table.change([result.trial], **changes)
         del self.table.packs[pack.id]
         self._waiting_at = None
 

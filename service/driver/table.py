@@ -41,7 +41,6 @@ class Table:
         curves: What unfinished trials have reported, by id.
         structures: Structure of each trial, by id.
         packs: Those that run, by id.
-        deaths: How often a trial's worker has died under this driver, by trial id.
     """
 
     objectives: tuple[str, ...]
@@ -49,7 +48,6 @@ class Table:
     curves: dict[str, Columns] = field(default_factory=dict)
     structures: dict[str, str] = field(default_factory=dict)
     packs: dict[str, Pack] = field(default_factory=dict)
-    deaths: dict[str, int] = field(default_factory=dict)
 
     def put(self, records: Iterable[TrialRecord]) -> None:
         """Takes over what the API answered."""

@@ -63,7 +63,7 @@ class Worker(Trainable):
             * pack, pid, host, done (trained to the end), stopped (asked to stop; a checkpoint is written)
             * reports: for each member, what is new in columns
             * rounds_done, plan (how it is computed): null while the pack is not built
-            * checkpoint: where the newest lies; null when none was written in this step
+            * checkpoint: where the newest lies; null when none was written or restored in this step
             * error: why it cannot go on, or null; remark: what else should be known, or null
         """
         report: dict[str, Any] = {
@@ -91,7 +91,7 @@ class Worker(Trainable):
             if checkpoints.flagged(job.flag):
                 report["stopped"] = True
                 return
-            self.pack, report["remark"] = build(job)
+            self.pack, report["checkpoint"], report["remark"] = build(job)
             self.saved_at = time.monotonic()
             seconds = min(FIRST_SECONDS, job.chunk_seconds)
         else:
@@ -119,8 +119,8 @@ class Worker(Trainable):
             report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
 
 
-def build(job: Job) -> tuple[Any, str | None]:
-    """The pack of a job, where it had come to, and a remark when a checkpoint was of no use."""
+def build(job: Job) -> tuple[Any, str | None, str | None]:
+    """The pack of a job, the checkpoint that it was restored from, and a remark when a checkpoint was of no use."""
     import torch
 
     from trainers.engine.pack import Pack
@@ -134,12 +134,12 @@ def build(job: Job) -> tuple[Any, str | None]:
     if job.resume:
         for url in checkpoints.names(job.prefix):
             try:
-                return Pack.restore(spec, checkpoints.read(url)), "; ".join(bad) or None
+                return Pack.restore(spec, checkpoints.read(url)), url, "; ".join(bad) or None
             except (CheckpointError, OSError) as error:
                 bad.append(f"checkpoint {url} cannot be used: {error}")
     plan = Plan.from_json(job.plan) if job.plan is not None else None
     remark = "; ".join([*bad, "started again from round 0"]) if bad else None
-    return Pack.from_spec(spec, plan=plan), remark
+    return Pack.from_spec(spec, plan=plan), None, remark
 
 
 def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[dict[str, list[Any]]]:

@@ -73,6 +73,12 @@ class EmbeddedJob(Job):
         self._run.start()
         return self
 
+    def retry(self, *trials: str) -> Job:
+        """Runs FAILED trials again, and goes on with the study."""
+        super().retry(*trials)
+        self._run.start()
+        return self
+
     def _watch(self, shown: Progress | None) -> None:
         _take_signals_back()
         for line in self._run.said():

@@ -190,9 +190,9 @@ class Recorder:
             self._store.set_mlflow_url(self._study_id, url)
 
     def _due(self, trial: TrialRecord, entry: Recorded | None) -> bool:
-        """Whether a trial has something new to show: it has finished, or run on to twice the rounds shown."""
+        """Whether a trial has something new to show: it has ended (once more), or run on to twice the rounds shown."""
         if trial.finished:
-            return entry is None or not entry.version
+            return entry is None or entry.version != _end(trial)
         now = time.monotonic()
         since = self._touched.setdefault(trial.id, now)
         shown = entry.rounds if entry is not None else 0
@@ -223,23 +223,25 @@ class Recorder:
     def _trial(
         self, runs: Tracking, study: StudyRecord, trial: TrialRecord, curve: TrialCurve, entry: Recorded | None
     ) -> Recorded:
-        """Show a trial as far as it is; `Recorded.version` is 0 as long as it runs."""
+        """Show a trial as far as it is; `Recorded.version` says under which attempt it ended, 0 as long as it runs."""
         started = _milliseconds(trial.created_at)
         short = trial.id.removeprefix(f"{trial.study_id}.")
         tags = {"driftline.label": trial.label, "driftline.phase": trial.phase}
         run_id = runs.run(trial.id, short, tags, started)
         fresh = entry is None or entry.run_id != run_id
-        after = -1 if entry is None or fresh else entry.rounds
+        after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
         until = curve.rounds_done
         new = rows(curve.columns, int(study.spec["budget"]["rounds"]), after, until, finished=trial.finished)
         if trial.finished:
             new += [(name, value, until) for name, value in totals(curve.columns).items()]
         params = trial_params(trial) if fresh else {}
-        state = {"driftline.state": trial.state} | ({"driftline.error": trial.error} if trial.error else {})
+        state: dict[str, str] = {"driftline.state": trial.state}
+        if trial.error or (entry is not None and entry.version):  # a retried trial has had an error
+            state["driftline.error"] = trial.error or ""
         runs.write(run_id, new, timestamp_ms=started, params=params, tags=state)
         if trial.finished:
             runs.end(run_id, _STATUS[trial.state], _milliseconds(trial.updated_at))
-        return Recorded("trial", trial.id, run_id, max(study.version, 1) if trial.finished else 0, until)
+        return Recorded("trial", trial.id, run_id, _end(trial) if trial.finished else 0, until)
 
     def _refresh_due(
         self, study: StudyRecord, trials: Sequence[TrialRecord], known: Mapping[tuple[str, str], Recorded]
@@ -300,6 +302,11 @@ class Recorder:
     def _current(self, *, finished: bool = False) -> bool:
         study = self._store.study(self._study_id)
         return self._shown == (study.version, study.state) and (study.finished or not finished)
+
+
+def _end(trial: TrialRecord) -> int:
+    """Which end of a trial this is: its attempt, which has grown when a retried trial ends once more."""
+    return max(trial.attempt, 1)
 
 
 def _milliseconds(moment: Any) -> int:

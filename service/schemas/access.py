@@ -11,7 +11,7 @@ from service.schemas.records import Record
 
 Scope = Literal["read", "write", "driver", "admin"]
 SCOPES: frozenset[Scope] = frozenset({"read", "write", "driver", "admin"})
-"""read; write: submit, pause, resume, cancel, extend; driver: what only a study's driver may; admin: tokens, quotas."""
+"""read; write: submit, pause, resume, cancel, extend, retry; driver: a driver's requests; admin: tokens, quotas."""
 
 PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ProjectName = Annotated[str, StringConstraints(pattern=PROJECT)]
@@ -144,8 +144,8 @@ class AuditEvent(Record):
         project: Whose project it is about; "" where none is known.
         actor: Id of the token; "" where none is known.
         actor_name: Name of the token.
-        action: study.submit, study.pause, study.resume, study.cancel, study.extend, token.create, token.revoke,
-            quota.set, auth.failed.
+        action: study.submit, study.pause, study.resume, study.cancel, study.extend, study.retry, token.create,
+            token.revoke, quota.set, auth.failed.
         target: Id of the study or token, or the project.
         details: What else there is to say.
     """

@@ -1,4 +1,4 @@
-"""A larger budget for a study, and what a study will cost."""
+"""More of a study: a larger budget, failed trials once more; and what a study will cost."""
 
 from __future__ import annotations
 
@@ -28,6 +28,18 @@ class Extension(Record):
         if self.trials_per_method is None and self.seeds is None:
             raise ValueError("must give trials_per_method, seeds or both")
         return self
+
+
+class Retry(Record):
+    """POST :retry. Runs FAILED trials again.
+
+    Attributes:
+        trials: Ids of FAILED trials; none stands for all of them.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    trials: list[str] = Field(default_factory=list)
 
 
 class StudyEstimate(Record):

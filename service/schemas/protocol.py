@@ -94,7 +94,7 @@ class Report(Record):
         pack: Id of the pack.
         reports: New columns by trial id.
         rounds_done: Server updates done by every trial of the pack.
-        checkpoint: Where the pack's newest checkpoint lies; None leaves the old one.
+        checkpoint: Where the newest checkpoint that the pack has written or restored lies; None leaves the old one.
         plan: How the pack is computed; None leaves the old one.
     """
 
@@ -114,12 +114,16 @@ class TrialResult(Record):
         state: COMPLETE (with values), DIVERGED, FAILED (with an error) or WAITING.
         values: What the sampler hears.
         error: Why it failed.
+        deaths: As in `TrialRecord`, when its worker has died; None leaves what is stored.
+        death_round: As in `TrialRecord`, when its worker has died; None leaves what is stored.
     """
 
     trial: str
     state: Outcome
     values: Values | None = None
     error: str | None = None
+    deaths: int | None = Field(default=None, ge=1)
+    death_round: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _values_of_the_complete(self) -> Self:

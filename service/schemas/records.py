@@ -60,6 +60,8 @@ class TrialRecord(Record):
         checkpoint: Where its newest checkpoint lies.
         values: What the sampler hears; None unless COMPLETE.
         error: Why it FAILED.
+        deaths: How often in a row its worker has died without a newer checkpoint in between.
+        death_round: Round of its newest checkpoint when its worker last died; None before the first death.
         created_at: When it was asked for.
         updated_at: When it last changed.
     """
@@ -80,12 +82,14 @@ class TrialRecord(Record):
     checkpoint: str | None = None
     values: Values | None = None
     error: str | None = None
+    deaths: int = 0
+    death_round: int | None = None
     created_at: datetime
     updated_at: datetime
 
     @property
     def finished(self) -> bool:
-        """Whether its state is final."""
+        """Whether it has ended; only a FAILED one may run again, when the study's owner retries it."""
         return self.state in TRIAL_FINISHED
 
 

@@ -106,6 +106,11 @@ class AsyncJob:
         await asyncio.to_thread(self._job.extend, trials_per_method=trials_per_method, seeds=seeds)
         return self
 
+    async def retry(self, *trials: str) -> Self:
+        """Runs FAILED trials again; see `Job.retry`."""
+        await asyncio.to_thread(self._job.retry, *trials)
+        return self
+
     async def logs(self, follow: bool = False, after: int = 0) -> AsyncIterator[LogLine]:
         """The lines of the drivers' logs that are kept; see `Job.logs`."""
         async for line in _awaited(self._job.logs(follow, after)):

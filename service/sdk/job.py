@@ -180,6 +180,19 @@ class Job:
         self._api.extend(self.id, trials_per_method=trials_per_method, seeds=seeds)
         return self
 
+    def retry(self, *trials: str) -> Job:
+        """Runs FAILED trials again, all of them or those that are named; a finished study goes on.
+
+        Args:
+            trials: Their ids.
+
+        Raises:
+            NotFound: The study has no such trial.
+            Conflict: No trial, or not every one that is named, is FAILED; or the study was cancelled.
+        """
+        self._api.retry(self.id, trials)
+        return self
+
     def logs(self, follow: bool = False, after: int = 0) -> Iterator[LogLine]:
         """The lines of the drivers' logs that are kept, the oldest first.
 

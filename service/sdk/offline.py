@@ -27,7 +27,13 @@ from service.schemas.records import Event, StudyPage, StudyRecord, StudyState, T
 from service.schemas.study import Study
 
 _PATH = re.compile(r"/v1/studies(?:/(?P<study>[0-9a-z]+)(?::(?P<verb>[a-z]+)|/(?P<part>[a-z]+))?)?")
-_INTENTS: dict[str, StudyState] = {"pause": "PAUSED", "resume": "PENDING", "cancel": "CANCELLED", "extend": "PENDING"}
+_INTENTS: dict[str, StudyState] = {
+    "pause": "PAUSED",
+    "resume": "PENDING",
+    "cancel": "CANCELLED",
+    "extend": "PENDING",
+    "retry": "PENDING",
+}
 
 
 class OfflineService(httpx.BaseTransport):
@@ -108,6 +114,8 @@ class OfflineService(httpx.BaseTransport):
         target = _INTENTS[verb]
         if record.finished and verb in ("pause", "cancel") and record.state != target:
             raise Conflict(f"{verb} needs a study that is not finished, got {record.state}: {record.id}")
+        if verb == "retry" and record.state != "FAILED":
+            raise Conflict(f"no trial of study {record.id} is FAILED: there is nothing to retry")
         state = self._ends if target == "PENDING" else target
         self._studies[record.id] = record.model_copy(update={"state": state})
         return _json(self._studies[record.id])

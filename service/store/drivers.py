@@ -20,6 +20,9 @@ _DESIRED: dict[StudyState, Desired] = {
     "CANCELLED": "cancel",
 }
 
+RETRIED = "retried"
+"""In place of the fingerprint that a driver knows of its study: some of its trials run again under the next driver."""
+
 _SLACK_S = 60.0
 """What the clocks of two machines may differ by."""
 
@@ -112,7 +115,8 @@ class Drivers(Curves):
         """Let go of the study. The same again changes nothing.
 
         A driver that pauses although nobody wants that (its machine goes away) leaves the study PENDING: it is started
-        again. So does one that has done all that the study asked for when it took it, if more is asked for now.
+        again. So does one that has done all that the study asked for when it took it, if a larger budget or a retry of
+        FAILED trials was asked for since.
 
         Returns:
             The study's state afterwards.
@@ -133,14 +137,15 @@ class Drivers(Curves):
             target: StudyState = state
             if reason and study.state == "RUNNING" and study.reason:  # noted while it ran: it may be why
                 reason = f"{reason}; {study.reason}"
-            if state == "SUCCEEDED" and (left := self._unfinished(connection, study_id)):
-                raise Conflict(
-                    f"a study succeeds when all its trials are finished, got {left} that are not: {study_id}"
-                )
             if state == "PAUSED" and study.state != "PAUSING":
                 target = "CANCELLED" if study.state == "CANCELLING" else "PENDING"
             if state == "SUCCEEDED" and driver is not None and driver.fingerprint not in ("", study.fingerprint):
-                target, reason = _extended(study.state), "it was extended, and goes on"
+                more = "has trials to retry" if driver.fingerprint == RETRIED else "was extended"
+                target, reason = _extended(study.state), f"it {more}, and goes on"
+            elif state == "SUCCEEDED" and (left := self._unfinished(connection, study_id)):
+                raise Conflict(
+                    f"a study succeeds when all its trials are finished, got {left} that are not: {study_id}"
+                )
             if state == "CANCELLED" and study.state != "CANCELLING":
                 raise Conflict(f"only its owner cancels a study; nobody asked for it, it is {study.state}: {study_id}")
             self._update_driver(connection, study_id, released=True, expires_at=self.clock())
@@ -274,7 +279,7 @@ class Drivers(Curves):
 
 
 def _extended(state: StudyState) -> StudyState:
-    """Where a study goes that was extended while it was driven to the end of its old budget."""
+    """Where a study goes that was extended, or had trials retried, while it was driven to its end without these."""
     ends: dict[StudyState, StudyState] = {"PAUSING": "PAUSED", "CANCELLING": "CANCELLED"}
     return ends.get(state, "PENDING")
 

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from service.schemas.records import Event, StudyState
 from service.store.core import moment
-from service.store.drivers import Drivers
 from service.store.holders import gone
+from service.store.retries import Retries
 from service.store.tables import EVENTS, LOCKS, META, RECORDER_STATE, STUDIES
 
 
@@ -20,7 +20,7 @@ class Recorded:
         kind: What sort of thing: "study", "label", "trial" or the recorder's own word.
         key: Which one: a label, a trial's id.
         run_id: The run that shows it.
-        version: The study's version that it shows.
+        version: The study's version that it shows; of a trial, the attempt under which it ended, and 0 until then.
         rounds: Rounds that have been written.
     """
 
@@ -45,7 +45,7 @@ class Tail(NamedTuple):
     events: list[Event]
 
 
-class Records(Drivers):
+class Records(Retries):
     """The part of `Store` that keeps events, the recorder's state, locks and facts."""
 
     def events(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:

@@ -7,8 +7,9 @@
 
     trial   WAITING <──> RUNNING ──> COMPLETE | DIVERGED | FAILED | CANCELLED
 
-A finished trial is final. A finished study is final too, except that a FAILED one may be resumed, and a FAILED or
-SUCCEEDED one extended: both become PENDING again.
+A finished trial is final, except that the study's owner may retry a FAILED one: it becomes WAITING again. A finished
+study is final too, except that a FAILED one may be resumed, and a FAILED or SUCCEEDED one extended or retried: both
+become PENDING again.
 """
 
 from typing import Final
@@ -40,6 +41,16 @@ TRIAL_MOVES: Final[dict[TrialState, frozenset[TrialState]]] = {
 DRIVEN: Final[frozenset[StudyState]] = frozenset({"PENDING", "QUEUED", "RUNNING", "PAUSING", "CANCELLING"})
 """States in which a driver may hold the study."""
 
+_MORE: Final[dict[StudyState, StudyState]] = {
+    "PENDING": "PENDING",
+    "QUEUED": "QUEUED",
+    "RUNNING": "RUNNING",
+    "PAUSING": "PAUSING",
+    "PAUSED": "PAUSED",
+    "SUCCEEDED": "PENDING",
+    "FAILED": "PENDING",
+}
+
 _INTENTS: Final[dict[str, dict[StudyState, StudyState]]] = {
     "pause": {"PENDING": "PAUSED", "QUEUED": "PAUSED", "RUNNING": "PAUSING", "PAUSING": "PAUSING", "PAUSED": "PAUSED"},
     "resume": {
@@ -59,15 +70,8 @@ _INTENTS: Final[dict[str, dict[StudyState, StudyState]]] = {
         "CANCELLING": "CANCELLING",
         "CANCELLED": "CANCELLED",
     },
-    "extend": {
-        "PENDING": "PENDING",
-        "QUEUED": "QUEUED",
-        "RUNNING": "RUNNING",
-        "PAUSING": "PAUSING",
-        "PAUSED": "PAUSED",
-        "SUCCEEDED": "PENDING",
-        "FAILED": "PENDING",
-    },
+    "extend": _MORE,
+    "retry": _MORE,
 }
 
 
@@ -82,7 +86,7 @@ def check_study(study_id: str, old: StudyState, new: StudyState) -> None:
 
 
 def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
-    """Allow a trial's move to another state.
+    """Allow a driver to move a trial to another state.
 
     Raises:
         Conflict: The move is not one of `TRIAL_MOVES`.
@@ -92,13 +96,23 @@ def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
         raise Conflict(f"a trial that is {old} cannot become {new}: {trial_id}{final}", state=old)
 
 
+def check_retry(trial_id: str, state: TrialState) -> None:
+    """Allow the study's owner to have a trial run again.
+
+    Raises:
+        Conflict: The trial is not FAILED.
+    """
+    if state != "FAILED":
+        raise Conflict(f"only FAILED trials are retried, got {state}: {trial_id}", state=state)
+
+
 def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
     """The state that an owner's wish leads to; the same state when there is nothing to do.
 
     Args:
         study_id: For the error.
         state: The study's state now.
-        intent: "pause", "resume", "cancel" or "extend".
+        intent: "pause", "resume", "cancel", "extend" or "retry".
 
     Raises:
         Conflict: The wish makes no sense in this state.

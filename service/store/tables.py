@@ -75,6 +75,8 @@ TRIALS = Table(
     Column("checkpoint", Text),
     Column("values", _Json),
     Column("error", Text),
+    Column("deaths", Integer, nullable=False, server_default="0"),  # of its workers, in a row without a new checkpoint
+    Column("death_round", Integer),  # of the newest checkpoint at the last death
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     UniqueConstraint("study_id", "label", "phase", "number"),
@@ -112,7 +114,9 @@ DRIVERS = Table(
     Column("expires_at", Double, nullable=False),
     Column("released", Boolean, nullable=False),
     Column("deaths", Integer, nullable=False),  # drivers lost in a row without a finished trial in between
-    Column("fingerprint", String(64), nullable=False, server_default=""),  # the study's, when it was acquired
+    Column(
+        "fingerprint", String(64), nullable=False, server_default=""
+    ),  # the study's, at acquire; or `drivers.RETRIED`
 )
 
 PACKS = Table(  # what was used, and for how long

@@ -15,11 +15,13 @@ from service.store.studies import Studies
 from service.store.tables import PACKS, STUDIES, TRIALS
 
 _MANY = 500  # values in one IN (...)
+_COUNTED = ("deaths", "death_round")
 _FINISH = (
     sa.update(TRIALS)
     .where(TRIALS.c.id == sa.bindparam("trial"))
     .values(state=sa.bindparam("to"), updated_at=sa.bindparam("now"))
     .values({TRIALS.c["values"]: sa.bindparam("result"), TRIALS.c.error: sa.bindparam("why")})
+    .values({TRIALS.c[name]: sa.func.coalesce(sa.bindparam(f"new_{name}"), TRIALS.c[name]) for name in _COUNTED})
 )
 _GIVEN = ("label", "phase", "number", "seed", "setting", "hyperparameters")
 
@@ -203,8 +205,16 @@ class Trials(Studies):
                 )
             check_trial(result.trial, state, result.state)
             stands[result.trial] = (result.state, values, result.error)
+            counted = {f"new_{name}": getattr(result, name) for name in _COUNTED}
             changes.append(
-                {"trial": result.trial, "to": result.state, "result": values, "why": result.error, "now": now}
+                {
+                    "trial": result.trial,
+                    "to": result.state,
+                    "result": values,
+                    "why": result.error,
+                    "now": now,
+                    **counted,
+                }
             )
         return changes
 

@@ -43,12 +43,14 @@ class Drivers:
     Attributes:
         gate: They train while it is set.
         fail: With what reason they fail at once; "" when they do not.
+        deaths: How many packs lose their worker at once, from the next one on.
     """
 
     def __init__(self, folder: Path) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self.fail = ""
+        self.deaths = 0
         self._folder = folder
 
     def drive(self, client: ApiClient, study_id: str, stop: threading.Event) -> None:
@@ -71,10 +73,13 @@ class Drivers:
             self._train(search)
         client.release(study_id, attempt, *search.outcome())
 
-    @staticmethod
-    def _train(search: Search) -> None:
+    def _train(self, search: Search) -> None:
         job = search.next_job()
         if job is None:
+            return
+        if self.deaths:
+            self.deaths -= 1
+            search.lost(job.pack)
             return
         worker = Worker.__new__(Worker)
         worker.take(job.config())

@@ -17,6 +17,8 @@ from service.sdk.job import StudyFailed
 from service.settings import settings
 from tests.waiting import until
 
+from .conftest import Drivers
+
 Run = Callable[..., Result]
 
 
@@ -72,6 +74,31 @@ def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: 
         gate.set()
         until(lambda: client.study(second).state == "CANCELLED")
         assert run("submit", study_file, "--key", "one").stdout == run("submit", study_file, "--key", "one").stdout
+
+
+def test_failed_trials_are_retried(service: Service, run: Run, study_file: Path, drivers: Drivers) -> None:
+    drivers.deaths = 6  # two trials' three
+    assert run("submit", study_file, "--wait").exit_code == 0
+    with api() as client:
+        (study,) = client.studies()
+        assert study.reason == "2 of 12 trials have failed"
+        failed = [trial.id for trial in client.trials(study.id, state="FAILED")]
+        assert len(failed) == 2
+        other = client.trials(study.id, state="COMPLETE")[0].id
+        for wrong, error in ((other, Conflict), ("none", NotFound)):
+            assert isinstance(run("retry", "small", "--trial", failed[0], "--trial", wrong).exception, error)
+        shown = run("retry", "small", "--trial", failed[0])
+        assert (shown.exit_code, shown.stdout.startswith(f"small ({study.id}): ")) == (0, True)
+        until(lambda: client.study(study.id).state == "SUCCEEDED")
+        assert [trial.id for trial in client.trials(study.id, state="FAILED")] == failed[1:]
+        assert json.loads(run("retry", study.id, "--json").stdout)["state"] in ("PENDING", "RUNNING")
+        until(lambda: client.study(study.id).state == "SUCCEEDED")
+        assert client.trials(study.id, state="FAILED") == []
+        refused = run("retry", "small").exception
+        assert isinstance(refused, Conflict)
+        assert str(refused) == f"no trial of study {study.id} is FAILED: there is nothing to retry"
+        said = [event.data["message"] for event in client.events(study.id) if event.kind == "log"]
+        assert [text.partition(",")[0] for text in said] == [f"retried {name.partition('.')[2]}" for name in failed]
 
 
 def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Event) -> None:

@@ -44,6 +44,10 @@ def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.
         assert by_bytes.data["methods"]["fedavg"]["points"] != job.frontier().data["methods"]["fedavg"]["points"]
         with pytest.raises(InvalidSpec, match="train_loss"):
             job.frontier(quality="train_los")
+        with pytest.raises(Conflict, match="nothing to retry"):
+            job.retry()
+        with pytest.raises(NotFound, match="has no trial 'x'"):
+            job.retry("x")
         job.extend(trials_per_method=4).wait(timeout_s=120)
         assert len(job.trials(phase="search")) == 8
         assert client.job(job.id).id == client.job("small").id == job.id
@@ -91,6 +95,8 @@ def test_users_test_without_a_service(result: dict[str, Any], study_file: Path) 
         with pytest.raises(Conflict, match="not finished"):
             job.pause()
         assert job.extend(trials_per_method=9).state == "SUCCEEDED"
+        with pytest.raises(Conflict, match="nothing to retry"):
+            job.retry()
         with pytest.raises(NotFound):
             client.job("nothing")
         with pytest.raises(NotFound, match="fedprox"):
@@ -101,6 +107,8 @@ def test_users_test_what_they_do_when_a_study_fails(result: dict[str, Any], stud
     failing = OfflineService(result, ends="FAILED", reason="no GPU")
     with Client(transport=failing) as client, pytest.raises(StudyFailed, match="no GPU"):
         client.submit(Study.from_yaml(study_file)).wait()
+    with Client(transport=failing) as client:
+        assert client.submit(Study.from_yaml(study_file)).retry().state == "FAILED"
     paused = OfflineService(result, ends="PAUSED")
     with Client(transport=paused) as client:
         job = client.submit(Study.from_yaml(study_file)).wait()

@@ -1,6 +1,7 @@
 """The rules of the driver: by hand, and as properties of whole simulated studies."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from service.driver.decide import (
     Repeat,
     Row,
     after_death,
+    deaths_in_a_row,
     decide,
     front_settings,
     width,
@@ -106,8 +108,29 @@ def test_width_of_a_search_pack(trials: int, labels: int, slots: int, expected: 
     assert width(plan, "search", slots) == expected
 
 
-def test_a_trial_has_failed_after_the_third_death() -> None:
+def test_a_trial_has_failed_after_the_third_death_without_progress() -> None:
     assert [after_death(deaths) for deaths in (1, 2, 3, 4)] == ["WAITING", "WAITING", "FAILED", "FAILED"]
+
+
+@pytest.mark.parametrize(
+    ("newest", "counted"),
+    [
+        ([0, 0, 0], [1, 2, 3]),  # it never comes to a checkpoint
+        ([7, 7, 7], [1, 2, 3]),
+        ([7, 8, 8, 9, 9, 9], [1, 1, 2, 1, 2, 3]),
+        ([7, 5, 6], [1, 2, 3]),  # its checkpoints were lost: it comes back to where it was, and no further
+        ([7, 5, 8, 6, 8], [1, 2, 1, 2, 3]),
+        (range(0, 1000, 10), [1] * 100),
+    ],
+)
+def test_deaths_count_as_long_as_no_newer_checkpoint_is_there(newest: Sequence[int], counted: list[int]) -> None:
+    deaths, furthest = 0, None
+    found = []
+    for round_number in newest:
+        deaths = deaths_in_a_row(deaths, furthest, round_number)
+        furthest = max(round_number, furthest or 0)
+        found.append(deaths)
+    assert found == counted
 
 
 class Simulation:
@@ -119,6 +142,7 @@ class Simulation:
         self.deadliness = deadliness
         self.rows: dict[str, Row] = {}
         self.deaths: dict[str, int] = {}
+        self.checkpoints: Counter[str] = Counter()
         self.running: dict[str, tuple[str, ...]] = {}
         self.started = 0
         self.steps = 0
@@ -182,10 +206,13 @@ class Simulation:
         pack = self.chance.choice(sorted(self.running))
         trials = self.running.pop(pack)
         fate = self.chance.random()
+        progress = self.chance.random() < 0.5
         for trial in trials:
             row = self.rows[trial]
             if fate < self.deadliness:
-                self.deaths[trial] = self.deaths.get(trial, 0) + 1
+                last = self.checkpoints[trial] if self.deaths.get(trial) else None
+                self.checkpoints[trial] += progress
+                self.deaths[trial] = deaths_in_a_row(self.deaths.get(trial, 0), last, self.checkpoints[trial])
                 self.rows[trial] = replace(row, state=after_death(self.deaths[trial]))
             elif fate < self.deadliness + 0.1:
                 self.rows[trial] = replace(row, state="WAITING")  # stopped, or the driver was replaced
@@ -222,6 +249,9 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
         per_seed = [sum(row.seed == 8 + index for row in own) for index in range(seeds)]
         assert per_seed == [min(front, trials)] * seeds
     assert all(row.state in ("COMPLETE", "DIVERGED", "FAILED") for row in rows)
+    assert {row.id for row in rows if row.state == "FAILED"} == {
+        trial for trial, deaths in simulation.deaths.items() if deaths == ATTEMPTS
+    }
     assert max(simulation.deaths.values(), default=0) <= ATTEMPTS
 
 

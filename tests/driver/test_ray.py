@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.driver import run, turn
+from service.driver.checkpoints import round_of
 from service.driver.run import run_driver
 from service.driver.search import Search
 from service.driver.worker import columns
@@ -225,3 +226,37 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
         until(lambda: client.store.study(second).state == "RUNNING")
         client.cancel(second)
         assert driven.end() == "CANCELLED"
+
+
+@pytest.mark.slow
+def test_a_trial_whose_worker_is_killed_five_times_is_complete_in_the_end(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on nodes that go away again and again: every life comes to a newer checkpoint, and is ended by SIGKILL."""
+    study = quadratic(
+        **{**LONG, "methods": LONG["methods"][:1], "budget": {"trials_per_method": 1, "rounds": 100, "seeds": 0}}
+    )
+    study_id = client.submit(study)
+    kills: list[tuple[int, int]] = []  # process and round of its checkpoint
+    take = Search.report
+
+    def spy(search: Search, report: Mapping[str, Any]) -> None:
+        take(search, report)
+        reached = round_of(report["checkpoint"])
+        last_pid, last_round = kills[-1] if kills else (0, 0)
+        if len(kills) < 5 and not report["done"] and report["pid"] != last_pid and reached > last_round:
+            kills.append((report["pid"], reached))
+            os.kill(report["pid"], signal.SIGKILL)
+
+    monkeypatch.setattr(Search, "report", spy)
+    driven = Driven(client, study_id, tmp_path, options={"chunk_seconds": 1e-6, "checkpoint_seconds": 0.0})
+    assert driven.end() == "SUCCEEDED"
+    assert len(kills) == 5
+    (trial,) = client.store.trials(study_id)
+    assert (trial.state, trial.attempt, trial.rounds_done) == ("COMPLETE", 6, 100)
+    assert (trial.deaths, trial.death_round) == (1, kills[-1][1])
+    sampler = build("quasi_random", study.entry("one").parameters(), ("quality", "speed"), study.seed)
+    pack = Pack.from_spec(parse(trial_document(study, "one", [sampler.ask(0)], study.seed)))
+    (undisturbed,) = columns(pack.advance(), 1)
+    del undisturbed["wall_seconds"]
+    assert plain(client, study_id) == {"one.s00000": undisturbed}

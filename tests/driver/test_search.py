@@ -1,6 +1,7 @@
 """The search without Ray: a real store, real packs, and a loop that stands in for Tune."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from service.driver import checkpoints
 from service.driver.search import Search
 from service.driver.worker import Worker
 from service.errors import DriftlineError, InvalidSpec, StaleDriver
+from service.samplers.build import build
+from service.samplers.protocol import Sampler
 from service.schemas.study import Study
 from tests.driver.stand_ins import StoreClient, quadratic
 
@@ -36,6 +39,7 @@ class Bench:
         study: Study,
         folder: Path,
         kind: type[Worker] = Worker,
+        build_sampler: Callable[..., Sampler] = build,
         **options: Any,
     ) -> None:
         self.client = client
@@ -48,6 +52,7 @@ class Bench:
             self.attempt,
             folder=str(folder),
             slots=lambda: 2,
+            build_sampler=build_sampler,
             options={"chunk_seconds": 60.0, **options},
         )
         self.search.load()
@@ -69,6 +74,10 @@ class Bench:
         if result["done"]:
             del self.workers[pack]
         return report
+
+    def kill(self, pack: str) -> None:
+        del self.workers[pack]
+        self.search.lost(pack)
 
     def run(self) -> None:
         for _ in range(1000):
@@ -185,23 +194,102 @@ def test_a_driver_that_dies_repeats_no_finished_trial(client: StoreClient, tmp_p
     assert len(client.finished) == 17
 
 
-def test_a_dead_worker_costs_nothing_and_the_third_death_fails_its_trials(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()])
+def three(**changes: Any) -> Study:
+    """A study of one pack of three trials that do not diverge."""
+    return quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()], **changes)
+
+
+def live(bench: Bench, steps: int) -> list[int]:
+    """Starts a pack, steps it, and kills its worker; gives the rounds that it told of."""
+    pack = bench.start()
+    assert pack is not None
+    rounds = [bench.step(pack)["rounds_done"] for _ in range(steps)]
+    bench.kill(pack)
+    return rounds
+
+
+def deaths(client: StoreClient, study_id: str) -> list[tuple[str, int, int | None]]:
+    return [(trial.state, trial.deaths, trial.death_round) for trial in client.store.trials(study_id)]
+
+
+def test_a_pack_may_die_any_number_of_times_when_it_comes_further(client: StoreClient, tmp_path: Path) -> None:
+    study = three()
+    whole = client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole").run()
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
+    rounds = [live(bench, 4) for _ in range(16)]
+    assert rounds[:3] == [[1, 2, 3, 4], [4, 5, 6, 7], [7, 8, 9, 10]]  # the last step's checkpoint was before its round
+    assert rounds[-1] == [46, 47, 48, 49]
+    assert deaths(client, study_id) == [("WAITING", 1, 48)] * 3
+    bench.run()
+    assert [(trial.state, trial.attempt) for trial in client.store.trials(study_id)] == [("COMPLETE", 17)] * 3
+    assert list(curves(client, study_id).values()) == list(curves(client, whole).values())
+
+
+def test_the_third_death_at_one_checkpoint_fails_the_pack(client: StoreClient, tmp_path: Path) -> None:
+    study = three()
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
-    rounds = []
-    for _ in range(3):
+    assert [live(bench, steps) for steps in (2, 4, 0)] == [[1, 2], [2, 3, 4, 5], []]
+    assert deaths(client, study_id) == [("WAITING", 2, 4)] * 3
+    assert live(bench, 1) == [5]
+    assert deaths(client, study_id) == [("FAILED", 3, 4)] * 3
+    error = "given up after 3 attempts without a checkpoint after round 4: its worker died"
+    assert {trial.error for trial in client.store.trials(study_id)} == {error}
+    bench.run()
+    assert bench.search.outcome() == ("FAILED", f"every trial has failed; the first: {error}")
+
+
+def test_a_new_driver_goes_on_counting_deaths(client: StoreClient, tmp_path: Path) -> None:
+    study = three()
+    study_id = client.submit(study)
+
+    def bench() -> Bench:
+        return Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+
+    for _ in range(2):
+        assert live(bench(), 1) == [1]
+    assert deaths(client, study_id) == [("WAITING", 2, 0)] * 3
+    further = bench()
+    pack = further.start()
+    assert pack is not None
+    assert [further.step(pack)["rounds_done"] for _ in range(3)] == [1, 2, 3]
+    checkpoints.raise_flag(further.search.flag)  # no death: it is told to stop
+    assert further.step(pack)["stopped"]
+    assert deaths(client, study_id) == [("WAITING", 2, 0)] * 3
+    assert live(bench(), 0) == []  # but it had come further before
+    assert deaths(client, study_id) == [("WAITING", 1, 3)] * 3
+    for _ in range(2):
+        live(bench(), 1)
+    assert deaths(client, study_id) == [("FAILED", 3, 3)] * 3
+
+
+def test_progress_of_which_only_the_checkpoint_is_left_counts(client: StoreClient, tmp_path: Path) -> None:
+    """Each worker dies in the step at whose beginning it has written a checkpoint, before it tells of it."""
+    study = three()
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    for life in range(1, 8):
         pack = bench.start()
         assert pack is not None
-        rounds.append([bench.step(pack)["rounds_done"] for _ in range(4)])
-        bench.search.lost(pack)
-    assert rounds == [[1, 2, 3, 4], [4, 5, 6, 7], [7, 8, 9, 10]]  # the last step's checkpoint was before its round
-    trials = client.store.trials(study_id)
-    assert [trial.state for trial in trials] == ["FAILED"] * 3
-    assert trials[0].attempt == 3
-    assert trials[0].error == "given up after 3 attempts: its worker died"
+        assert bench.step(pack)["rounds_done"] == life
+        bench.workers[pack].step()
+        bench.kill(pack)
+    assert deaths(client, study_id) == [("WAITING", 1, 6)] * 3
     bench.run()
-    assert bench.search.outcome()[0] == "FAILED"
+    assert bench.search.outcome() == ("SUCCEEDED", "")
+
+
+def test_coming_as_far_again_after_checkpoints_were_lost_is_no_progress(client: StoreClient, tmp_path: Path) -> None:
+    study = three()
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    for steps in (6, 4, 6):
+        assert live(bench, steps)[0] == 1
+        for file in tmp_path.glob(f"{study_id}/*.ckpt"):
+            file.unlink()
+    assert deaths(client, study_id) == [("FAILED", 3, 5)] * 3
 
 
 def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClient, tmp_path: Path) -> None:
@@ -270,7 +358,7 @@ def test_an_error_in_the_pack_is_told(client: StoreClient, tmp_path: Path) -> No
         spoilt()
     failed = [trial for trial in client.store.trials(study_id) if trial.state == "FAILED"]
     assert len(failed) == 9
-    assert "given up after 3 attempts: SpecError" in str(failed[0].error)
+    assert "given up after 3 attempts without a checkpoint after round 0: SpecError" in str(failed[0].error)
 
 
 def test_a_metric_that_is_never_reported_ends_the_study(client: StoreClient, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A study in this process that is given a larger budget, with drivers that train without Ray."""
+"""A study in this process that is given more: a larger budget, failed trials once more; its drivers need no Ray."""
 
 import contextlib
 import csv
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from driftline import Client, Study
+from service.cli.main import app
 from service.embedded.client import EmbeddedJob
 from service.embedded.run import EmbeddedRun
-from service.errors import Conflict, InvalidSpec
+from service.errors import Conflict, InvalidSpec, NotFound
 from service.sdk.job import Job
 from tests.commands.conftest import STUDY, Drivers
 
@@ -25,13 +27,14 @@ pytestmark = [
 
 
 @pytest.fixture
-def without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drivers:
     drivers = Drivers(tmp_path / "checkpoints")
 
     def drive(run: EmbeddedRun, client: Any, study_id: str, stop: Any) -> None:
         drivers.drive(client, study_id, stop)
 
     monkeypatch.setattr(EmbeddedRun, "_drive", drive)
+    return drivers
 
 
 def rows(folder: Path) -> dict[str, dict[str, str]]:
@@ -88,3 +91,36 @@ def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
         assert budgets(tmp_path / "small") == ["6"]
         assert len([row for row in rows(tmp_path / "small").values() if row["phase"] == "search"]) == 2 * 6
         assert job.mlflow_url == f"driftline ui {tmp_path / 'small'}"
+
+
+def ends(folder: Path) -> list[str]:
+    """How the runs of trials ended, as MLflow shows it."""
+    query = "select status from runs join tags using (run_uuid) where key = 'driftline.phase'"
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as mlflow:
+        return [str(status) for (status,) in mlflow.execute(query)]
+
+
+def test_failed_trials_of_a_folder_run_again(without_ray: Drivers, tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    without_ray.deaths = 6  # two trials' three
+    with Client(out=tmp_path) as client:
+        job = client.submit(Study(**STUDY)).wait()
+        failed = [trial for trial, row in rows(folder).items() if row["state"] == "FAILED"]
+        assert len(failed) == 2
+        assert ends(folder).count("FAILED") == 2
+        taken = attempts(job)
+        job.retry(failed[0]).wait()
+        assert [trial for trial, row in rows(folder).items() if row["state"] == "FAILED"] == failed[1:]
+    retried = CliRunner().invoke(app, ["retry", str(folder)])  # and another day, in another process
+    assert retried.exit_code == 0, retried.output
+    assert "fedavg: frontier" in retried.stdout
+    assert {row["state"] for row in rows(folder).values()} == {"COMPLETE"}
+    assert set(ends(folder)) == {"FINISHED"}
+    with Client(out=tmp_path) as client:
+        again = attempts(client.job("small"))
+        assert {trial: again[trial] - taken[trial] for trial in taken} == {
+            trial: int(trial in failed) for trial in taken
+        }
+        assert all(not method["failed"] for method in client.job("small").frontier().data["methods"].values())
+    assert isinstance(CliRunner().invoke(app, ["retry", str(folder)]).exception, Conflict)
+    assert isinstance(CliRunner().invoke(app, ["retry", str(folder), "--trial", "x"]).exception, NotFound)

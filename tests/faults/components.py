@@ -38,10 +38,11 @@ from tests.faults import fuse as fuses
 from tests.faults.fuse import Fuse
 
 CHUNK = 8
-"""Rounds that a worker trains between two reports, and so between two checkpoints."""
+"""Rounds that a worker trains between two reports, and so between two checkpoints; at most."""
 
 ROUNDS = 24
 KEY = "the-study"
+RETRY_KEY = "the-retry"
 _TOKEN = "owner"
 _PATIENCE_S = 20.0
 
@@ -136,8 +137,10 @@ def recorder(place: Place, fuse: Fuse) -> None:
         time.sleep(0.2)
 
 
-def driver(place: Place, fuse: Fuse, arguments: list[str], token: str) -> None:
+def driver(place: Place, fuse: Fuse, arguments: list[str], token: str, chunk: int = CHUNK) -> None:
     """A driver as the launcher starts it: its own command line, token and connection."""
+    global CHUNK
+    CHUNK = chunk
     fuses.files(fuse)
     fuses.requests(fuse)
     without_ray(fuse, place.folder)
@@ -147,8 +150,11 @@ def driver(place: Place, fuse: Fuse, arguments: list[str], token: str) -> None:
     raise SystemExit(driver_main.main(arguments))
 
 
-def owner(place: Place, fuse: Fuse, pause: bool) -> None:
-    """Who submits the study, and follows its events to the end; may pause it when it has begun, and go on."""
+def owner(place: Place, fuse: Fuse, pause: bool, retry: bool) -> None:
+    """Who submits the study, and follows its events to the end; may pause it when it has begun, and go on.
+
+    May also retry its failed trials when it has ended.
+    """
     fuses.requests(fuse)
     with place.client() as client:
         study_id = client.create(study().to_json(), key=KEY).id
@@ -162,6 +168,12 @@ def owner(place: Place, fuse: Fuse, pause: bool) -> None:
                 (place.folder / "paused").touch()
                 client.resume(study_id)
             time.sleep(0.01)
+        if retry and not (place.folder / "retried").exists():
+            for _ in client.events(study_id):
+                pass
+            with contextlib.suppress(Conflict):  # a driver that died has kept the repeats from failing
+                client.retry(study_id, key=RETRY_KEY)
+            (place.folder / "retried").touch()
         seen = [event.id for event in client.events(study_id)]
         if seen != sorted(set(seen)):
             raise AssertionError(f"events must come once each, in order; got {seen}")
@@ -221,7 +233,7 @@ def _fit(packs: searcher.PackSearcher, halt: searcher.Halt, fuse: Fuse, folder: 
             continue
         trial = next(iter(running))
         worker = running.pop(trial)
-        if fuse.due("worker dies <"):
+        if fuse.due("worker dies <") or (worker.job.document["seed"] and fuse.due("repeat dies <")):
             packs.on_trial_complete(trial, error=True)
             continue
         result = worker.step()

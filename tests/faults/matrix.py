@@ -18,7 +18,7 @@ from service.recorders.tracking import connect
 from tests.faults.fuse import Kill
 
 Answer = dict[str, Any]
-_POLLED = ("lock", "unlock", "heartbeat", "served GET", "GET /v1/studies/ID", "worker dies")
+_POLLED = ("lock", "unlock", "heartbeat", "served GET", "GET /v1/studies/ID", " dies")
 _POLLS = 2  # of what is done again and again, so many are enough
 _ROOT = Path(__file__).parents[2]
 
@@ -66,6 +66,21 @@ class Matrix:
         self._process.stdin.flush()
         return [json.loads(self._process.stdout.readline()) for _ in points]
 
+    def deaths(self) -> list[tuple[str, list[Kill]]]:
+        """Workers that die twice in every four steps, five times and more each; alone, and with a driver or an API."""
+        workers: list[Kill] = [("driver", "worker dies >", count) for count in range(3, 80) if count % 4 in (3, 0)]
+        others: list[Kill] = [("driver", "POST /v1/studies/ID/results >", 3), ("api", "commit finish >", 5)]
+        return [("deaths", workers), *(("deaths", [*workers, other]) for other in others)]
+
+    def retries(self, most: int) -> list[tuple[str, list[Kill]]]:
+        """Kills of whoever has to do with the retry of trials, at it and, an even spread, anywhere."""
+        components = self.sites["retried"]
+        found: list[Kill] = [
+            (component, site, count) for component in components for site, count in components[component]
+        ]
+        at_it = [kill for kill in found if "retry" in kill[1]]
+        return [("retried", [kill]) for kill in [*at_it, *spread(found, most)]]
+
     def points(self, scenario: str, components: Iterable[str], most: int) -> list[tuple[str, list[Kill]]]:
         """Kills of these components of a scenario, one a study; an even spread when there are more than `most`."""
         found: list[Kill] = [
@@ -87,7 +102,7 @@ def spread(found: Sequence[Any], most: int) -> list[Any]:
 
 
 @contextmanager
-def started(at_once: int, scenarios: Sequence[str] = ("embedded", "plain", "paused")) -> Iterator[Matrix]:
+def started(at_once: int, scenarios: Sequence[str] = ("embedded", "plain", "paused", "retried")) -> Iterator[Matrix]:
     """A matrix with a process of its own; its files are in memory where the system has such a folder."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="dlf", dir=memory if os.access(memory, os.W_OK) else None) as name:

@@ -41,6 +41,19 @@ def test_an_embedded_run_dies_at_five_sites() -> None:
         judge(small.run(small.points("embedded", ["embedded"], 5)), missed=0.2)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_workers_die_many_times_and_failed_trials_are_retried() -> None:
+    with started(2, ("plain", "retried")) as small:
+        retries = small.retries(2)
+        assert {kill[1] for _, (kill,) in retries} >= {
+            f"{site} {side}" for site in ("commit retry", "POST /v1/studies/ID:retry") for side in "<>"
+        }
+        answers = small.run([*small.deaths(), *retries])
+        judge(answers, missed=0.2)
+        assert all(len(answer["killed"]) >= 20 for answer in answers if answer["scenario"] == "deaths")
+
+
 def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
     """The matrix: what is killed, by name of its test."""
     draw = random.Random(6)
@@ -53,6 +66,8 @@ def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
         "scheduler and owner": matrix.points("plain", ["scheduler", "owner"], 10),
         "recorder": matrix.points("plain", ["recorder"], 8),
         "paused": matrix.points("paused", ["driver", "api", "scheduler"], 6),
+        "deaths": matrix.deaths(),
+        "retried": matrix.retries(6),
         "several": [("plain", sorted(draw.sample(everything, 3))) for _ in range(4)],
     }
 
@@ -61,7 +76,8 @@ def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "killed", ["embedded", "driver", "api", "scheduler and owner", "recorder", "paused", "several"]
+    "killed",
+    ["embedded", "driver", "api", "scheduler and owner", "recorder", "paused", "deaths", "retried", "several"],
 )
 def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
     chosen = points(matrix)[killed]
@@ -69,7 +85,7 @@ def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
     answers = matrix.run(chosen)
     died = sum(bool(answer["killed"]) for answer in answers)
     print(f"{killed}: {len(chosen)} points, {died} deaths, {time.monotonic() - began:.0f} s")
-    judge(answers, missed=0.3 if killed == "paused" else 0.15)
+    judge(answers, missed=0.3 if killed in ("paused", "retried") else 0.15)
 
 
 @pytest.mark.slow

@@ -38,14 +38,17 @@ class Supervisor:
     """Keeps the parts of one service running until its study has ended; starts again what was killed.
 
     Args:
-        question: folder; scenario ("plain", "paused" or "embedded"); kills; reference: file of an undisturbed run's
-            facts, or None.
+        question: folder; scenario ("plain", "paused", "retried", "deaths" or "embedded"); kills; reference: file of an
+            undisturbed run's facts, or None.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
         self._folder = Path(question["folder"])
         self._scenario = question["scenario"]
         self._kills: list[Kill] = [(part, site, count) for part, site, count in question["kills"]]
+        self._asked = len(self._kills)
+        if self._scenario == "retried":  # all repeats fail; the owner retries them
+            self._kills += [("driver", "repeat dies <", count) for count in range(1, 7)]
         self._reference = question["reference"]
         self._place = Place(self._folder, free_port())
         self._parts: dict[int, str] = {}
@@ -69,7 +72,8 @@ class Supervisor:
         for pid in self._parts:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        killed = [kill for index, kill in enumerate(self._kills) if (self._folder / f"killed.{index}").exists()]
+        asked = enumerate(self._kills[: self._asked])
+        killed = [kill for index, kill in asked if (self._folder / f"killed.{index}").exists()]
         answer = self._folder / "facts.problems"
         if answer.exists():
             self._problems += json.loads(answer.read_text())
@@ -90,7 +94,7 @@ class Supervisor:
                 case "recorder":
                     components.recorder(place, fuse)
                 case "owner":
-                    components.owner(place, fuse, pause=self._scenario == "paused")
+                    components.owner(place, fuse, self._scenario == "paused", self._scenario == "retried")
                 case "embedded":
                     components.embedded(place, fuse)
                 case "auditor":
@@ -143,10 +147,11 @@ class Supervisor:
                 del self._wishes[pid]
                 continue
             arguments, token = json.loads(line)
+            chunk = 4 if self._scenario == "deaths" else components.CHUNK
             driver = self._fork(
                 "driver",
-                lambda arguments=arguments, token=token: components.driver(  # type: ignore[misc]
-                    self._place, Fuse("driver", self._folder, self._kills), arguments, token
+                lambda arguments=arguments, token=token, chunk=chunk: components.driver(  # type: ignore[misc]
+                    self._place, Fuse("driver", self._folder, self._kills), arguments, token, chunk
                 ),
             )
             for number in held:  # the launcher's lock is the driver's now

@@ -17,6 +17,7 @@ from service.recorders.mlflow_recorder import Recorder
 from service.recorders.tracking import connect
 from service.recorders.views import VIEW_TAG
 from service.results.curves import TrialCurve
+from service.schemas.protocol import Report
 from service.store.store import Store
 from tests.waiting import until
 
@@ -300,6 +301,30 @@ def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, 
     assert run[1]["trials_per_method"] == "9"
     assert run[0][1] == "RUNNING"
     assert "frontier.html" in run[4]
+
+
+def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = finished_study(store)
+    failed = store.trials(study.id, state="FAILED")[0].id
+    writer = recorder(store, study, uri, tmp_path)
+    assert writer.finish()
+    noted = store.recorded(study.id, "trial")
+    store.retry(study.id)
+    store.record(study.id, *noted)  # a recorder that was at work when the trial was retried
+    study.attempt = store.acquire(study.id, "h/2").attempt
+    store.start_pack(study.id, study.attempt, "again", [failed])
+    whole = curve([0.1, 0.2, 0.3, 0.4], label="fedprox", number=2)
+    columns = {name: [float(value) for value in values] for name, values in whole.columns.items()}
+    columns["round"] = list(range(4))
+    store.report(study.id, Report(attempt=study.attempt, pack="again", reports={failed: columns}, rounds_done=3))
+    study.finish([failed], [whole])
+    study.succeed()
+    assert writer.finish()
+    (found,) = (runs for name, (_, runs) in shown(client).items() if name.endswith(" trials"))
+    info, _, tags, history, _ = found[failed]
+    assert (info[1], tags["driftline.state"], tags["driftline.error"]) == ("FINISHED", "COMPLETE", "")
+    assert [step for step, _ in history["test_accuracy"]][:4] == [0, 1, 2, 3]
+    assert "driftline.error" not in found[store.trials(study.id, state="COMPLETE")[0].id][2]
 
 
 def test_only_one_recorder_at_a_time(store: Store, uri: str, client: Any, tmp_path: Path) -> None:

@@ -323,9 +323,9 @@ def test_the_openapi_document(service: Service) -> None:
     assert set(operations) == {
         "createStudy", "listStudies", "getStudy", "pauseStudy", "resumeStudy", "cancelStudy", "listTrials", "getCurves",
         "getFrontier", "compareLabels", "streamEvents", "acquireStudy", "heartbeat", "releaseStudy", "createTrials",
-        "startPack", "reportPack", "finishTrials", "healthz", "readyz", "metrics", "extendStudy", "sendLogs", "getLogs",
-        "whoami", "createToken", "listTokens", "revokeToken", "getQuota", "getProjectQuota", "setProjectQuota",
-        "listAudit",
+        "startPack", "reportPack", "finishTrials", "healthz", "readyz", "metrics", "extendStudy", "retryTrials",
+        "sendLogs", "getLogs", "whoami", "createToken", "listTokens", "revokeToken", "getQuota", "getProjectQuota",
+        "setProjectQuota", "listAudit",
     }  # fmt: skip
     for name, operation in operations.items():
         assert operation.get("summary"), name

@@ -113,7 +113,8 @@ def test_fuzzed_bodies_and_addresses(service: Service, seed: int) -> None:
             for _ in range(chance.choice((1, 1, 2, 20))):
                 body[chance.randrange(len(body))] = chance.randrange(256)
             path = chance.choice(
-                ["/v1/studies", f"/v1/studies/{study}:extend", f"/v1/studies/{study}/reports", "/v1/tokens",
+                ["/v1/studies", f"/v1/studies/{study}:extend", f"/v1/studies/{study}:retry",
+                 f"/v1/studies/{study}/reports", "/v1/tokens",
                  f"/v1/studies/{study}/logs", f"/v1/studies/{study}/trials", "/v1/studies/%00", "/v1/studies/%ff%fe",
                  "/v1/projects/%00/quota", f"/v1/studies/{study}/trials?label=%00", "/v1/audit?project=%00",
                  f"/v1/studies/{study}/compare?a=%00&b=%ff", "/v1/studies?page_token=%00", "/v1/tokens/%00"]

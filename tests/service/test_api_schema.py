@@ -21,8 +21,8 @@ CHECKS = pytest.importorskip("schemathesis.specs.openapi.checks", reason=WHY)
 OPERATIONS = [  # without streamEvents, which ends only when the study does
     "createStudy", "listStudies", "getStudy", "pauseStudy", "resumeStudy", "cancelStudy", "listTrials", "getCurves",
     "getFrontier", "compareLabels", "acquireStudy", "heartbeat", "releaseStudy", "createTrials", "startPack",
-    "reportPack", "finishTrials", "extendStudy", "sendLogs", "getLogs", "whoami", "createToken", "listTokens",
-    "revokeToken", "getQuota", "getProjectQuota", "setProjectQuota", "listAudit",
+    "reportPack", "finishTrials", "extendStudy", "retryTrials", "sendLogs", "getLogs", "whoami", "createToken",
+    "listTokens", "revokeToken", "getQuota", "getProjectQuota", "setProjectQuota", "listAudit",
 ]  # fmt: skip
 PROBES = ["healthz", "readyz", "metrics"]  # take nothing that could be wrong
 

@@ -1,4 +1,4 @@
-"""Studies: submitted, listed, paused, resumed, cancelled, extended."""
+"""Studies: submitted, listed, paused, resumed, cancelled, extended, retried."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from service.api.estimate import estimate
 from service.api.paging import BY_ID, PageSize, PageToken, position, token
 from service.api.submission import CheckedStudy, extended, request_hash
 from service.errors import Conflict
-from service.schemas.extension import Extension
+from service.schemas.extension import Extension, Retry
 from service.schemas.records import StudyPage, StudyRecord
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
@@ -31,7 +31,7 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="The same key with the same study again gives the study made before; kept for a week.",
+        description="The same key with the same request again gives the same study and does nothing; kept for a week.",
     ),
 ]
 
@@ -133,6 +133,28 @@ def extend(study_id: WritableStudy, body: Extension, asked: Asked, allowed: Allo
             continue  # somebody else has extended it meanwhile
         asked.wake()
         return record
+
+
+@ROUTER.post("/{study_id}:retry", operation_id="retryTrials")
+def retry(
+    study_id: WritableStudy, asked: Asked, allowed: Allowed, body: Retry | None = None, key: Key = None
+) -> StudyRecord:
+    """Run FAILED trials again, all of them or those that are named; a finished study becomes PENDING.
+
+    They go on from their newest checkpoints where these are kept. The errors stay in the study's events.
+    """
+    trials = body.trials if body is not None else []
+    record = asked.store.retry(
+        study_id,
+        trials,
+        project=allowed.project,
+        key=key,
+        request_hash=request_hash({"retry": study_id, "trials": trials}),
+        actor=allowed.actor,
+        limits=asked.quota,
+    )
+    asked.wake()
+    return record
 
 
 def _intend(asked: Context, allowed: Access, study_id: str, intent: str) -> StudyRecord:

@@ -1,0 +1,96 @@
+"""Trials that failed, run again because the study's owner asks for it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from service.errors import Conflict
+from service.schemas.access import Quota
+from service.schemas.records import STUDY_FINISHED, StudyRecord
+from service.store.core import Actor
+from service.store.drivers import RETRIED, Drivers
+from service.store.states import check_retry, intended
+from service.store.tables import TRIALS
+from service.store.trials import _chunks
+
+
+class Retries(Drivers):
+    """The part of `Store` that retries trials."""
+
+    def retry(
+        self,
+        study_id: str,
+        trials: Sequence[str] = (),
+        *,
+        project: str = "default",
+        key: str | None = None,
+        request_hash: str = "",
+        actor: Actor | None = None,
+        limits: Quota | None = None,
+    ) -> StudyRecord:
+        """Have FAILED trials WAIT again, with no deaths; a finished study becomes PENDING again.
+
+        What the trials have reported stays until it is reported anew; their errors stay in the study's events. A driver
+        that holds the study leaves these trials to the next one.
+
+        Args:
+            study_id: Id of the study.
+            trials: Which trials; none stands for all that are FAILED.
+            project: Whose study it is.
+            key: Idempotency key: the same key again changes nothing.
+            request_hash: What was asked under the key.
+            actor: Who asks, for the audit trail.
+            limits: As in `create_study`.
+
+        Raises:
+            NotFound: No such study, or no such trial in it.
+            Conflict: The study's state does not allow it, no trial is FAILED, or one of `trials` is not; nothing is
+                changed then.
+            InvalidSpec: The key was used for another request.
+            QuotaExceeded: The project would have too much.
+        """
+        now = self.clock()
+        if key is not None:
+            self._forget_keys(now)
+        with self._database.write() as connection:
+            if key is not None and self._used(connection, project, key, request_hash) is not None:
+                return self._record(connection, self._locked(connection, study_id))
+            study = self._locked(connection, study_id)
+            state = intended(study_id, study.state, "retry")
+            rows = self._failed(connection, study_id, trials)
+            if study.state in STUDY_FINISHED:
+                self._within_quota(connection, study.project, 1, study.planned, limits)
+            values = {"state": "WAITING", "error": None, "checkpoint": None, "deaths": 0, "death_round": None}
+            for ids in _chunks([row.id for row in rows]):
+                connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values, updated_at=now))
+            self._update_driver(connection, study_id, fingerprint=RETRIED)
+            if state != study.state:
+                self._move(connection, study, state)
+                self._update_driver(connection, study_id, deaths=0)
+            errors: dict[str, list[str]] = {}
+            for row in rows:
+                errors.setdefault(row.error or "no reason", []).append(row.id.removeprefix(f"{study_id}."))
+            for error, names in errors.items():
+                text = f"retried {', '.join(names)}, which had failed: {error}"
+                self._event(connection, study_id, "log", {"level": "info", "message": text})
+            self._audit(
+                connection, actor, "study.retry", study_id, study.project, {"was": study.state, "trials": len(rows)}
+            )
+            if key is not None:
+                self._use_key(connection, project, key, request_hash, study_id, now)
+            self._changed(connection, self._locked(connection, study_id))
+            return self._record(connection, self._locked(connection, study_id))
+
+    def _failed(self, connection: sa.Connection, study_id: str, trials: Sequence[str]) -> list[sa.Row[Any]]:
+        """The rows of these trials, which must be FAILED; of all FAILED ones when none is named."""
+        if trials:
+            rows = self._rows(connection, study_id, list(dict.fromkeys(trials)))
+            for row in rows:
+                check_retry(row.id, row.state)
+            return rows
+        query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id, TRIALS.c.state == "FAILED").order_by(TRIALS.c.id)
+        rows = list(connection.execute(query))
+        if not rows:
+            raise Conflict(f"no trial of study {study_id} is FAILED: there is nothing to retry")
+        return rows

@@ -1,0 +1,206 @@
+"""FAILED trials that run again: with a real store, real packs and no Ray."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.results import Results
+from service.errors import Conflict
+from service.samplers.build import build
+from service.schemas.study import Study
+from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.test_extend import drive, extend
+from tests.driver.test_search import Bench, OneRound, curves, live, three
+
+
+def undisturbed(client: StoreClient, study: Study, folder: Path) -> str:
+    study_id = client.submit(study)
+    drive(client, study_id, study, folder)
+    return study_id
+
+
+def facts(client: StoreClient, study_id: str) -> list[Any]:
+    """What no death and no retry may change: settings, results, curves."""
+    stored = curves(client, study_id)
+    return [
+        (trial.id.partition(".")[2], trial.state, trial.hyperparameters, trial.values, stored[trial.id])
+        for trial in client.store.trials(study_id)
+    ]
+
+
+def document(client: StoreClient, study_id: str) -> dict[str, Any]:
+    """The study's result without its name and what no two runs share."""
+    found = Results(client.store).frontier(study_id)["methods"]
+    return {
+        label: {name: method[name] for name in ("envelope", "ledger", "granted", "failed", "reported")}
+        for label, method in found.items()
+    }
+
+
+def test_a_study_whose_trials_all_failed_goes_on_from_its_checkpoints(client: StoreClient, tmp_path: Path) -> None:
+    study = three()
+    whole = undisturbed(client, study, tmp_path / "whole")
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
+    for steps in (4, 1, 1):
+        live(bench, steps)
+    bench.run()
+    client.store.release(study_id, bench.attempt, *bench.search.outcome())
+    assert client.store.study(study_id).state == "FAILED"
+    results = Results(client.store)
+    assert results.frontier(study_id)["methods"]["only"]["failed"] == 3
+
+    assert client.store.retry(study_id).state == "PENDING"
+    assert results.frontier(study_id)["methods"]["only"]["failed"] == 0
+    again = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
+    assert live(again, 1) == [4]
+    assert [(trial.deaths, trial.death_round) for trial in client.store.trials(study_id)] == [(1, 3)] * 3
+    again.run()
+    assert again.search.outcome() == ("SUCCEEDED", "")
+    assert facts(client, study_id) == facts(client, whole)
+    assert document(client, study_id) == document(client, whole)
+
+
+class Spy:
+    """A sampler that writes down what it hears."""
+
+    heard: list[tuple[str, int]]
+
+    def __init__(self, inner: Any, heard: list[Any]) -> None:
+        self._inner = inner
+        self.heard = heard
+
+    def ask(self, number: int) -> dict[str, Any]:
+        setting: dict[str, Any] = self._inner.ask(number)
+        return setting
+
+    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+        self.heard.append(("pending", number))
+        self._inner.pending(number, setting)
+
+    def tell(self, number: int, setting: Mapping[str, Any], values: Any, diverged: bool = False) -> None:
+        self.heard.append(("values" if values else "diverged" if diverged else "failed", number))
+        self._inner.tell(number, setting, values, diverged)
+
+
+def kill(bench: Bench, trials: list[str]) -> None:
+    """Runs a study of packs of one trial to its end; the workers of these trials always die."""
+    while not bench.search.finished:
+        while bench.start():
+            pass
+        if bench.search.finished:
+            return
+        pack = sorted(bench.workers)[0]
+        (trial,) = bench.search.table.packs[pack].trials
+        if trial.partition(".")[2] in trials:
+            bench.kill(pack)
+        else:
+            bench.step(pack)
+
+
+def learning(trials_per_method: int) -> Study:
+    """A study of one label whose sampler learns from the eleventh trial on, in packs of one."""
+    budget = {"trials_per_method": trials_per_method, "rounds": 20, "seeds": 1, "front": 1}
+    return quadratic(
+        budget=budget,
+        sampler="tpe",
+        resources={"gpu": 0, "packs": 1},
+        methods=[
+            {
+                "label": "only",
+                "name": "fedavg",
+                "space": {"client_lr": {"float": [1e-3, 1e-2]}, "server_lr": {"float": [1e-3, 1e-2]}, "local_steps": 2},
+            }
+        ],
+    )
+
+
+def test_the_sampler_hears_a_retried_trial_as_if_it_had_never_failed(client: StoreClient, tmp_path: Path) -> None:
+    """And what is repeated, and proposed afterwards, is what it would have been."""
+    study, larger = learning(10), learning(13)
+    whole = undisturbed(client, larger, tmp_path / "whole")
+    study_id = client.submit(study)
+    first = Bench(client, study_id, study, tmp_path / "broken")
+    kill(first, ["only.s00002", "only.s00007"])
+    assert first.search.outcome() == ("SUCCEEDED", "2 of 11 trials have failed")
+    client.store.release(study_id, first.attempt, "SUCCEEDED")
+    client.store.retry(study_id)
+    assert extend(client, study_id, trials_per_method=13) == larger
+    heard: list[Any] = []
+    second = Bench(
+        client,
+        study_id,
+        larger,
+        tmp_path / "broken",
+        build_sampler=lambda *given, **more: Spy(build(*given, **more), heard),
+    )
+    finished = [("values", number) for number in range(10) if number not in (2, 7)]
+    assert sorted(heard) == sorted([*finished, ("pending", 2), ("pending", 7)])
+    heard.clear()
+    second.run()
+    assert heard[:2] == [("values", 2), ("values", 7)]
+    assert second.search.outcome() == ("SUCCEEDED", "")
+    searched = [fact for fact in facts(client, study_id) if ".s" in fact[0]]
+    assert searched == [fact for fact in facts(client, whole) if ".s" in fact[0]]
+
+
+def test_failed_repeats_run_again(client: StoreClient, tmp_path: Path) -> None:
+    study = quadratic(resources={"gpu": 0, "packs": 1})
+    whole = undisturbed(client, study, tmp_path / "whole")
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path / "broken")
+    kill(bench, ["short.f00001", "long.f00000"])
+    client.store.release(study_id, bench.attempt, *bench.search.outcome())
+    assert client.store.study(study_id).reason == "2 of 20 trials have failed"
+    assert document(client, study_id) != document(client, whole)
+    client.store.retry(study_id)
+    drive(client, study_id, study, tmp_path / "broken")
+    assert facts(client, study_id) == facts(client, whole)
+    assert document(client, study_id) == document(client, whole)
+    assert client.store.study(study_id).reason == ""
+
+
+def test_one_trial_of_a_pack_starts_again_alone(client: StoreClient, tmp_path: Path) -> None:
+    study = three()
+    whole = undisturbed(client, study, tmp_path / "whole")
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
+    for steps in (9, 1, 1):
+        live(bench, steps)
+    bench.run()
+    client.store.release(study_id, bench.attempt, *bench.search.outcome())
+    first, *others = [trial.id for trial in client.store.trials(study_id)]
+    client.store.retry(study_id, [first])
+    again = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
+    rounds = [live(again, 3) for _ in range(5)]  # of the new pack's own checkpoints, not of those at round 8
+    assert rounds[:2] == [[1, 2, 3], [3, 4, 5]]
+    again.run()
+    assert again.search.outcome() == ("SUCCEEDED", "2 of 3 trials have failed")
+    client.store.release(study_id, again.attempt, "SUCCEEDED")
+    client.store.retry(study_id, others)
+    drive(client, study_id, study, tmp_path / "broken")
+    for found, expected in zip(facts(client, study_id), facts(client, whole), strict=True):
+        assert found[:3] == expected[:3]
+        assert found[4]["loss"] == pytest.approx(expected[4]["loss"], rel=1e-12)
+
+
+def test_trials_retried_while_the_study_runs_are_left_to_the_next_driver(client: StoreClient, tmp_path: Path) -> None:
+    study = quadratic(resources={"gpu": 0, "packs": 1})
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    for _ in range(3):
+        pack = bench.start()
+        assert pack is not None
+        bench.kill(pack)
+    assert client.store.retry(study_id).state == "RUNNING"
+    bench.run()
+    assert client.store.trials(study_id, state="WAITING") != []
+    assert client.store.release(study_id, bench.attempt, *bench.search.outcome()) == "PENDING"
+    drive(client, study_id, study, tmp_path)
+    assert client.store.study(study_id).state == "SUCCEEDED"
+    sizes = {label: len(client.store.trials(study_id, label=label, phase="front")) for label in study.labels}
+    assert len(set(sizes.values())) == 1, "labels repeat equally many"
+    with pytest.raises(Conflict, match="nothing to retry"):
+        client.store.retry(study_id)

@@ -1,0 +1,94 @@
+"""FAILED trials run again, over a real server."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from service.api.results import Results
+from service.errors import Conflict, Forbidden, NotFound
+from service.store.store import Store
+
+from .api_setup import Service, running
+from .test_store_retry import failed, mixed
+
+
+@pytest.fixture
+def service(store: Store) -> Iterator[Service]:
+    with running(store) as started:
+        yield started
+
+
+def test_all_failed_trials_or_some(service: Service) -> None:
+    study, attempt, trials = mixed(service.store)
+    service.store.release(study, attempt, "SUCCEEDED")
+    with service.client("writer") as client:
+        with pytest.raises(NotFound, match="has no trial"):
+            client.retry(study, ["x"])
+        with pytest.raises(Conflict, match="only FAILED trials are retried, got COMPLETE"):
+            client.retry(study, trials)
+        assert client.retry(study, trials[:1]).state == "PENDING"
+        assert client.retry(study).progress["fedavg"].search == {"WAITING": 2, "COMPLETE": 1, "DIVERGED": 1}
+        with pytest.raises(Conflict) as refused:
+            client.retry(study)
+        assert "\n" not in str(refused.value)
+        assert client.cancel(study).state == "CANCELLED"
+        with pytest.raises(Conflict, match="got CANCELLED"):
+            client.retry(study)
+    assert [event.details["trials"] for event in service.store.audited(action="study.retry")] == [1, 1]
+
+
+def test_who_may_retry(service: Service) -> None:
+    study, _, _ = mixed(service.store)
+    for token, error in (("reader", Forbidden), ("stranger", NotFound), (service.tokens.driver(study), Forbidden)):
+        with service.client(token) as client, pytest.raises(error):
+            client.retry(study)
+    assert [trial.state for trial in service.store.trials(study)].count("FAILED") == 2
+
+
+def test_bodies_and_keys(service: Service) -> None:
+    study, attempt, trials = mixed(service.store)
+    path = f"/v1/studies/{study}:retry"
+    with service.http() as http:
+        for wrong in ({"trials": "x"}, {"trials": [1]}, {"trial": []}, []):
+            assert http.post(path, json=wrong).status_code == 422, wrong
+        key = {"Idempotency-Key": "k"}
+        first = http.post(path, json={"trials": trials[:1]}, headers=key)
+        assert (first.status_code, first.json()["state"]) == (200, "RUNNING")
+        assert http.post(path, json={"trials": trials[:1]}, headers=key).json() == first.json()
+        other = http.post(path, json={"trials": trials[1:2]}, headers=key)
+        assert (other.status_code, other.json()["path"]) == (422, "Idempotency-Key")
+        assert http.post(path).status_code == 200  # no body: all of them
+        assert http.post(path).status_code == 409
+        service.store.finish(study, attempt, [failed(trials[0])])
+        assert http.post(path, json={}).status_code == 200
+
+
+def test_retries_at_the_same_time_are_one(service: Service) -> None:
+    study, _, _ = mixed(service.store)
+    ended: list[str] = []
+
+    def retry() -> None:
+        with service.client() as client:
+            try:
+                ended.append(client.retry(study).state)
+            except Conflict:
+                ended.append("409")
+
+    threads = [threading.Thread(target=retry) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == ["409", "409", "409", "RUNNING"]
+    assert len(service.store.audited(action="study.retry")) == 1
+
+
+def test_results_follow(store: Store) -> None:
+    with running(store, results=Results(store)) as service, service.client() as client:
+        study, attempt, _ = mixed(store)
+        store.release(study, attempt, "SUCCEEDED")
+        found = client.frontier(study)["methods"]["fedavg"]
+        assert (found["failed"], found["ledger"]["rounds"]) == (2, 7)
+        client.retry(study)
+        assert client.frontier(study)["methods"]["fedavg"]["failed"] == 0
