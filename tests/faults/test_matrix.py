@@ -42,15 +42,15 @@ def test_an_embedded_run_dies_at_five_sites() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_workers_die_many_times_and_failed_trials_are_retried() -> None:
     with started(2, ("plain", "retried")) as small:
-        retries = small.retries(2)
+        retries = small.retries(0)
         assert {kill[1] for _, (kill,) in retries} >= {
             f"{site} {side}" for site in ("commit retry", "POST /v1/studies/ID:retry") for side in "<>"
         }
-        answers = small.run([*small.deaths(), *retries])
-        judge(answers, missed=0.2)
+        answers = small.run([small.deaths()[0], *spread(retries, 2)])
+        judge(answers)
         assert all(len(answer["killed"]) >= 20 for answer in answers if answer["scenario"] == "deaths")
 
 

@@ -95,6 +95,17 @@ def test_a_study_is_created_once_although_it_is_sent_twice() -> None:
     assert [json.loads(request.content) for request in seen] == [{"name": "small"}] * 3
 
 
+def test_trials_are_retried_once_although_it_is_sent_twice() -> None:
+    handle, seen = failing(1, timed_out)
+    with client(handle) as api:
+        api.retry("s1", ["s1.fedavg.s00003"])
+        api.retry("s1", key="mine")
+    keys = [request.headers["idempotency-key"] for request in seen]
+    assert keys[0] == keys[1] != keys[2] == "mine"
+    assert [json.loads(request.content)["trials"] for request in seen] == [["s1.fedavg.s00003"]] * 2 + [[]]
+    assert {request.url.path for request in seen} == {"/v1/studies/s1:retry"}
+
+
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     waits: list[float] = []
