@@ -169,7 +169,7 @@ def _drive(
         ended, reason = _ended(search.complete(), search.outcome, watch)
         if ended in ("SUCCEEDED", "CANCELLED"):
             with contextlib.suppress(OSError):
-                checkpoints.clear(search.folder)
+                checkpoints.clear(search.folder, attempt)
         return ended, reason
 
 
