@@ -38,8 +38,8 @@ class Supervisor:
     """Keeps the parts of one service running until its study has ended; starts again what was killed.
 
     Args:
-        question: folder; scenario ("plain", "paused" or "embedded"); kills; reference: file of an undisturbed run's
-            facts, or None.
+        question: folder; scenario ("plain", "paused", "embedded", or "hung": as plain, but drivers hang
+            instead of dying); kills; reference: file of an undisturbed run's facts, or None.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Supervisor:
         self._scenario = question["scenario"]
         self._kills: list[Kill] = [(part, site, count) for part, site, count in question["kills"]]
         self._reference = question["reference"]
-        self._place = Place(self._folder, free_port())
+        self._place = Place(self._folder, free_port(), hurried=self._scenario == "hung")
         self._parts: dict[int, str] = {}
         self._wishes: dict[int, socket.socket] = {}  # of each scheduler: drivers that it wants started
         self._problems: list[str] = []
@@ -146,13 +146,17 @@ class Supervisor:
             driver = self._fork(
                 "driver",
                 lambda arguments=arguments, token=token: components.driver(  # type: ignore[misc]
-                    self._place, Fuse("driver", self._folder, self._kills), arguments, token
+                    self._place, self._drivers_fuse(), arguments, token
                 ),
             )
             for number in held:  # the launcher's lock is the driver's now
                 os.close(number)
             with contextlib.suppress(OSError):  # the scheduler has died since
                 wishes.sendall(str(driver).encode())
+
+    def _drivers_fuse(self) -> Fuse:
+        how = signal.SIGSTOP if self._scenario == "hung" else signal.SIGKILL
+        return Fuse("driver", self._folder, self._kills, how)
 
     def _reap(self) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
