@@ -9,6 +9,12 @@ For clients, and for studies that run in this process:
 | DRIFTLINE_OUT | folder under which embedded studies keep their files | out |
 | DRIFTLINE_RAY_ADDRESS | Ray cluster that embedded studies use; without it a local one is started | none |
 
+For drivers, those of embedded studies included:
+
+| variable | meaning | default |
+|---|---|---|
+| DRIFTLINE_HANG_SECONDS | a worker is replaced when it is silent for so long, and ten times as long as ever | 900 |
+
 For a service (`driftline serve`, `driftline migrate`):
 
 | variable | meaning | default |
@@ -25,6 +31,7 @@ For a service (`driftline serve`, `driftline migrate`):
 | DRIFTLINE_MLFLOW_PUBLIC_URL | how people reach MLflow | DRIFTLINE_MLFLOW_URL |
 | DRIFTLINE_LIMITS | YAML or JSON file: body size, request rates, default quotas | built-in limits |
 | DRIFTLINE_OIDC | YAML or JSON file: an OpenID Connect issuer whose tokens are good, and what they allow | none |
+| DRIFTLINE_SILENT_SECONDS | a driver that lives is replaced when it was silent for so long beyond its lease | 60 |
 
 With a DRIFTLINE_DATABASE_URL, nothing is recorded in MLflow unless DRIFTLINE_MLFLOW_URL says where.
 DATA_DIR, the folder of the data sets, is read by the trainers alone.
@@ -34,6 +41,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +49,10 @@ from pathlib import Path
 
 from service.errors import InvalidSpec
 
-__all__ = ["ServiceSettings", "Settings", "read", "read_service", "settings"]
+HANG_S = 900.0
+SILENT_S = 60.0
+
+__all__ = ["HANG_S", "SILENT_S", "ServiceSettings", "Settings", "read", "read_service", "settings"]
 
 
 @dataclass(frozen=True)
@@ -53,12 +64,14 @@ class Settings:
         token: Bearer token; None sends none.
         out: Folder under which embedded studies keep their files.
         ray_address: Ray cluster for embedded studies; None starts a local one.
+        hang_seconds: A worker without a report for so long, and for ten times its longest silence before, is replaced.
     """
 
     url: str | None = None
     token: str | None = None
     out: Path = Path("out")
     ray_address: str | None = None
+    hang_seconds: float = HANG_S
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,7 @@ class ServiceSettings:
         limits: File with limits.
         oidc: File that names an OpenID Connect issuer.
         trusted_proxies: Addresses and networks whose X-Forwarded-For names the client.
+        silent_seconds: A driver that lives and is silent for so long after its lease has run out is replaced.
     """
 
     home: Path
@@ -96,13 +110,14 @@ class ServiceSettings:
     limits: Path | None
     oidc: Path | None = None
     trusted_proxies: tuple[str, ...] = ()
+    silent_seconds: float = SILENT_S
 
 
 def read(environ: Mapping[str, str]) -> Settings:
     """Settings from a mapping of environment variables; an empty value counts as not set.
 
     Raises:
-        InvalidSpec: DRIFTLINE_URL is no http(s) address.
+        InvalidSpec: DRIFTLINE_URL is no http(s) address, or DRIFTLINE_HANG_SECONDS no number above 0.
 
     Examples:
         >>> read({"DRIFTLINE_URL": "http://tuner:8080/"}).url
@@ -113,6 +128,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         token=environ.get("DRIFTLINE_TOKEN") or None,
         out=Path(environ.get("DRIFTLINE_OUT") or "out"),
         ray_address=environ.get("DRIFTLINE_RAY_ADDRESS") or None,
+        hang_seconds=_seconds(environ, "DRIFTLINE_HANG_SECONDS", HANG_S),
     )
 
 
@@ -122,7 +138,8 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
     Only DRIFTLINE_MLFLOW_URL differs: set and empty, or "none", it records nothing.
 
     Raises:
-        InvalidSpec: DRIFTLINE_API_URL is no http(s) address, or DRIFTLINE_TRUSTED_PROXIES holds no IP address.
+        InvalidSpec: DRIFTLINE_API_URL is no http(s) address, DRIFTLINE_TRUSTED_PROXIES holds no IP address, or
+            DRIFTLINE_SILENT_SECONDS is no number above 0.
 
     Examples:
         >>> read_service({"DRIFTLINE_HOME": "/srv/tuner"}).database
@@ -150,6 +167,7 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
         limits=Path(limits) if limits else None,
         oidc=Path(oidc) if oidc else None,
         trusted_proxies=_networks(environ, "DRIFTLINE_TRUSTED_PROXIES"),
+        silent_seconds=_seconds(environ, "DRIFTLINE_SILENT_SECONDS", SILENT_S),
     )
 
 
@@ -157,6 +175,17 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
 def settings() -> Settings:
     """The settings of this process, read from the environment at the first call."""
     return read(os.environ)
+
+
+def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name) or str(default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise InvalidSpec(name, f"must be a number of seconds above 0, got {text!r}")
+    return seconds
 
 
 def _address(environ: Mapping[str, str], name: str) -> str | None:

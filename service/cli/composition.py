@@ -20,6 +20,7 @@ from service.api.probes import create_probes
 from service.api.serve import Server
 from service.api.streams import StreamLimits
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
+from service.connection import Connection
 from service.errors import InvalidSpec, Unavailable
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launcher
@@ -149,6 +150,8 @@ class Service:
             self._closers.append(("the drivers", lambda: launcher.end(DRIVERS_S)))
         else:
             self._closers.append(("the launcher", launcher.close))
+        connection = Connection(api_url)
+        self._closers.append(("the connection to the API", connection.close))
         own = self._settings.launcher == "kubernetes"  # there every study has a Ray cluster of its own
         scheduler = Scheduler(
             store,
@@ -157,6 +160,8 @@ class Service:
             cluster=lambda study: None if own else "ray",
             per_project=self._per_project,
             start_seconds=getattr(launcher, "start_seconds", START_S),
+            back_seconds=self._settings.silent_seconds,
+            answers=connection.ready,
         )
         scheduler.start()
         self._closers.append(("the scheduler", scheduler.close))

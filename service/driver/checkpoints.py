@@ -1,8 +1,11 @@
 """Checkpoints of packs, and the flag that asks packs to stop: files on any file system that fsspec reads.
 
-A pack's files are ``PREFIX.00000120.ckpt``: the round in the name, the newest `KEPT` of them kept, so that a damaged
-one has an older one to fall back on. Each appears at once and whole, or not at all. What is inside is checked by the
-trainers' own checksum.
+A pack's files are ``PREFIX.2.7.00000120.ckpt``: the driver's attempt, the number of the pack under that attempt, the
+round. The newest `KEPT` are kept, so that a damaged one has an older one to fall back on. Each appears at once and
+whole, or not at all. What is inside is checked by the trainers' own checksum.
+
+Files of a later start of the same trials are newer whatever their round, and nobody writes or removes files that are
+newer than their own: a worker that hung, was replaced and wakes up does no harm.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import errno
 import os
 import posixpath
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +24,7 @@ KEPT = 2
 _SUFFIX = ".ckpt"
 _DRAFT = ".part"
 _FLAG = "stop."
+_NAMED = re.compile(rf"\.(\d+)\.\d+\.\d+{re.escape(_SUFFIX)}|^{re.escape(_FLAG)}(\d+)")
 
 
 def join(folder: str, *names: str) -> str:
@@ -32,31 +37,36 @@ def join(folder: str, *names: str) -> str:
     return posixpath.join(folder, *names)
 
 
-def write(prefix_url: str, round_number: int, data: bytes) -> str:
-    """Stores a checkpoint, then removes those that are no longer kept.
+def write(prefix_url: str, start: tuple[int, int], round_number: int, data: bytes) -> str:
+    """Stores a checkpoint, then removes older ones that are no longer kept.
 
     Args:
         prefix_url: Prefix of the pack's files.
+        start: The driver's attempt, and the number of the pack under that attempt.
         round_number: Server updates done.
         data: The whole checkpoint.
 
     Returns:
         Its path or URL.
     """
-    url = f"{prefix_url}.{round_number:08d}{_SUFFIX}"
+    url = f"{prefix_url}.{start[0]}.{start[1]}.{round_number:08d}{_SUFFIX}"
     _put(url, data)
-    for old in list(names(prefix_url))[KEPT:]:
+    for old in [name for age, name in _aged(prefix_url) if age <= (*start, round_number)][KEPT:]:
         _delete(old)
     return url
 
 
-def names(prefix_url: str) -> Iterator[str]:
-    """The pack's checkpoints, newest first."""
-    files, root = _open(prefix_url)
-    found = files.glob(f"{_literal(root)}.*{_SUFFIX}")
-    rounds = (name.removesuffix(_SUFFIX).rpartition(".")[2] for name in found)
-    for number in sorted(filter(str.isdecimal, rounds), key=int, reverse=True):
-        yield f"{prefix_url}.{number}{_SUFFIX}"
+def names(prefix_url: str, rounds_known: int) -> Iterator[str]:
+    """The pack's checkpoints, newest first, without those of rounds that the service has no reports of.
+
+    Args:
+        prefix_url: Prefix of the pack's files.
+        rounds_known: Rounds that were reported. Only a worker that was replaced writes a checkpoint beyond them: what
+            it trained was never stored, and a pack that went on from there would leave a gap.
+    """
+    for (_, _, number), name in _aged(prefix_url):
+        if number <= rounds_known:
+            yield name
 
 
 def round_of(url: str | None) -> int:
@@ -79,20 +89,21 @@ def read(url: str) -> bytes:
 
 def remove(prefix_url: str) -> None:
     """Removes all checkpoints of a pack; none is fine."""
-    for url in list(names(prefix_url)):
+    for _, url in _aged(prefix_url):
         _delete(url)
 
 
-def clear(folder: str) -> None:
-    """Removes all checkpoints in a folder, with drafts and flags that dead drivers have left; no folder is fine.
+def clear(folder: str, attempt: int) -> None:
+    """Removes what drivers up to this attempt have left in a folder: checkpoints, drafts, flags; no folder is fine.
 
     The folder goes too when nothing else is in it.
     """
     files, root = _open(folder)
     for pattern in (f"*{_SUFFIX}", f"*{_DRAFT}", f"{_FLAG}*"):
         for name in files.glob(f"{_literal(root)}/{pattern}"):
-            with contextlib.suppress(FileNotFoundError):
-                files.rm_file(name)
+            if _attempt(name) <= attempt:
+                with contextlib.suppress(FileNotFoundError):
+                    files.rm_file(name)
     with contextlib.suppress(OSError, NotImplementedError):
         files.rmdir(root)
 
@@ -164,6 +175,24 @@ def _delete(url: str) -> None:
     files, path = _open(url)
     with contextlib.suppress(FileNotFoundError):
         files.rm_file(path)
+
+
+def _aged(prefix_url: str) -> list[tuple[tuple[int, int, int], str]]:
+    """The pack's checkpoints with (attempt, number, round), newest first."""
+    files, root = _open(prefix_url)
+    ends = (name.removesuffix(_SUFFIX).split(".")[-3:] for name in files.glob(f"{_literal(root)}.*.*.*{_SUFFIX}"))
+    found = [
+        ((int(end[0]), int(end[1]), int(end[2])), f"{prefix_url}.{'.'.join(end)}{_SUFFIX}")
+        for end in ends
+        if all(map(str.isdecimal, end))
+    ]
+    return sorted(found, reverse=True)
+
+
+def _attempt(name: str) -> int:
+    """The attempt in the name of a checkpoint, draft or flag; 0 where there is none."""
+    match = _NAMED.search(posixpath.basename(name))
+    return int(match[1] or match[2]) if match else 0
 
 
 def _literal(path: str) -> str:

@@ -20,7 +20,9 @@ class Job:
         document: Trial document with members.
         prefix: Prefix of the pack's checkpoints.
         flag: File whose existence asks for a stop.
+        start: The driver's attempt, and the number of the pack under that attempt.
         resume: Whether checkpoints under the prefix are of exactly these members.
+        rounds_known: Rounds of which the service has reports; a checkpoint of a later one is not gone on from.
         plan: How the pack was computed before; forced when it starts anew.
         cpus: CPU cores it may use.
         gpus: GPUs, or the share of one.
@@ -32,7 +34,9 @@ class Job:
     document: Mapping[str, Any]
     prefix: str
     flag: str
+    start: tuple[int, int] = (0, 0)
     resume: bool = False
+    rounds_known: int = 0
     plan: Mapping[str, Any] | None = None
     cpus: float = 1.0
     gpus: float = 0.0
@@ -46,4 +50,5 @@ class Job:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Job:
         """The job in Tune's config."""
-        return cls(**json.loads(config["job"]))
+        fields = json.loads(config["job"])
+        return cls(**{**fields, "start": tuple(fields["start"])})

@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     nodes_s=asked.nodes_seconds,
                     worker_gpus=asked.worker_gpus,
                     most_nodes=asked.most_nodes,
+                    hang_s=settings().hang_seconds,
                     taken=taken,
                 )
             )

@@ -17,6 +17,7 @@ from service.errors import DriftlineError, StaleDriver, Unavailable
 from service.names import holder
 from service.schemas.protocol import Released
 from service.schemas.study import Study
+from service.settings import HANG_S
 
 _LOG = logging.getLogger(__name__)
 HEARTBEAT_S = 3.0
@@ -38,6 +39,7 @@ def run_driver(
     nodes_s: float = NODES_S,
     worker_gpus: float = 0.0,
     most_nodes: int | None = None,
+    hang_s: float = HANG_S,
     options: dict[str, Any] | None = None,
     taken: Callable[[int], None] = lambda attempt: None,
 ) -> Ended:
@@ -55,6 +57,8 @@ def run_driver(
         worker_gpus: GPUs that nodes have which the cluster brings when there is work for them; 0 is not known. With 1
             and more, "auto" waits for a GPU instead of taking what is there at the start.
         most_nodes: How many nodes with room for packs a joined cluster brings at most; None is not known.
+        hang_s: A pack that is silent for so long is trained again, see `searcher.Pulse`; a driver whose main loop does
+            not move for so long sends no more heartbeats.
         options: Further fields of `job.Job`: chunk_seconds, checkpoint_seconds.
         taken: Told the attempt under which the driver has taken the study.
 
@@ -69,7 +73,7 @@ def run_driver(
     lease = client.acquire(study_id, holder())
     taken(lease.attempt)
     every_s = min(HEARTBEAT_S, lease.lease_seconds / 3)
-    with Watch(client, study_id, lease.attempt, every_s=every_s, stop=stop) as watch:
+    with Watch(client, study_id, lease.attempt, every_s=every_s, stop=stop, hang_s=hang_s) as watch:
         state: Ended
         reason: str
         try:
@@ -169,7 +173,7 @@ def _drive(
         ended, reason = _ended(search.complete(), search.outcome, watch)
         if ended in ("SUCCEEDED", "CANCELLED"):
             with contextlib.suppress(OSError):
-                checkpoints.clear(search.folder)
+                checkpoints.clear(search.folder, attempt)
         return ended, reason
 
 

@@ -1,4 +1,4 @@
-"""Keeps a driver's lease alive, and gathers the reasons to stop."""
+"""Keeps a driver's lease alive while its main loop moves, and gathers the reasons to stop."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Watch:
         every_s: Seconds between heartbeats.
         stop: Set by whoever runs the driver, to have it stop with checkpoints.
         grace_s: Seconds that packs are given to write their checkpoints.
+        hang_s: When the main loop has not moved for so many seconds, heartbeats cease, so that the driver is replaced.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Watch:
         every_s: float,
         stop: threading.Event,
         grace_s: float = 120.0,
+        hang_s: float = float("inf"),
     ) -> None:
         self._client = client
         self._study_id = study_id
@@ -46,6 +48,8 @@ class Watch:
         self._every_s = every_s
         self._stop = stop
         self._grace_s = grace_s
+        self._moved: float | None = None  # when the main loop did last; None before it begins
+        self._hangs = False
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"driftline-lease-{study_id}", daemon=True)
@@ -53,6 +57,7 @@ class Watch:
         self._hurried = False
         self._acting = threading.Lock()
         self._asked: Callable[[], None] = lambda: None
+        self.hang_s = hang_s
         self.why: Why = ""
         self.reason = ""
 
@@ -65,6 +70,10 @@ class Watch:
     ) -> None:
         self._over.set()
         self._thread.join()
+
+    def move(self) -> None:
+        """Notes that the main loop moves."""
+        self._moved = time.monotonic()
 
     def when_asked(self, action: Callable[[], None]) -> None:
         """Has an action done, once, when there is a first reason to stop; at once when there is one already."""
@@ -123,8 +132,18 @@ class Watch:
         while not self._over.wait(_LOOK_S):
             self.look()
             if time.monotonic() >= due:
-                self._beat()
+                if not self._stuck():
+                    self._beat()
                 due = time.monotonic() + self._every_s
+
+    def _stuck(self) -> bool:
+        """Whether the main loop hangs, said once; a loop that moves again has its heartbeats again."""
+        moved = self._moved
+        hangs = moved is not None and time.monotonic() - moved > self.hang_s
+        if hangs and not self._hangs:
+            _LOG.error("the driver has not moved for %.0f s: no more heartbeats, to be replaced", self.hang_s)
+        self._hangs = hangs
+        return hangs
 
     def _beat(self) -> None:
         try:

@@ -114,7 +114,8 @@ class Worker(Trainable):
         """Writes a checkpoint; without one training goes on all the same."""
         self.saved_at = time.monotonic()
         try:
-            report["checkpoint"] = checkpoints.write(self.job.prefix, self.pack.round, self.pack.to_bytes())
+            data = self.pack.to_bytes()
+            report["checkpoint"] = checkpoints.write(self.job.prefix, self.job.start, self.pack.round, data)
         except OSError as error:
             report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
 
@@ -132,7 +133,7 @@ def build(job: Job) -> tuple[Any, str | None, str | None]:
     spec = parse(job.document)
     bad: list[str] = []
     if job.resume:
-        for url in checkpoints.names(job.prefix):
+        for url in checkpoints.names(job.prefix, job.rounds_known):
             try:
                 return Pack.restore(spec, checkpoints.read(url)), url, "; ".join(bad) or None
             except (CheckpointError, OSError) as error:

@@ -65,6 +65,11 @@ class ThreadLauncher:
         if thread.is_alive():
             _LOG.error("the driver of study %s did not end within %.0f s", study_id, self.stop_s)
 
+    def kill(self, study_id: str) -> None:
+        """Tells the study's driver to end: a thread cannot be ended from outside."""
+        if study_id in self._running:
+            self._running[study_id][1].set()
+
     def collect(self, known: Collection[str]) -> None:
         """Stops drivers of studies that no longer exist."""
         for study_id in set(self._running) - set(known):

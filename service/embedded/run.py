@@ -232,7 +232,15 @@ class EmbeddedRun:
             return
         try:
             checkpoints = self.folder / "checkpoints"
-            run_driver(client, study_id, stop, folder=checkpoints, address=self._ray_address, progress=self._say)
+            run_driver(
+                client,
+                study_id,
+                stop,
+                folder=checkpoints,
+                address=self._ray_address,
+                progress=self._say,
+                hang_s=settings().hang_seconds,
+            )
         finally:
             _turn.release()
 

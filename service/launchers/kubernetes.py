@@ -31,6 +31,9 @@ __all__ = ["Config", "KubernetesLauncher", "build"]
 _LOG = logging.getLogger(__name__)
 _DRIVER_S = 300.0
 _ASK_KUEUE_S = 10.0
+_PODS_S = 300.0
+"""How long the pods of a driver that hung are waited for. On a node that is away they stay listed; the API refuses what
+their driver reports, and their checkpoints never count as newer than a later driver's."""
 
 
 def build(config: Config, *, url: str, checkpoints: str, logs: Path | None = None) -> KubernetesLauncher:
@@ -74,6 +77,7 @@ class KubernetesLauncher:
         self._jobs = Mirror(api, "rayjobs", self._all)
         self._pods = Mirror(api, "pods", self._all, remembered=starved)  # gone before anybody looks
         self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
+        self._killed: dict[str, tuple[float, set[str]]] = {}  # by study: since when which pods (uid) must go
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
 
     def start(self, launch: Launch) -> None:
@@ -109,6 +113,8 @@ class KubernetesLauncher:
         Raises:
             Unavailable: The API server has been away for too long to say.
         """
+        if left := self._dying(study_id):
+            return Seen(True, f"pods of its last driver have not ended yet: {', '.join(left)}")
         jobs = [job for job in self._jobs.items() if study_of(job) == study_id]
         if not jobs:  # the watch may lag behind another scheduler, so ask
             jobs, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
@@ -134,6 +140,17 @@ class KubernetesLauncher:
             else:
                 self._api.delete("rayjobs", job)
 
+    def kill(self, study_id: str) -> None:
+        """Deletes the study's RayJobs; `seen` says alive until their pods have gone, for up to five minutes.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        if study_id not in self._killed:
+            pods = {pod["metadata"]["uid"] for pod in self._living(study_id)}
+            self._killed[study_id] = (time.monotonic(), pods)
+        self.stop(study_id)
+
     def collect(self, known: Collection[str]) -> None:
         """Deletes RayJobs of studies that no longer exist.
 
@@ -152,6 +169,25 @@ class KubernetesLauncher:
         self._jobs.close()
         self._pods.close()
         self._api.close()
+
+    def _living(self, study_id: str) -> list[Item]:
+        """The study's pods whose containers have not ended."""
+        pods, _ = self._api.items("pods", selector(self._config.instance, study_id))
+        return [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
+
+    def _dying(self, study_id: str) -> list[str]:
+        """Names of the pods of a killed driver that are still there; none when they were waited for long enough."""
+        if study_id not in self._killed:
+            return []
+        since, uids = self._killed[study_id]
+        left = sorted(pod["metadata"]["name"] for pod in self._living(study_id) if pod["metadata"]["uid"] in uids)
+        late = time.monotonic() - since > _PODS_S
+        if late and left:
+            _LOG.warning("study %s goes on without waiting for pods any longer: %s", study_id, ", ".join(left))
+        if late or not left:
+            del self._killed[study_id]
+            return []
+        return left
 
     def _apply(self, launch: Launch, name: str) -> Item:
         wanted = body.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)

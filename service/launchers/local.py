@@ -16,12 +16,17 @@ from typing import IO
 
 from pydantic import Field
 
+from service.errors import Unavailable
+from service.launchers import local_processes
 from service.launchers.protocol import Launch, Seen
 from service.schemas.section import Section
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 150.0
 """Seconds that a driver gets to have checkpoints written and Ray ended, before it is killed."""
+SWEEP_S = 5.0
+"""Seconds that killed processes get to be gone."""
+
 _SECRETS = frozenset(
     {"DRIFTLINE_SECRET", "DRIFTLINE_ADMIN_TOKEN", "DRIFTLINE_DATABASE_URL", "MLFLOW_TRACKING_PASSWORD"}
 )
@@ -59,7 +64,8 @@ class LocalLauncher:
     """Runs each driver as a process of its own; a `service.launchers.protocol.Launcher`.
 
     A driver outlives this process and goes on. It holds the lock of a file STUDY.lock that it inherits, for as long as
-    it lives, so that a service that is started again, or a second one over the same folder, finds it there.
+    it lives, so that a service that is started again, or a second one over the same folder, finds it there. On a system
+    with /proc it is also found when that file was deleted, and what a dead driver has left behind is ended.
 
     Args:
         url: Address of the service, as the driver reaches it.
@@ -84,22 +90,34 @@ class LocalLauncher:
     ) -> None:
         options = {"url": url, "socket": socket, "folder": folder, "address": address, "num-cpus": num_cpus}
         self._options = [f"--{name}={value}" for name, value in options.items() if value is not None]
-        self._logs = logs
+        self._logs = logs.resolve()
         self._stop_s = stop_s
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._ending: dict[str, float] = {}  # study to when its driver is killed
 
     def start(self, launch: Launch) -> None:
-        """Starts the study's driver; nothing happens when it runs."""
+        """Starts the study's driver; nothing happens when it runs.
+
+        Raises:
+            Unavailable: Processes of an earlier driver of the study cannot be ended: they may still write.
+        """
         study_id = launch.study_id
+        if self._pid(study_id) is not None:
+            return
         self._logs.mkdir(parents=True, exist_ok=True)
         with self._lock_file(study_id).open("a+") as lock, self._log_file(study_id).open("ab") as log:
             if not _locked(lock):
                 return
-            lock.truncate(0)
+            lock.truncate(0)  # the process that it names is no more
+            if left := self._sweep(study_id):
+                pids = ", ".join(map(str, left))
+                raise Unavailable(
+                    f"all processes of the last driver must have ended, got {pids}, which SIGKILL does not end: "
+                    "look for a disk or a GPU that does not answer"
+                )
             child = subprocess.Popen(
                 [sys.executable, "-m", "service.driver", f"--study={study_id}", *self._options],
-                env=_environment(launch.token),
+                env={**_environment(launch.token), local_processes.MARK: str(self._lock_file(study_id))},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -134,11 +152,16 @@ class LocalLauncher:
         self._reap(study_id)
         pid = self._pid(study_id)
         if pid is None:
+            self._kill(study_id)  # workers of a dead driver end by themselves, unless they hang
             self._children.pop(study_id, None)
             self._ending.pop(study_id, None)
         elif study_id not in self._ending:
             self._ending[study_id] = time.monotonic() + self._stop_s
             _signal(pid, signal.SIGTERM)
+
+    def kill(self, study_id: str) -> None:
+        """Ends the study's driver with all its processes at once; comes back at once."""
+        self._kill(study_id)
 
     def collect(self, known: Collection[str]) -> None:
         """Stops drivers of studies that no longer exist."""
@@ -154,21 +177,28 @@ class LocalLauncher:
         """Lets go; drivers run on."""
 
     def end(self, seconds: float) -> None:
-        """Stops all drivers that this process has started and waits for them.
+        """Stops all drivers of this folder, whoever has started them, and waits until nothing of them runs.
 
         Args:
             seconds: After so long those that are left are killed.
         """
         deadline = time.monotonic() + seconds
-        for study_id in list(self._children):
+        studies = {lock.stem for lock in self._logs.glob("*.lock")} | set(local_processes.marked(self._logs))
+        running = {study_id for study_id in studies if self._pid(study_id) is not None}
+        for study_id in running:
             self.stop(study_id)
-        for study_id, child in self._children.items():
-            try:
-                child.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
+        while time.monotonic() < deadline and any(self._pid(study_id) is not None for study_id in running):
+            time.sleep(0.1)
+        for study_id in sorted(running | set(local_processes.marked(self._logs))):
+            if self._pid(study_id) is not None:
                 _LOG.error("the driver of study %s did not end within %.0f s: killed", study_id, seconds)
-                child.kill()
-                child.wait()
+                self._kill(study_id)
+            if left := self._sweep(study_id):
+                _LOG.error("processes of study %s do not end: %s", study_id, ", ".join(map(str, left)))
+        for child in self._children.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(SWEEP_S)
+        self._children.clear()
         self._ending.clear()
 
     def _reap(self, study_id: str) -> None:
@@ -179,21 +209,38 @@ class LocalLauncher:
         if time.monotonic() < self._ending.get(study_id, float("inf")):
             return
         del self._ending[study_id]
-        pid = self._pid(study_id)
-        if pid is not None:
+        if self._pid(study_id) is not None:
             _LOG.error("the driver of study %s did not end within %.0f s: killed", study_id, self._stop_s)
-            _signal(pid, signal.SIGKILL)
+        self._kill(study_id)
 
     def _pid(self, study_id: str) -> int | None:
         """The process that holds the study's lock; None when nobody does, 0 when it is not known which."""
         try:
             with self._lock_file(study_id).open("r+") as lock:
-                if _locked(lock):
+                if _locked(lock, fcntl.LOCK_SH):  # two that look at once do not take each other for a driver
                     return None
                 text = lock.read()
-        except FileNotFoundError:
-            return None
+        except FileNotFoundError:  # there was no driver, or its file was deleted under it
+            return local_processes.driver(self._logs, study_id)
         return int(text) if text.isdecimal() else 0
+
+    def _kill(self, study_id: str) -> None:
+        """Sends SIGKILL to a driver and all its processes."""
+        pid = self._pid(study_id)
+        if pid:
+            for send in (os.killpg, os.kill):  # a driver leads a group of its own
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    send(pid, signal.SIGKILL)
+        local_processes.kill(self._logs, study_id)
+
+    def _sweep(self, study_id: str) -> list[int]:
+        """Kills what a driver has left behind and waits until it has gone; gives the processes that have not."""
+        deadline = time.monotonic() + SWEEP_S
+        while left := local_processes.kill(self._logs, study_id):  # a dying one may have started another
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return left
 
     def _lock_file(self, study_id: str) -> Path:
         return self._logs / f"{study_id}.lock"
@@ -214,10 +261,10 @@ def _signal(pid: int, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _locked(file: IO[str]) -> bool:
+def _locked(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
     """Whether this call has got the lock of an open file; until it is closed."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

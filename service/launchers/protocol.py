@@ -71,6 +71,12 @@ class Launcher(Protocol):
             suspend: The study is paused: what is cheap to keep for going on may be kept.
         """
 
+    def kill(self, study_id: str) -> None:
+        """Ends the study's driver at once with all its processes: it hangs, and writes no checkpoints any more.
+
+        Comes back at once, and may be called until `seen` says that nothing of the driver is alive.
+        """
+
     def collect(self, known: Collection[str]) -> None:
         """Ends whatever runs, or is kept, for studies that no longer exist or were cancelled.
 

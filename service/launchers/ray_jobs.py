@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.errors import Conflict, InvalidSpec
+from service.errors import Conflict, DriftlineError, InvalidSpec
 from service.launchers.protocol import Launch, Seen
 from service.launchers.ray_dashboard.api import Dashboard, RayJob
 from service.launchers.ray_dashboard.package import package
@@ -28,6 +28,9 @@ UNFIT = 79
 
 FRESH_S = 1.0
 """How long a list of jobs is believed."""
+
+LATE_S = 60.0
+"""How much longer than `stop_seconds` Ray may take to end a job, before the job is deleted."""
 
 _PREFIX = "driftline"
 
@@ -112,6 +115,7 @@ class RayJobsLauncher:
         self._refused: dict[str, str] = {}  # study to why it cannot run here, whatever is tried
         self._waiting: dict[str, tuple[Launch, float]] = {}  # for a node, since when
         self._reasons: dict[str, str] = {}  # by job: its log is read once
+        self._killed: dict[str, float] = {}  # by job: when Ray was told to end it because its driver hangs
         self._listed: tuple[float, list[RayJob]] = (float("-inf"), [])
 
     def start(self, launch: Launch) -> None:
@@ -159,6 +163,8 @@ class RayJobsLauncher:
             return Seen(False)
         running = [job for job in jobs if job.alive]
         if running:
+            if running[-1].id in self._killed:
+                return Seen(True, f"Ray has not ended its job {running[-1].id} yet")
             pending = running[-1].status == "PENDING"
             return Seen(True, f"its Ray job is pending: {running[-1].message}" if pending else "")
         job = jobs[-1]
@@ -174,6 +180,21 @@ class RayJobsLauncher:
             if job.alive:
                 self._ray.stop(job.id)
         self._listed = (float("-inf"), [])
+
+    def kill(self, study_id: str) -> None:
+        """Has Ray end the study's driver: with SIGKILL after `stop_seconds`. A job that does not end is deleted."""
+        for job in self._jobs(study_id):
+            if not job.alive:
+                continue
+            if job.id not in self._killed:
+                self._ray.stop(job.id)
+                self._killed[job.id] = time.monotonic()
+            elif time.monotonic() - self._killed[job.id] > self._config.stop_seconds + LATE_S:
+                try:
+                    self._ray.delete(job.id)
+                except DriftlineError as error:  # Ray deletes no job that it takes for alive
+                    _LOG.warning("Ray job %s neither ends nor can be deleted: %s", job.id, error)
+                self._killed[job.id] = time.monotonic()
 
     def collect(self, known: Collection[str]) -> None:
         """Stops drivers of studies that no longer exist; jobs that others submitted are left alone."""

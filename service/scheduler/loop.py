@@ -16,6 +16,7 @@ from service.scheduler.reconcile import (
     MAX_DEATHS,
     Action,
     Forget,
+    Kill,
     Launched,
     Lost,
     Note,
@@ -59,6 +60,9 @@ class Scheduler:
         every_s: Seconds between two looks.
         max_deaths: A study fails when so many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study after so long is lost.
+        back_seconds: A driver that lives, and whose lease has run out, may be silent for so long while the API answers;
+            then it is killed and another one is started.
+        answers: Whether the API answers drivers.
         steady: A clock that is never set, in seconds, by which it is seen when the store's clock is.
 
     Attributes:
@@ -77,6 +81,8 @@ class Scheduler:
         every_s: float = 1.0,
         max_deaths: int = MAX_DEATHS,
         start_seconds: float = 600.0,
+        back_seconds: float = 60.0,
+        answers: Callable[[], bool] = lambda: True,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._steady = steady
@@ -88,6 +94,9 @@ class Scheduler:
         self._every_s = every_s
         self._max_deaths = max_deaths
         self._start_seconds = start_seconds
+        self._back_seconds = back_seconds
+        self._answers = answers
+        self._unanswered = float("-inf")  # when the API did not answer, on the store's clock
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._pauses = Pauses(steady)
@@ -143,6 +152,8 @@ class Scheduler:
         for study_id, ours in self._started.items():
             self._started[study_id] = self._seen(study_id, ours, studies.get(study_id), now)
         unsure = self._adopt(studies, clusters, now)
+        if any(ours.alive and ours.silent_since is not None for ours in self._started.values()) and not self._answers():
+            self._unanswered = now
         self._pauses.keep([study.id for study in studies.values() if study.state not in ("PAUSING", "CANCELLING")])
         actions = reconcile(
             [study for study in studies.values() if study.held or study.lost or not self._pauses.holds(study.id)],
@@ -151,6 +162,8 @@ class Scheduler:
             now,
             max_deaths=self._max_deaths,
             start_seconds=self._start_seconds,
+            back_seconds=self._back_seconds,
+            unanswered=self._unanswered,
             served=self._store.served() if len(studies) > 1 else None,
             per_project=self._per_project,
         )
@@ -170,6 +183,7 @@ class Scheduler:
         self._ahead = ahead
         if abs(moved) > _JUMP_S:
             self._calm_at = running + self._store.lease_seconds
+            self._unanswered += moved
             _LOG.warning("the clock was set by %.0f s: leases are judged again when all can have been renewed", moved)
             for study_id, ours in self._started.items():
                 idle = None if ours.idle_since is None else ours.idle_since + moved
@@ -244,6 +258,11 @@ class Scheduler:
             case Stop():
                 self._launcher.stop(study_id, suspend=self._paused(study_id))
                 self._started.pop(study_id, None)
+            case Kill():
+                if study_id in self._started and not self._started[study_id].killed:
+                    self._started[study_id] = replace(self._started[study_id], killed=True)
+                    _LOG.warning("the driver of study %s is killed: %s", study_id, action.reason)
+                self._launcher.kill(study_id)
             case Forget():
                 self._started.pop(study_id, None)
             case Settle():

@@ -13,6 +13,7 @@ from typing import Literal
 from service.scheduler.turns import in_turn
 from service.store.drivers import Driven
 
+_BEFORE_THE_END = frozenset({"PENDING", "QUEUED", "RUNNING"})
 MAX_DEATHS = 3
 """A study fails when so many of its drivers in a row were lost without a finished trial in between."""
 
@@ -33,6 +34,7 @@ class Launched:
         hopeless: Whether another start would end in the same way.
         adopted: Whether another scheduler had started it.
         waiting: Whether it waits in a queue outside of this service; see `service.launchers.protocol.Seen`.
+        killed: Whether its launcher was told to kill it; until it has ended, no other one is started.
     """
 
     attempt: int
@@ -46,6 +48,7 @@ class Launched:
     hopeless: bool = False
     adopted: bool = False
     waiting: bool = False
+    killed: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,14 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Kill:
+    """End the study's driver at once: it hangs. To be done again until it has ended."""
+
+    study_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Forget:
     """Let go of a driver that waits in a queue for another turn: the next start finds it there."""
 
@@ -111,7 +122,7 @@ class Settle:
     reason: str
 
 
-Action = Start | Queue | Note | Lost | Stop | Forget | Settle
+Action = Start | Queue | Note | Lost | Stop | Kill | Forget | Settle
 
 
 def reconcile(
@@ -124,6 +135,8 @@ def reconcile(
     start_seconds: float = 600.0,
     end_seconds: float = 60.0,
     back_seconds: float = 60.0,
+    patience_seconds: float = 900.0,
+    unanswered: float = float("-inf"),
     served: Mapping[str, float] | None = None,
     per_project: int | None = None,
 ) -> list[Action]:
@@ -140,8 +153,11 @@ def reconcile(
         max_deaths: A study fails when so many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study after so long is lost.
         end_seconds: A driver that has let go of its study may take so long to clean up; then it is stopped.
-        back_seconds: A driver that its launcher sees alive may take so long to come back when its lease has run out:
-            most likely it could not reach the API.
+        back_seconds: A driver that its launcher sees alive, and whose lease has run out, may take so long to come back
+            while the API answers; then it hangs, and is killed.
+        patience_seconds: A driver that is silent for so long hangs whether the API answers or not: one that cannot
+            reach the API ends by itself before that.
+        unanswered: When the API last did not answer, in seconds since 1970.
         served: When a study of a project was last begun, by project; whoever waited longer comes first.
         per_project: How many studies of one project may run at once; None is as many as there are.
 
@@ -157,7 +173,8 @@ def reconcile(
         if study.held or (ours is not None and ours.alive):
             busy[clusters.get(study.id, study.id)] = study.name
             running[study.project] = running.get(study.project, 0) + 1
-        trouble = _trouble(study, ours, now, start_seconds, end_seconds, back_seconds)
+        hangs = ours is not None and _hangs(ours, now, back_seconds, patience_seconds, unanswered)
+        trouble = _trouble(study, ours, now, start_seconds, end_seconds, hangs)
         if trouble:
             actions += trouble
         elif not study.held and ours is None:
@@ -203,17 +220,33 @@ def _ended(study_id: str, ours: Launched, now: float, end_seconds: float) -> lis
     return []
 
 
+def _hangs(ours: Launched, now: float, back_seconds: float, patience_seconds: float, unanswered: float) -> bool:
+    """Whether a driver that is alive has been silent for too long to be only cut off from the API."""
+    if not ours.alive or ours.silent_since is None:
+        return False
+    return now - max(ours.silent_since, unanswered) > back_seconds or now - ours.silent_since > patience_seconds
+
+
 def _trouble(
-    study: Driven, ours: Launched | None, now: float, start_seconds: float, end_seconds: float, back_seconds: float
+    study: Driven, ours: Launched | None, now: float, start_seconds: float, end_seconds: float, hangs: bool
 ) -> Collection[Action]:
     """What to do about a driver that is lost, or does not come up; nothing when there is none, or it is well."""
+    if ours is not None and ours.killed:
+        if not ours.alive:
+            return [Stop(study.id, "it has ended")]
+        tells = ours.reason and study.state in _BEFORE_THE_END
+        waits = _queue(study, f"waits until its last driver has ended: {ours.reason}") if tells else []
+        return [Kill(study.id, "it has not ended yet"), *waits]
     acquired = ours is not None and study.attempt >= ours.attempt
     if ours is not None and ours.waiting:
         return _waiting(study, ours, acquired)
     if study.lost:
         if ours is None:
             return [Lost(study.id, study.attempt, "it went away with the service that had started it", counted=False)]
-        if ours.alive and ours.silent_since is not None and now - ours.silent_since <= back_seconds:
+        if hangs:  # what it still sends is refused from here on
+            reason = "it hangs: its process lives, and nothing was heard of it while the API answered"
+            return [Lost(study.id, study.attempt, reason), Kill(study.id, reason), *_hopeless(study, ours)]
+        if ours.alive:
             return []  # the API was away, or is: to start another driver would not help, and cost what this one knows
         reason = ours.reason or "it was silent for longer than its lease, or its process has ended"
         return [Stop(study.id, "it is lost"), Lost(study.id, study.attempt, reason), *_hopeless(study, ours)]
@@ -238,10 +271,10 @@ def _trouble(
     if now - ours.since > start_seconds:
         why = f": {ours.reason}" if ours.reason else ""
         return [
-            Stop(study.id, "it did not take the study in time"),
+            Kill(study.id, "it did not take the study in time"),
             Lost(study.id, 0, f"it did not take the study within {start_seconds:.0f} s{why}"),
         ]
-    if ours.reason and study.state in ("PENDING", "QUEUED", "RUNNING"):
+    if ours.reason and study.state in _BEFORE_THE_END:
         return _queue(study, ours.reason)
     return []
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,11 +82,23 @@ class Begun(NamedTuple):
     study: str
 
 
+def running(home: Path, word: str) -> list[int]:
+    """Processes of the service with this home, drivers' and Ray's included, whose command line has this in it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = f"DRIFTLINE_HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0")
+            if ours and word.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
 @contextmanager
-def begun(home: Path) -> Iterator[Begun]:
+def begun(home: Path, **settings: str) -> Iterator[Begun]:
     """`SMALL` in a service of one process, when its first rounds are done; all is ended with the block."""
     port = free_port()
-    processes = Processes(home, DRIFTLINE_MLFLOW_URL="none", DRIFTLINE_ADMIN_TOKEN="admin", RAY_AUTH_MODE="disabled")
+    calm = {"DRIFTLINE_MLFLOW_URL": "none", "DRIFTLINE_ADMIN_TOKEN": "admin", "RAY_AUTH_MODE": "disabled"}
+    processes = Processes(home, **calm, **settings)
     try:
         processes.start("--port", str(port))
         until(lambda: processes.ready(port), 120)

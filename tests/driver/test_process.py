@@ -1,6 +1,8 @@
 """Drivers as processes of their own, with a Ray of their own, over a real service."""
 
+import contextlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +13,8 @@ import pytest
 from service.api.access import Tokens
 from service.api.app import create_app
 from service.api.serve import Server
+from service.errors import Unavailable
+from service.launchers import local, local_processes
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch
 from service.store.store import Store
@@ -172,6 +176,99 @@ def test_a_second_launcher_over_the_same_folder_finds_drivers(tmp_path: Path, mo
     second.collect(set())
     assert not list((tmp_path / "logs").glob("*.lock"))
     assert first.seen("study").reason.endswith("signal SIGKILL")
+
+
+def with_workers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As `stubborn`, with a worker: a process in a session of its own that may outlive its driver."""
+    python = sys.executable
+    ready = stubborn(folder, monkeypatch)
+    Path(sys.executable).write_text(
+        f"#!{python}\nimport pathlib, signal, subprocess\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        f"pathlib.Path({str(ready)!r}).touch()\nwhile True:\n    signal.pause()\n"
+    )
+    return ready
+
+
+def workers(logs: Path) -> list[int]:
+    """Processes that began as workers."""
+    return [
+        pid
+        for pid in local_processes.marked(logs).get("study", [])
+        if b"1000" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["", "logs deleted"])
+def test_a_launcher_ends_drivers_that_another_one_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    ready = with_workers(tmp_path, monkeypatch)
+    logs = tmp_path / "logs"
+    first = LocalLauncher("http://127.0.0.1:1", str(tmp_path), logs)
+    first.start(Launch("study", "small", "default", "token", 1))
+    child = first._children["study"]
+    until(ready.exists)
+    until(lambda: workers(logs))
+    first.close()
+    if deleted:
+        shutil.rmtree(logs)
+    second = LocalLauncher("http://127.0.0.1:1", str(tmp_path), logs)
+    assert second.seen("study").alive
+    second.start(Launch("study", "small", "default", "token", 2))
+    assert not second._children  # it runs
+    second.end(0.2)
+    assert not local_processes.marked(logs)
+    assert child.wait(10) == -signal.SIGKILL
+    assert not second.seen("study").alive
+
+
+def test_a_stopped_driver_is_killed_with_all_its_processes_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = with_workers(tmp_path, monkeypatch)
+    logs = tmp_path / "logs"
+    launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), logs)
+    for study in ("study", "other"):
+        launcher.start(Launch(study, "small", "default", "token", 1))
+        until(ready.exists)
+        ready.unlink()
+    until(lambda: workers(logs))
+    for pid in local_processes.marked(logs)["study"]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    launcher.kill("study")
+    launcher.kill("nothing")
+    until(lambda: not launcher.seen("study").alive)
+    until(lambda: "study" not in local_processes.marked(logs))
+    assert launcher.seen("other").alive
+    launcher.end(0.0)
+
+
+def test_what_a_dead_driver_has_left_is_ended_before_another_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = with_workers(tmp_path, monkeypatch)
+    logs = tmp_path / "logs"
+    launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), logs)
+    launch = Launch("study", "small", "default", "token", 1)
+    launcher.start(launch)
+    until(ready.exists)
+    (worker,) = until(lambda: workers(logs))
+    os.kill(worker, signal.SIGSTOP)
+    os.kill(launcher._children["study"].pid, signal.SIGKILL)
+    until(lambda: not launcher.seen("study").alive)
+    assert workers(logs) == [worker]
+    launcher.start(launch)
+    until(lambda: workers(logs))
+    assert worker not in workers(logs)
+    launcher.end(0.0)
+
+    monkeypatch.setattr(local, "SWEEP_S", 0.1)
+    monkeypatch.setattr(local_processes, "kill", lambda logs, study: [4711])  # it waits for a disk
+    with pytest.raises(Unavailable, match="got 4711, which SIGKILL does not end: look for a disk or a GPU"):
+        launcher.start(launch)
+    assert not launcher.seen("study").alive
 
 
 def test_a_driver_that_fails_says_why_in_its_last_line(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_coming_as_far_again_after_checkpoints_were_lost_is_no_progress(client: 
 
 
 def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClient, tmp_path: Path) -> None:
-    """A worker dies, with its driver, before what it has written is known; and so does its successor."""
+    """A worker dies, with its driver, before it has told of its checkpoints; and so does its successor."""
     study = quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()])
     study_id = client.submit(study)
     begun = []
@@ -301,12 +301,48 @@ def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClien
         bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
         pack = bench.start()
         assert pack is not None
-        first = json.loads(bench.workers[pack].step()["report"])
-        begun.append(first["reports"][0]["round"][-1])
-        for _ in range(3):
-            bench.workers[pack].step()
+        for step in range(4):
+            report = json.loads(bench.workers[pack].step()["report"])
+            bench.search.report({**report, "checkpoint": None})
+            begun += report["reports"][0]["round"][-1:] if step == 0 else []
     assert begun == [1, 4, 7]
     assert {trial.checkpoint for trial in client.store.trials(study_id)} == {None}
+
+
+def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: StoreClient, tmp_path: Path) -> None:
+    """The one of a driver that hung, and one that hung under the same driver."""
+    study = quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()])
+    study_id = client.submit(study)
+    hung = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    pack = hung.start()
+    assert pack is not None
+    asleep = [hung.workers[pack]]
+    for _ in range(5):
+        hung.step(pack)
+    client.store.lost(study_id, hung.attempt, "it hangs")
+    bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    again = bench.start()
+    assert again is not None
+    assert bench.step(again)["reports"][0]["round"] == [5]  # from the checkpoint of round 4
+    assert bench.step(again)["checkpoint"] is not None
+    asleep[0].step()  # the step that it was in, with a checkpoint of round 5
+    with pytest.raises(StaleDriver):
+        hung.step(pack)
+    asleep.append(bench.workers[again])
+    bench.search.lost(again, "its worker hung")
+    last = bench.start()
+    assert last is not None
+    assert bench.step(last)["reports"][0]["round"] == [6]  # from the newer driver's checkpoint of round 5
+    assert bench.step(last)["checkpoint"] is not None
+    for worker in asleep:
+        worker.step()
+    newest = next(checkpoints.names(bench.workers[last].job.prefix, 7))
+    assert newest.endswith(".2.2.00000006.ckpt")
+    bench.run()
+    assert len(client.finished) == len({result.trial for result in client.finished}) == 3
+    undisturbed = client.submit(study)
+    Bench(client, undisturbed, study, tmp_path).run()
+    assert list(curves(client, study_id).values()) == list(curves(client, undisturbed).values())
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(

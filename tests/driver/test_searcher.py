@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 pytest.importorskip("ray.tune")
 
 from ray import cloudpickle
+from ray.tune import Callback
 
 from service.driver.job import Job
-from service.driver.searcher import Halt, PackSearcher
+from service.driver.searcher import Halt, PackSearcher, Pulse
 from service.driver.watch import Watch
 from service.driver.worker import Worker, columns
 from service.errors import Conflict, StaleDriver, Unavailable
@@ -42,8 +44,8 @@ class Script:
             raise self.error
         self.heard.append(report["pack"])
 
-    def lost(self, pack: str) -> None:
-        self.heard.append(f"lost {pack}")
+    def lost(self, pack: str, reason: str) -> None:
+        self.heard.append(f"lost {pack}: {reason}")
 
 
 def searcher(*jobs: Any) -> tuple[PackSearcher, Script, Watch]:
@@ -73,7 +75,7 @@ def test_reports_and_deaths_are_passed_on() -> None:
     tune_sees.on_trial_complete("t1", report())
     tune_sees.on_trial_complete("t2", error=True)
     tune_sees.on_trial_complete("unknown", error=True)
-    assert script.heard == ["p1", "p1", "lost p1"]
+    assert script.heard == ["p1", "p1", "lost p1: its worker died"]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,90 @@ def test_tune_may_pickle_what_it_is_given() -> None:
     tune_sees, _, watch = searcher()
     assert isinstance(cloudpickle.loads(cloudpickle.dumps(tune_sees)), PackSearcher)
     assert cloudpickle.loads(cloudpickle.dumps(Halt(watch))).stop_all() is False
+    assert isinstance(cloudpickle.loads(cloudpickle.dumps(Pulse(watch, tune_sees.hung))), Callback)
+
+
+class Loop:
+    """Tune's loop as a pulse sees it: turns of a second, and trials by name."""
+
+    def __init__(self) -> None:
+        self.packs, self.script, self.watch = searcher(*[JOB] * 4)
+        self.watch.hang_s = 60.0
+        self.killed: list[Any] = []
+        self.seconds = 0.0
+        self.pulse = Pulse(self.watch, self.packs.hung, kill=self.killed.append, clock=lambda: self.seconds)
+
+    def start(self, name: str) -> None:
+        self.packs.suggest(name)
+        self.pulse.on_trial_start(0, [], self._trial(name))
+
+    def heard(self, name: str) -> None:
+        self.pulse.on_trial_result(0, [], self._trial(name), {})
+
+    def turn(self, times: int = 1, seconds: float = 1.0) -> None:
+        for _ in range(times):
+            self.seconds += seconds
+            self.pulse.on_step_end(0, [])
+
+    def die(self, name: str) -> None:
+        self.packs.on_trial_complete(name, error=True)
+        self.pulse.on_trial_error(0, [], self._trial(name))
+
+    @staticmethod
+    def _trial(name: str) -> Any:
+        return SimpleNamespace(trial_id=name, temporary_state=SimpleNamespace(ray_actor=f"actor of {name}"))
+
+
+def test_a_worker_that_hangs_is_killed_and_its_pack_lost() -> None:
+    loop = Loop()
+    loop.start("hangs")
+    loop.start("works")
+    for _ in range(60):
+        loop.turn()
+        loop.heard("works")
+    assert loop.killed == []
+    loop.turn()
+    assert loop.killed == ["actor of hangs"]
+    loop.die("hangs")
+    assert loop.script.heard == ["lost p1: its worker hung: no report for 61 s"]
+    loop.start("hangs")  # another worker
+    loop.heard("works")
+    loop.turn(60)
+    assert loop.killed == ["actor of hangs"]
+    assert loop.watch.why == ""
+
+
+def test_a_pack_with_long_chunks_may_be_silent_for_longer() -> None:
+    loop = Loop()
+    loop.start("slow")
+    for seconds in (59, 50, 20):  # the first report comes late: the pack is built before it
+        loop.turn(seconds)
+        loop.heard("slow")
+    loop.turn(500)
+    assert loop.killed == []
+    loop.turn()
+    assert loop.killed == ["actor of slow"]
+
+
+def test_a_pack_is_not_blamed_while_it_waits_for_a_node_or_the_driver_for_the_api() -> None:
+    loop = Loop()
+    loop.packs.suggest("waits")  # handed out; no worker has started
+    loop.start("works")
+    for _ in range(3):
+        loop.turn(seconds=600)  # a report that found no API
+        loop.turn(10)
+    assert loop.killed == []
+
+
+def test_a_driver_gives_up_when_a_worker_cannot_be_killed() -> None:
+    loop = Loop()
+    loop.start("stuck")
+    loop.turn(61)
+    assert loop.watch.why == ""
+    loop.turn(61)
+    assert loop.killed == ["actor of stuck"]
+    assert (loop.watch.why, loop.watch.reason) == ("lost", "a worker hangs and cannot be killed")
+    assert loop.watch.at_once()
 
 
 def test_a_fit_is_halted_when_nothing_is_to_be_waited_for() -> None:

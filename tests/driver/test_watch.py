@@ -54,6 +54,27 @@ def test_a_service_that_is_away_stops_nothing() -> None:
     assert watched.why == ""
 
 
+def test_a_driver_that_does_not_move_sends_no_heartbeats_until_it_moves_again() -> None:
+    beats = Beats()
+    looks: list[bool] = []
+
+    class Seen(Watch):
+        def _stuck(self) -> bool:
+            looks.append(super()._stuck())
+            return looks[-1]
+
+    with Seen(beats, "study", 3, every_s=0.0, stop=threading.Event(), hang_s=0.01) as watched:  # type: ignore[arg-type]
+        until(lambda: beats.count >= 2)  # it has not begun: Ray may take its time to start
+        watched.move()
+        until(lambda: looks[-1])
+        count = beats.count
+        until(lambda: sum(looks) >= 4)
+        assert beats.count == count
+        watched.hang_s = 1e9
+        watched.move()
+        until(lambda: beats.count > count)
+
+
 def test_packs_are_asked_once_and_also_when_the_reason_came_first() -> None:
     asked: list[str] = []
     watched = watch(Beats())

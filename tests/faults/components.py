@@ -61,10 +61,12 @@ class Place:
     Attributes:
         folder: Its folder.
         port: The API's port on this machine.
+        hurried: Whether a driver that hangs is replaced after seconds.
     """
 
     folder: Path
     port: int
+    hurried: bool = False
 
     @property
     def database(self) -> Path:
@@ -73,6 +75,9 @@ class Place:
     @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
+
+    def store(self) -> Store:
+        return Store(self.database, lease_seconds=8.0 if self.hurried else 30.0)
 
     @property
     def url(self) -> str:
@@ -100,7 +105,7 @@ def without_pictures() -> None:
 def api(place: Place, fuse: Fuse) -> None:
     """The API, until it is killed."""
     fuses.commits(fuse)
-    app = create_app(Store(place.database), tokens(), poll_s=0.1)
+    app = create_app(place.store(), tokens(), poll_s=0.1)
     with Server(fuses.answers(fuse, app), loopback=True, port=place.port):
         while True:
             time.sleep(60)
@@ -118,9 +123,10 @@ def scheduler(place: Place, fuse: Fuse, start: Callable[..., Any]) -> None:
     local.subprocess.Popen = start  # type: ignore[assignment,misc]
     fuse.around(local.LocalLauncher, "start", lambda *_: "launcher start")
     fuse.around(local.LocalLauncher, "stop", lambda *_, **__: "launcher stop")
-    store, signer = Store(place.database), tokens()
     launcher = local.LocalLauncher(place.url, str(place.checkpoints), place.folder / "logs")
-    loop = Scheduler(store, launcher, signer.driver)
+    answers = ApiClient(place.url).ready
+    hurry = {"back_seconds": 4.0, "start_seconds": 20.0} if place.hurried else {}
+    loop = Scheduler(place.store(), launcher, tokens().driver, answers=answers, **hurry)
     while True:
         loop.step()
         time.sleep(0.1)

@@ -1,7 +1,8 @@
 """Where a process may die: every commit, file operation, request and call to MLflow is announced to a fuse.
 
 A fuse counts how often each *site* has been passed, and writes it down. Given a site and a count, it kills its process
-there as SIGKILL does. What it killed once it does not kill again: a marker file says so.
+there as SIGKILL does, or stops it for ever as SIGSTOP does. What it killed once it does not kill again: a marker file
+says so.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ class Fuse:
         component: What this process is.
         folder: Where markers and the list of sites are written.
         kills: Where to die; those of other components are theirs.
+        how: How to die: SIGKILL or SIGSTOP.
     """
 
-    def __init__(self, component: str, folder: Path, kills: list[Kill]) -> None:
+    def __init__(self, component: str, folder: Path, kills: list[Kill], how: signal.Signals = signal.SIGKILL) -> None:
+        self._how = how
         self._component = component
         self._folder = folder
         self._kills = {(site, count): index for index, (own, site, count) in enumerate(kills) if own == component}
@@ -56,7 +59,7 @@ class Fuse:
         """Passes a site, or dies there."""
         with self._lock:
             if self.due(site):
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self._how)
                 signal.pause()
 
     def due(self, site: str) -> bool:

@@ -1,8 +1,9 @@
 """A service that dies at any commit, file operation, request or call to MLflow, and goes on as if nothing had been.
 
 Each point is a study of its own: one process (or the whole of an embedded run) is killed at one site, or several are,
-and started again. Afterwards no result is lost, none is there twice, nothing is left running, at most one checkpoint
-interval was trained again, and curves, values and MLflow's rows equal those of the study that nobody disturbed.
+and started again; or a driver hangs there for ever. Afterwards no result is lost, none is there twice, nothing is left
+running, at most one checkpoint interval was trained again, and curves, values and MLflow's rows equal those of the
+study that nobody disturbed.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
         "paused": matrix.points("paused", ["driver", "api", "scheduler"], 6),
         "deaths": matrix.deaths(),
         "retried": matrix.retries(6),
+        "hung": [("hung", kills) for _, kills in matrix.points("plain", ["driver"], 8)],
         "several": [("plain", sorted(draw.sample(everything, 3))) for _ in range(4)],
     }
 
@@ -77,7 +79,7 @@ def points(matrix: Matrix) -> dict[str, list[tuple[str, list[Kill]]]]:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "killed",
-    ["embedded", "driver", "api", "scheduler and owner", "recorder", "paused", "deaths", "retried", "several"],
+    ["embedded", "driver", "api", "scheduler and owner", "recorder", "paused", "deaths", "retried", "hung", "several"],
 )
 def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
     chosen = points(matrix)[killed]

@@ -38,8 +38,8 @@ class Supervisor:
     """Keeps the parts of one service running until its study has ended; starts again what was killed.
 
     Args:
-        question: folder; scenario ("plain", "paused", "retried", "deaths" or "embedded"); kills; reference: file of an
-            undisturbed run's facts, or None.
+        question: folder; scenario ("plain", "paused", "retried", "deaths", "embedded", or "hung": as plain, but drivers
+            hang instead of dying); kills; reference: file of an undisturbed run's facts, or None.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class Supervisor:
         if self._scenario == "retried":  # all repeats fail; the owner retries them
             self._kills += [("driver", "repeat dies <", count) for count in range(1, 7)]
         self._reference = question["reference"]
-        self._place = Place(self._folder, free_port())
+        self._place = Place(self._folder, free_port(), hurried=self._scenario == "hung")
         self._parts: dict[int, str] = {}
         self._wishes: dict[int, socket.socket] = {}  # of each scheduler: drivers that it wants started
         self._problems: list[str] = []
@@ -151,13 +151,17 @@ class Supervisor:
             driver = self._fork(
                 "driver",
                 lambda arguments=arguments, token=token, chunk=chunk: components.driver(  # type: ignore[misc]
-                    self._place, Fuse("driver", self._folder, self._kills), arguments, token, chunk
+                    self._place, self._drivers_fuse(), arguments, token, chunk
                 ),
             )
             for number in held:  # the launcher's lock is the driver's now
                 os.close(number)
             with contextlib.suppress(OSError):  # the scheduler has died since
                 wishes.sendall(str(driver).encode())
+
+    def _drivers_fuse(self) -> Fuse:
+        how = signal.SIGSTOP if self._scenario == "hung" else signal.SIGKILL
+        return Fuse("driver", self._folder, self._kills, how)
 
     def _reap(self) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)

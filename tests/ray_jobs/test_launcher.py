@@ -13,6 +13,7 @@ import pytest
 
 from service.driver import requirements
 from service.errors import InvalidSpec, Unavailable
+from service.launchers import ray_jobs
 from service.launchers.protocol import Launch, Seen
 from service.launchers.ray_dashboard.api import Dashboard
 from service.launchers.ray_dashboard.package import package
@@ -34,6 +35,8 @@ class FakeRay:
         self.drops = 0
         self.refuses = False
         self.asked: list[str] = []
+        self.hangs = False
+        self.deletes = False  # also a job that it takes for alive
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(f"{request.method} {request.url.path}")
@@ -73,9 +76,12 @@ class FakeRay:
         if name not in self.jobs:
             return httpx.Response(404, text="does not exist")
         if verb == "stop":
-            self.jobs[name]["status"] = "STOPPED"
+            if not self.hangs:
+                self.jobs[name]["status"] = "STOPPED"
         elif verb == "logs":
             return httpx.Response(200, json={"logs": self.logs.get(name, "")})
+        elif request.method == "DELETE" and self.jobs[name]["status"] in ("PENDING", "RUNNING") and not self.deletes:
+            return httpx.Response(500, text="RuntimeError: Attempted to delete job, but it is in a non-terminal state")
         elif request.method == "DELETE":
             del self.jobs[name]
             return httpx.Response(200, json={})
@@ -139,6 +145,37 @@ def test_a_driver_that_died_says_why_and_is_started_again_under_its_name(ray: Fa
     ray.jobs["driftline-s1-1"] |= {"status": "FAILED", "message": "the node\nwas lost"}
     ray.logs.clear()
     assert launcher(ray).seen("s1").reason == "its Ray job failed: the node was lost"
+
+
+def test_a_driver_that_hangs_is_alive_until_ray_has_ended_its_job(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = launcher(ray)
+    made.start(STUDY)
+    ray.jobs["driftline-s1-1"]["status"] = "RUNNING"
+    ray.hangs = True
+
+    def asked(what: str) -> int:
+        return ray.asked.count(f"{what} /api/jobs/driftline-s1-1" + ("/stop" if what == "POST" else ""))
+
+    for _ in range(3):
+        made.kill("s1")
+        made._listed = (float("-inf"), [])
+        assert made.seen("s1") == Seen(True, "Ray has not ended its job driftline-s1-1 yet")
+    assert (asked("POST"), asked("DELETE")) == (1, 0)  # Ray ends it with SIGKILL
+    monkeypatch.setattr(ray_jobs, "LATE_S", -made._config.stop_seconds)
+    made.kill("s1")
+    assert asked("DELETE") == 1
+    made._listed = (float("-inf"), [])
+    assert made.seen("s1").alive  # Ray refused
+    ray.deletes = True
+    made.kill("s1")
+    made._listed = (float("-inf"), [])
+    assert made.seen("s1") == Seen(False)
+    made.kill("s1")
+    made.start(Launch("s1", "small", "vision", "secret", 2))
+    assert list(ray.jobs) == ["driftline-s1-2"]
+    assert made.seen("s1").reason == "its Ray job is pending: queued"
 
 
 def test_a_later_attempt_counts(ray: FakeRay) -> None:

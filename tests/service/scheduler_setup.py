@@ -20,6 +20,8 @@ class FakeLauncher:
         self.suspended: list[str] = []
         self.started: list[str] = []
         self.launches: list[Launch] = []
+        self.killed: list[str] = []
+        self.undying = False
         self.known: Collection[str] = ()
         self.says: dict[str, Seen] = {}
         self.away = False
@@ -41,6 +43,11 @@ class FakeLauncher:
     def stop(self, study_id: str, *, suspend: bool = False) -> None:
         (self.suspended if suspend else self.stopped).append(study_id)
         self.running.pop(study_id, None)
+
+    def kill(self, study_id: str) -> None:
+        self.killed.append(study_id)
+        if not self.undying:
+            self.running.pop(study_id, None)
 
     def collect(self, known: Collection[str]) -> None:
         self.known = known

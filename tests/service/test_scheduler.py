@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.scheduler.reconcile import Launched, Lost, Note, Queue, Settle, Start, Stop, reconcile
+from service.scheduler.reconcile import Kill, Launched, Lost, Note, Queue, Settle, Start, Stop, reconcile
 from service.store.drivers import Driven
 
 ONE = {"a": "ray", "b": "ray", "c": "ray"}
@@ -60,22 +60,52 @@ def test_a_driver_whose_process_has_ended_is_lost() -> None:
     ]
 
 
-def test_a_driver_that_is_silent_may_come_back_and_is_then_stopped_and_lost() -> None:
+HANGS = "it hangs: its process lives, and nothing was heard of it while the API answered"
+
+
+def test_a_driver_that_is_silent_may_come_back_and_is_then_lost_and_killed() -> None:
     silent = study("a", "RUNNING", attempt=2, lost=True)
     reason = "it was silent for longer than its lease, or its process has ended"
     lives = ours(2, silent_since=100.0)  # the API was away, for all that is known
     assert reconcile([silent], {"a": lives}, ONE, 160) == []
-    assert reconcile([silent], {"a": lives}, ONE, 161) == [Stop("a", "it is lost"), Lost("a", 2, reason)]
+    assert reconcile([silent], {"a": lives}, ONE, 161) == [Lost("a", 2, HANGS), Kill("a", HANGS)]
     dead = ours(2, alive=False, silent_since=100.0)
     assert reconcile([silent], {"a": dead}, ONE, 100) == [Stop("a", "it is lost"), Lost("a", 2, reason)]
     (only,) = reconcile([silent], {}, ONE, 0)  # another scheduler had started it
     assert only == Lost("a", 2, "it went away with the service that had started it", counted=False)
 
 
+def test_a_driver_is_not_blamed_while_the_api_does_not_answer() -> None:
+    silent = study("a", "RUNNING", attempt=2, lost=True)
+    lives = {"a": ours(2, silent_since=100.0)}
+    assert reconcile([silent], lives, ONE, 500, unanswered=499.0) == []
+    assert reconcile([silent], lives, ONE, 559, unanswered=499.0) == []
+    assert reconcile([silent], lives, ONE, 560, unanswered=499.0) == [Lost("a", 2, HANGS), Kill("a", HANGS)]
+    assert reconcile([silent], lives, ONE, 1000, unanswered=1000.0) == []
+    # A driver that cannot reach the API gives up after ten minutes.
+    assert reconcile([silent], lives, ONE, 1001, unanswered=1001.0) == [Lost("a", 2, HANGS), Kill("a", HANGS)]
+
+
+def test_a_killed_driver_is_replaced_when_it_has_ended_and_not_before() -> None:
+    lost = study("a", "RUNNING", attempt=2, deaths=1)
+    killed = ours(2, idle_since=0.0, killed=True)
+    for now in (1, 61, 10_000):
+        assert reconcile([lost, study("b")], {"a": killed}, ONE, now)[0] == Kill("a", "it has not ended yet")
+        assert reconcile([lost], {"a": killed}, ONE, now) == [Kill("a", "it has not ended yet")]
+    stuck = replace(killed, reason="pods have not ended yet: x")
+    waits = Queue("a", "waits until its last driver has ended: pods have not ended yet: x")
+    assert reconcile([lost], {"a": stuck}, ONE, 1) == [Kill("a", "it has not ended yet"), waits]
+    cancelling = replace(lost, state="CANCELLING")
+    assert reconcile([cancelling], {"a": stuck}, ONE, 1) == [Kill("a", "it has not ended yet")]
+    dead = replace(killed, alive=False)
+    assert reconcile([lost], {"a": dead}, ONE, 1) == [Stop("a", "it has ended")]  # counted once, when it was lost
+    assert reconcile([lost], {}, ONE, 2) == [Start("a", 3)]
+
+
 def test_a_driver_that_never_comes_is_lost() -> None:
     assert reconcile([study("a")], {"a": ours()}, ONE, 600) == []
-    stop, lost = reconcile([study("a")], {"a": ours()}, ONE, 601)
-    assert (type(stop), lost) == (Stop, Lost("a", 0, "it did not take the study within 600 s"))
+    kill, lost = reconcile([study("a")], {"a": ours()}, ONE, 601)
+    assert (type(kill), lost) == (Kill, Lost("a", 0, "it did not take the study within 600 s"))
 
 
 def test_a_study_whose_drivers_are_all_lost_fails() -> None:
@@ -134,7 +164,9 @@ def worlds(draw: st.DrawFn) -> tuple[list[Driven], dict[str, Launched]]:
                 )
             )
         if draw(st.booleans()):
-            launched[name] = ours(draw(st.integers(1, 3)), draw(st.booleans()), draw(st.floats(0, 1000)))
+            launched[name] = ours(
+                draw(st.integers(1, 3)), draw(st.booleans()), draw(st.floats(0, 1000)), killed=draw(st.booleans())
+            )
     return studies, launched
 
 
@@ -181,7 +213,7 @@ def test_a_driver_of_another_scheduler_may_come_back_after_an_outage_of_the_serv
     silent = study("a", "RUNNING", attempt=2, lost=True)
     adopted = ours(2, since=100.0, silent_since=100.0, adopted=True)
     assert reconcile([silent], {"a": adopted}, ONE, 160) == []
-    assert [type(action) for action in reconcile([silent], {"a": adopted}, ONE, 161)] == [Stop, Lost]
+    assert [type(action) for action in reconcile([silent], {"a": adopted}, ONE, 161)] == [Lost, Kill]
     dead = replace(adopted, attempt=3, alive=False)  # it never came to take the study: not the study's fault
     assert reconcile([study("a", attempt=2)], {"a": dead}, ONE, 120)[0] == Lost(
         "a", 0, "its process ended before it took the study", counted=False

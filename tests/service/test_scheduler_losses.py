@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from service.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, Unavailable
+from service.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, StaleDriver, Unavailable
 from service.launchers.protocol import Launch
 from service.names import holder
 from service.schemas.protocol import TrialResult
@@ -147,6 +147,52 @@ def test_a_study_of_a_killed_process_goes_on_at_once(store: Store, clock: Clock)
         assert launcher.started == [name]
         loop.close()
     assert store.study(name).state == "RUNNING"
+
+
+def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    launcher, up = FakeLauncher(), False
+    loop = scheduler(store, launcher, answers=lambda: up, back_seconds=20.0)
+    loop.step()
+    store.acquire(name, "elsewhere/1")
+    launcher.undying = True  # SIGKILL waits for a disk
+    for _ in range(10):  # the API is away: it is not the driver's fault
+        clock.now += 31
+        assert loop.step() == []
+    up = True
+    clock.now += 20
+    assert loop.step() == []
+    clock.now += 1
+    loop.step()
+    assert (launcher.killed, launcher.stopped) == ([name], [])
+    with pytest.raises(StaleDriver):  # whatever it may still send
+        store.heartbeat(name, 1)
+    for _ in range(3):
+        clock.now += 300
+        loop.step()
+    assert (launcher.killed, launcher.started) == ([name] * 4, [name])
+    launcher.running.clear()
+    loop.step()
+    loop.step()
+    assert launcher.running[name][1] == 2
+    assert store.driven()[0].deaths == 1
+
+
+def test_a_driver_that_comes_back_when_the_api_does_is_left_alone(store: Store, clock: Clock) -> None:
+    name = make(store, clock)
+    launcher, up = FakeLauncher(), False
+    loop = scheduler(store, launcher, answers=lambda: up, back_seconds=20.0)
+    loop.step()
+    store.acquire(name, "elsewhere/1")
+    for _ in range(20):  # for as long as a driver has patience
+        clock.now += 31
+        loop.step()
+    up = True
+    clock.now += 5
+    store.heartbeat(name, 1)
+    for _ in range(3):
+        assert loop.step() == []
+    assert (launcher.killed, launcher.stopped, launcher.started) == ([], [], [name])
 
 
 def test_two_schedulers_do_not_start_a_study_twice(store: Store, clock: Clock) -> None:

@@ -1,0 +1,108 @@
+"""A worker and then the driver of a running study are stopped with SIGSTOP: alive as processes, but silent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.driver.worker import columns
+from service.samplers.build import build
+from service.schemas.study import Study
+from service.schemas.trials import trial_document
+from service.store.store import Store
+from tests.commands.processes import SMALL, begun, running
+from tests.waiting import until
+from trainers.engine.pack import Pack
+from trainers.spec import parse
+
+
+def plain(curve: dict[str, Any]) -> dict[str, Any]:
+    """A curve without what no two runs share."""
+    return {name: column for name, column in curve.items() if name != "wall_seconds"}
+
+
+def undisturbed(trials: int) -> list[dict[str, Any]]:
+    """The curves of the study's first trials, each trained in this process in one go."""
+    study = Study.from_json(SMALL)
+    (label,) = study.labels
+    sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), study.seed)
+    found = []
+    for number in range(trials):
+        pack = Pack.from_spec(parse(trial_document(study, label, [sampler.ask(number)], study.seed)))
+        found.append(plain(columns(pack.advance(), 1)[0]))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(1200)
+def test_workers_and_then_the_driver_stop_under_a_study(tmp_path: Path) -> None:
+    settings = {"DRIFTLINE_HANG_SECONDS": "30", "DRIFTLINE_SILENT_SECONDS": "3"}
+    with begun(tmp_path / "home", **settings) as (processes, _, client, study):
+        (driver,) = running(processes.home, f"--study={study}")
+        workers = running(processes.home, "ray::Worker")
+        assert workers
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: any("its worker hung" in line.text for line in client.logs(study)))
+        until(lambda: all(not exists(pid) for pid in workers))
+        before = client.study(study).progress["fedavg"].rounds_done
+        until(lambda: client.study(study).progress["fedavg"].rounds_done > before)
+        assert running(processes.home, f"--study={study}") == [driver]
+
+        belongings = running(processes.home, "ray")
+        os.kill(driver, signal.SIGSTOP)
+        for pid in running(processes.home, "ray::Worker"):
+            os.kill(pid, signal.SIGSTOP)  # else they end with their driver's Ray
+        until(lambda: all(not exists(pid) for pid in [driver, *belongings]))
+        until(lambda: client.study(study).finished, 400)
+        record = client.study(study)
+        assert record.state == "SUCCEEDED", record.reason
+        trials = client.trials(study)
+        assert [trial.state for trial in trials] == ["COMPLETE"] * 6
+        curves = client.curves(study)
+        assert all(curve["round"] == list(range(SMALL["budget"]["rounds"] + 1)) for curve in curves.values())
+        assert [plain(curves[trial.id]) for trial in trials[:2]] == undisturbed(2)  # of those that were stopped
+        assert {line.attempt for line in client.logs(study)} == {1, 2}  # one driver was lost, and counted once
+        said = processes.said()
+        assert said.count("is killed: it hangs") == 1
+        until(lambda: running(processes.home, "") == [processes.started[0].pid])  # nothing of either driver is left
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(780)
+@pytest.mark.parametrize("deleted", [False, True], ids=["", "logs deleted"])
+def test_a_service_ends_drivers_that_an_earlier_one_has_started(tmp_path: Path, deleted: bool) -> None:
+    with begun(tmp_path / "home") as (processes, port, client, study):
+        (driver,) = running(processes.home, f"--study={study}")
+        if deleted:
+            for file in (processes.home / "logs").iterdir():
+                file.unlink()
+            (processes.home / "logs").rmdir()
+        processes.started[0].kill()
+        processes.started[0].wait()
+        second = processes.start("--port", str(port))
+        until(lambda: processes.ready(port), 120)
+        until(lambda: "runs already" in processes.said(1))
+        assert exists(driver)
+        assert not client.study(study).finished
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(40) == 0
+        assert running(processes.home, "") == []
+        assert list(processes.home.glob("checkpoints/*/*.ckpt"))
+        with closing(Store(processes.home / "driftline.db")) as store:
+            assert store.study(study).state == "PENDING"  # let go by a driver that had the time for it
+
+
+def exists(pid: int) -> bool:
+    """Whether a process lives."""
+    with contextlib.suppress(OSError):
+        return bool(Path(f"/proc/{pid}/environ").read_bytes())
+    return False
