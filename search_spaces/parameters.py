@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from search_spaces.values import is_json, is_real, plain, rounded, same
+from search_spaces.values import identity, is_json, is_real, plain, rounded, same
 from trainers.errors import SpecError
 from trainers.scalars import integer, number, shown
 
@@ -219,11 +219,13 @@ class Choice:
         object.__setattr__(self, "options", tuple(plain(option) for option in self.options))
         if not self.options:
             raise SpecError("choice must hold at least one value, got choice=[]")
-        for index, option in enumerate(self.options):
+        found = set()
+        for option in self.options:
             if not is_json(option):
                 raise SpecError(f"choice must hold finite JSON values only, got {shown(option)}")
-            if any(same(option, other) for other in self.options[:index]):
+            if identity(option) in found:
                 raise SpecError(f"choice must hold no value twice, got {shown(option)} twice")
+            found.add(identity(option))
 
     def contains(self, value: Any) -> bool:
         """Whether the value is one of the options."""

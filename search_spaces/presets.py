@@ -44,7 +44,7 @@ def entry(name: object) -> dict[str, Any]:
         {'name': 'sgd', 'space': {'momentum': {'float': [0.0, 0.99], 'log': True, 'complement': True}}}
     """
     if not isinstance(name, str) or name not in SERVERS:
-        raise SpecError(f"no preset {shown(name)}: {hint(str(name), SERVERS)}")
+        raise SpecError(f"no preset {shown(name)}: {hint(name, SERVERS)}")
     space = spaces.default("server", SERVERS[name])
     forms = {key: parameter.to_json() for key, parameter in space.items()}
     return {"label": name, "name": "fedavg", "server": {"name": SERVERS[name], "space": forms}}

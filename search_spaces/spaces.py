@@ -11,8 +11,10 @@ import pkgutil
 from functools import cache
 from typing import Literal
 
-from search_spaces.parameters import Parameter, Space, is_fixed
+from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
 from trainers.errors import SpecError
+from trainers.hyper import Hyperparameter
+from trainers.scalars import shown
 from trainers.spelling import hint
 
 Kind = Literal["methods", "server", "schedules"]
@@ -42,9 +44,37 @@ def default(kind: Kind, name: str) -> Space:
         True
     """
     if name not in names(kind):
-        raise SpecError(f"no default space for {_WORDS[kind]} {name!r}: {hint(name, names(kind))}")
+        raise SpecError(f"no default space for {_WORDS[kind]} {shown(name)}: {hint(name, names(kind))}")
     space: Space = importlib.import_module(f"search_spaces.{kind}.{name}").default()
     return space
+
+
+def check(parameter: Parameter, item: Hyperparameter, path: str) -> None:
+    """Raises a SpecError where a space would try a value that its hyperparameter cannot take.
+
+    The declared kind decides: a range of real numbers holds values that no whole number takes, though its ends are
+    whole. Every option, end and extra point must be of the kind and in the range. None is left to the trial, where one
+    of two alternatives may be None.
+
+    Args:
+        parameter: What may be tried.
+        item: What the method, optimizer or schedule declares.
+        path: Dotted place of the parameter, for errors.
+
+    Examples:
+        >>> check(Float(1, 5), Hyperparameter(name="local_steps", kind="int", default=1), "space")
+        Traceback (most recent call last):
+        trainers.errors.SpecError: space: local_steps is a whole number; use int
+    """
+    if not isinstance(parameter, Choice) and item.kind != "any":
+        if item.choices or item.kind not in ("float", "int"):
+            lists = {"floats": "a list of numbers", "ints": "a list of whole numbers"}
+            raise SpecError(f"{path}: {item.name} is {lists.get(item.kind) or item.wanted()}; use choice", path)
+        if item.kind == "int" and isinstance(parameter, Float):
+            raise SpecError(f"{path}: {item.name} is a whole number; use int", path)
+    for value in parameter.ends():
+        if value is not None:
+            item.check(value, path)
 
 
 def grid_size(space: dict[str, Parameter]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Hashable
 from typing import Any
 
 from trainers.errors import SpecError
@@ -54,6 +55,13 @@ def same(one: Any, other: Any) -> bool:
         >>> same(1, 1.0), same(1, True), same([1, 2], (1, 2))
         (True, False, True)
     """
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    return identity(one) == identity(other)
+
+
+def identity(value: Any) -> Hashable:
+    """What two JSON values have in common exactly when they are the `same`; for sets, where there are many values."""
+    if isinstance(value, list | tuple):
+        return tuple(identity(item) for item in value)
+    if isinstance(value, dict):
+        return frozenset((name, identity(item)) for name, item in value.items())
+    return (bool, value) if isinstance(value, bool) else (None, value)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from service.errors import NotFound
 from service.schemas.records import Phase
+from trainers.scalars import shown
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
@@ -76,7 +77,7 @@ def parse_trial_id(text: str) -> TrialName:
     """
     match = _TRIAL.fullmatch(text)
     if match is None:
-        raise NotFound(f"a trial's id looks like STUDY.LABEL.s00012, got {text!r}")
+        raise NotFound(f"a trial's id looks like STUDY.LABEL.s00012, got {shown(text)}")
     return TrialName(match["study"], match["label"], _PHASES[match["phase"]], int(match["number"]))
 
 

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from functools import cache, partial
 from types import UnionType
 from typing import Any
 
 from trainers.errors import SpecError
-from trainers.scalars import integer, last, number, shown
+from trainers.scalars import integer, last, number, shown, step
 from trainers.spelling import hint
 
 KINDS = ("float", "int", "bool", "floats", "ints", "str", "any")
@@ -47,6 +48,7 @@ class Hyperparameter:
         none_is: number that stands for None where other members of a pack have one; None refuses such packs.
         limit: the limit case, as "0 is FedAvg".
         choices: the values allowed; empty is any.
+        longest: the most numbers in a list; None is unbounded.
         doc: one line.
     """
 
@@ -63,6 +65,7 @@ class Hyperparameter:
     none_is: float | None = None
     limit: str = ""
     choices: tuple[Any, ...] = ()
+    longest: int | None = None
     doc: str = ""
 
     @property
@@ -141,12 +144,14 @@ class Hyperparameter:
             if not isinstance(value, str):
                 raise SpecError(f"{path} must be a text, got {self.name}={shown(value)}", path)
             return value
-        return (integer if self.kind == "int" else number)(value, path)
+        return integer(value, path, math.inf) if self.kind == "int" else number(value, path)
 
     def _check_numbers(self, value: Any, path: str) -> tuple[float, ...]:
         if isinstance(value, str) or not isinstance(value, Sequence) or not value:
             raise SpecError(f"{path} must be a list of at least one number, got {self.name}={shown(value)}", path)
-        read = integer if self.kind == "ints" else number
+        if self.longest is not None and len(value) > self.longest:
+            raise SpecError(f"{path} must have at most {self.longest} numbers, got {len(value)}", path)
+        read = partial(integer, most=math.inf) if self.kind == "ints" else number
         numbers = tuple(read(item, f"{path}.{index}") for index, item in enumerate(value))
         for index, item in enumerate(numbers):
             self._check_range(item, f"{path}.{index}")
@@ -157,6 +162,8 @@ class Hyperparameter:
         too_high = self.high is not None and (value > self.high or (self.high_open and value == self.high))
         if too_low or too_high:
             raise SpecError(f"{path} must be {self.range_text()}, got {last(path)}={shown(value)}", path)
+        if self.kind in ("int", "ints"):
+            integer(value, path)  # nor larger than any whole number may be
 
 
 def hyper(
@@ -171,6 +178,7 @@ def hyper(
     none_is: float | None = None,
     limit: str = "",
     choices: Sequence[Any] | None = None,
+    longest: int | None = None,
     kind: str | None = None,
     doc: str = "",
 ) -> Any:
@@ -187,6 +195,7 @@ def hyper(
         none_is: number that stands for None where other members of a pack have one.
         limit: the limit case, as "0 is FedAvg".
         choices: the values allowed.
+        longest: the most numbers in a list.
         kind: one of KINDS; left out, it comes from the annotation.
         doc: one line.
     """
@@ -203,6 +212,7 @@ def hyper(
         "none_is": none_is,
         "limit": limit,
         "choices": tuple(choices or ()),
+        "longest": longest,
         "doc": doc,
     }
     return dataclasses.field(default=default, kw_only=True, metadata={_KEY: facts})
@@ -278,14 +288,14 @@ def refuse_unknown(mapping: Mapping[str, Any], known: Sequence[str], path: str) 
     """
     for key in mapping:
         if key not in known:
-            place = join(path, str(key))
+            place = join(path, key)
             where = f" in {path}" if path else ""
-            raise SpecError(f"unknown key {shown(key)}{where}: {hint(str(key), known)}", place)
+            raise SpecError(f"unknown key {shown(key)}{where}: {hint(key, known)}", place)
 
 
-def join(path: str, key: str) -> str:
-    """The dotted path of a key inside a mapping at `path`."""
-    return f"{path}.{key}" if path else key
+def join(path: str, key: Any) -> str:
+    """The dotted path of a key inside a mapping at `path`; a long key is cut."""
+    return f"{path}.{step(key)}" if path else step(key)
 
 
 def _kind(annotation: Any) -> tuple[str | None, bool]:

@@ -9,6 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_CLIENTS = 10_000_000
+"""The most clients of a synthetic task."""
+
+MOST_DRAWN = 100_000_000
+"""The most numbers of a synthetic task: 0.8 GB. Random matrices of this size take minutes to draw."""
+
 
 @dataclass(frozen=True)
 class Examples:

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import CheckpointError, SpecError
+from trainers.scalars import digits, shown, step
 from trainers.spec import TrialSpec, parse
 
 if TYPE_CHECKING:
@@ -74,6 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Nobody reads any more; without this the interpreter complains once more while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except (MemoryError, RuntimeError) as error:
+        from trainers.engine.memory import ran_out  # here, so that --help does not wait for torch
+
+        if not ran_out(error):
+            raise
+        said = shown(str(error).partition("\n")[0])
+        print(f"error: memory ran out, got {said}: train fewer members or clients, or a smaller model", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -93,7 +102,7 @@ def read(source: str) -> Any:
     name = "standard input" if source == "-" else source
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_object, parse_int=digits)
     except OSError as error:
         raise SpecError(f"{name} must be a file to read: {error.strerror}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -220,7 +229,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise SpecError(f"every key must stand once in its object, got {json.dumps(key)} twice", key)
+            raise SpecError(f"every key must stand once in its object, got {shown(key)} twice", step(key))
         result[key] = value
     return result
 

@@ -10,8 +10,13 @@ from typing import Any
 
 from trainers.errors import SpecError
 
+LARGEST = 2**63 - 1
+"""The largest whole number that a document may hold: the largest that fits a tensor."""
+
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_MOST_DIGITS = 400  # of a number that is read; the largest float has 309
 _SHOWN_LENGTH = 60
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def number(value: Any, path: str) -> float:
@@ -30,58 +35,108 @@ def number(value: Any, path: str) -> float:
         >>> number("1e-3", "method.client_lr")
         0.001
     """
-    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+    given = value
+    if isinstance(value, str) and len(value) <= _MOST_DIGITS and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise SpecError(f"{path} must be a number, got {last(path)}={shown(value)}", path)
+        raise _wrong(path, "must be a number", given)
     try:
         result = float(value)
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise SpecError(f"{path} must be finite, got {last(path)}={shown(value)}", path)
+        raise _wrong(path, "must be finite", given)
     return result
 
 
-def integer(value: Any, path: str) -> int:
+def integer(value: Any, path: str, most: float = LARGEST) -> int:
     """A whole number as int; 10.0 and "10" count as 10.
 
     Args:
         value: as it came from a document.
         path: dotted place of the value, for the error.
+        most: the largest size; infinity where the caller checks the range.
 
     Raises:
-        SpecError: not a whole number.
+        SpecError: not a whole number, or too large.
 
     Examples:
         >>> integer(10.0, "rounds")
         10
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    try:
-        result = number(value, path)
-    except SpecError as error:
-        raise SpecError(f"{path} must be a whole number, got {last(path)}={shown(value)}", path) from error
-    if result != math.floor(result):
-        raise SpecError(f"{path} must be a whole number, got {last(path)}={shown(value)}", path)
+    result: float = value
+    if not isinstance(value, int) or isinstance(value, bool):
+        try:
+            result = number(value, path)
+        except SpecError as error:
+            raise _wrong(path, "must be a whole number", value) from error
+        if result != math.floor(result):
+            raise _wrong(path, "must be a whole number", value)
+    if result > most:
+        raise _wrong(path, f"must be at most {most}", value)
+    if result < -most:
+        raise _wrong(path, f"must be at least {-most}", value)
     return int(result)
+
+
+def digits(text: str) -> int:
+    """The whole number that the digits of a JSON or YAML document stand for.
+
+    Python refuses thousands of digits with a ValueError of its own, which says neither where nor why.
+
+    Args:
+        text: decimal digits, with or without a sign.
+
+    Raises:
+        SpecError: more digits than any number that counts here has.
+
+    Examples:
+        >>> digits("-12")
+        -12
+    """
+    if len(text) > _MOST_DIGITS:
+        raise SpecError(f"a number must have at most {_MOST_DIGITS} digits, got {shown(text)} of {len(text)} digits")
+    return int(text)
 
 
 def shown(value: Any) -> str:
     """A value as it stands in an error message: JSON where it can be, on one line, cut when long.
 
+    Whatever the size of the value, the text has at most 60 characters, and takes microseconds.
+
     Examples:
         >>> shown(0.5), shown("a b"), shown(None), shown([1, 2])
         ('0.5', '"a b"', 'null', '[1, 2]')
+        >>> shown("fedavg" * 100_000)
+        '"fedavgfedavgfedavgfedavgfedavgfedavgfedavgfedavgfedavgf ...'
     """
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = " ".join(repr(value).split())
     if isinstance(value, float) and math.isfinite(value) and value == math.floor(value) and abs(value) < 1e15:
-        text = str(int(value))
+        return str(int(value))
+    if isinstance(value, str):
+        value = value[: _SHOWN_LENGTH + 1]
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN_LENGTH:
+        return f"a number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
+    text = ""
+    try:
+        for piece in _ENCODER.iterencode(value):  # piece by piece: a long list is not written out
+            text += piece[: _SHOWN_LENGTH + 1]
+            if len(text) > _SHOWN_LENGTH:
+                break
+    except (TypeError, ValueError, RecursionError):  # no JSON, or a number of thousands of digits in it
+        text = _written(value)
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")  # halves of characters cannot be printed
     return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 4] + " ..."
+
+
+def step(key: Any) -> str:
+    """A key as it stands in a dotted path: as `shown`, without quotation marks.
+
+    Examples:
+        >>> step("client_lr"), step(3)
+        ('client_lr', '3')
+    """
+    text = shown(key)
+    return text.removeprefix('"').removesuffix('"') if isinstance(key, str) else text
 
 
 def last(path: str) -> str:
@@ -96,3 +151,16 @@ def last(path: str) -> str:
     while first > 0 and names[first].isdigit():
         first -= 1
     return ".".join(names[first:])
+
+
+def _wrong(path: str, rule: str, value: Any) -> SpecError:
+    name = f"{last(path)}=" if path else ""
+    return SpecError(f"{path} {rule}, got {name}{shown(value)}", path)
+
+
+def _written(value: Any) -> str:
+    """A value that is no JSON, as Python writes it."""
+    try:
+        return " ".join(repr(value).split())
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from trainers import adaptation
+from trainers import adaptation, sizes
 from trainers.adaptation import Adaptation
 from trainers.errors import SpecError
 from trainers.hyper import Hyperparameter, check, hyper
@@ -159,6 +159,7 @@ def parse(document: Any) -> TrialSpec:
     values["dtype"] = values["dtype"] or module.DTYPE
     values["loss_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     _check_together(values, method, schedule, task, module)
+    sizes.check(values, method, task)
     canonical = {
         "task": dict(task.document),
         **canonical_parts(parts, listed),
@@ -209,7 +210,7 @@ def _parse_task(document: Any) -> tuple[str, Any]:
     tasks().find(document["name"], "task.name")
     try:
         text = json.dumps(document, sort_keys=True)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise SpecError(f"task must hold what JSON can hold: {error}", "task") from error
     stamp = getattr(tasks()[document["name"]], "stamp", None)  # of what else the settings depend on, as a user's file
     return document["name"], _cached_task(text, None if stamp is None else stamp(document))
@@ -276,7 +277,7 @@ def _parse_report(value: Any) -> tuple[str, ...]:
     for index, name in enumerate(value):
         if name not in known:
             path = f"report.{index}"
-            raise SpecError(f"{path}: no report {shown(name)}: {hint(str(name), known)}", path)
+            raise SpecError(f"{path}: no report {shown(name)}: {hint(name, known)}", path)
     return tuple(dict.fromkeys(value))
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from itertools import islice
+
+from trainers.scalars import step
 
 _CLOSE_ENOUGH = 0.55
+_LENGTH = 60  # characters of a word that are compared: a comparison takes time in proportion to their square
+_COMPARED = 500  # known words that are compared
+_LISTED = 50  # known words that a message lists
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word most like `word`, or None when none is alike.
 
-    Upper case, "-", spaces and "_" make no difference; of equally near words the first counts.
+    Upper case, "-", spaces and "_" make no difference; of equally near words the first counts. Only the first 60
+    characters of a word count, so that a long word takes no longer than a short one.
 
     Args:
         word: what was written.
@@ -28,14 +35,17 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     plain = _plain(word)
     best: str | None = None
     best_score = _CLOSE_ENOUGH
-    for candidate in known:
-        score = SequenceMatcher(None, plain, _plain(candidate)).ratio()
+    for candidate in islice(known, _COMPARED):
+        matcher = SequenceMatcher(None, plain, _plain(candidate))
+        if matcher.real_quick_ratio() <= best_score or matcher.quick_ratio() <= best_score:
+            continue  # upper bounds of the score, which cost less
+        score = matcher.ratio()
         if score > best_score:
             best, best_score = candidate, score
     return best
 
 
-def hint(word: str, known: Iterable[str]) -> str:
+def hint(word: object, known: Iterable[str]) -> str:
     """The end of an error message about an unknown word: its nearest neighbour, else all the words there are.
 
     Args:
@@ -51,13 +61,15 @@ def hint(word: str, known: Iterable[str]) -> str:
         'none is known here'
     """
     words = list(known)
-    found = nearest(word, words)
+    found = nearest(step(word), words)
     if found is not None:
-        return f"did you mean {found}?"
+        return f"did you mean {step(found)}?"
     if words:
-        return "known are " + ", ".join(sorted(words))
+        listed = ", ".join(step(known) for known in sorted(words)[:_LISTED])
+        more = f" and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
+        return f"known are {listed}{more}"
     return "none is known here"
 
 
 def _plain(word: str) -> str:
-    return word.lower().replace("-", "").replace("_", "").replace(" ", "")
+    return word[:_LENGTH].lower().replace("-", "").replace("_", "").replace(" ", "")

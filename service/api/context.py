@@ -19,6 +19,7 @@ from service.api.submission import CheckedStudy
 from service.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
 from service.schemas.access import Quota
 from service.store.store import Store
+from trainers.scalars import shown
 from trainers.spelling import hint
 
 _LOG = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
         allowed.require(scope, study_id)
         glance = request.state.glance = asked.store.glance(study_id)
         if glance.project != allowed.project:
-            raise NotFound(f"no study {study_id!r}; list them to see which there are")
+            raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
         return study_id
 
     return permit

@@ -17,6 +17,7 @@ from trainers.catalogue import exchanges, range_of, source, summary
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
 from trainers.registry import Registry, client_optimizers, methods, schedules, servers, tasks
+from trainers.scalars import shown
 from trainers.spelling import hint
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def show_methods(name: str | None) -> None:
         if found:
             return
         known = [known for _, registry in groups for known in registry]
-        raise NotFound(f"no method, optimizer or schedule {name!r}: {hint(name, known)}")
+        raise NotFound(f"no method, optimizer or schedule {shown(name)}: {hint(name, known)}")
     for title, registry in groups:
         typer.echo(f"{title}:")
         _print_list(registry)
@@ -83,7 +84,7 @@ def show_tasks(name: str | None) -> None:
     registry = tasks()
     if name is not None:
         if name not in registry:
-            raise NotFound(f"no task {name!r}: {hint(name, registry)}")
+            raise NotFound(f"no task {shown(name)}: {hint(name, registry)}")
         _print_whole(name, registry[name], _settings(registry[name]))
         return
     typer.echo("Tasks:")

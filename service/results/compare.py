@@ -12,6 +12,7 @@ from service.results.curves import Array
 from service.results.definitions import LEAST_SEEDS, LEDGER_TOLERANCE
 from service.results.directions import sign
 from service.results.numbers import number
+from trainers.scalars import shown
 from trainers.spelling import nearest
 
 
@@ -107,8 +108,8 @@ def _band(rows: Sequence[Mapping[str, float]], cost: Array, metric: str) -> tupl
 def _method(methods: Mapping[str, Any], label: str) -> Mapping[str, Any]:
     if label not in methods:
         guess = nearest(label, methods)
-        hint = f"; did you mean {guess!r}?" if guess else ""
-        raise NotFound(f"no label {label!r} in this study (have: {', '.join(methods)}){hint}")
+        hint = f"; did you mean {shown(guess)}?" if guess else ""
+        raise NotFound(f"no label {shown(label)} in this study (have: {', '.join(methods)}){hint}")
     found: Mapping[str, Any] = methods[label]
     return found
 

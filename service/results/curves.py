@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from service.errors import InvalidSpec
 from service.schemas.records import TrialRecord
+from trainers.scalars import shown
 from trainers.spelling import nearest
 
 Array = NDArray[np.float64]
@@ -157,7 +158,7 @@ def check_cost(name: str) -> str:
     if name not in COSTS:
         guess = nearest(name, COSTS)
         hint = f"; did you mean {guess}?" if guess else ""
-        raise InvalidSpec("objective.cost", f"must be one of {', '.join(COSTS)}, got {name!r}{hint}")
+        raise InvalidSpec("objective.cost", f"must be one of {', '.join(COSTS)}, got {shown(name)}{hint}")
     return name
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from service.errors import InvalidSpec
 from service.results.curves import TrialCurve
 from service.results.points import Progress, progress
+from trainers.scalars import shown
 
 FIRST_COST: dict[str, float] = {"rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "seconds": 1e-3}
 """Where speed starts to count: one round, one byte, one gradient, a millisecond. The same for every trial, so that
@@ -72,6 +73,6 @@ def _found(curve: TrialCurve, metric: str, cost: str, rounds: int, rung: int | N
     if found is None:
         known = ", ".join(sorted(set(curve.columns) - {"round"})) or "nothing"
         raise InvalidSpec(
-            "objective.quality", f"must be a metric that trials report, got {metric!r} (reported: {known})"
+            "objective.quality", f"must be a metric that trials report, got {shown(metric)} (reported: {known})"
         )
     return found

@@ -13,6 +13,7 @@ from service.results.document import frontier
 from service.results.table import table
 from service.results.trials import trials_csv
 from service.schemas.records import StudyRecord, TrialRecord
+from trainers.scalars import shown
 from trainers.spelling import hint
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
@@ -64,7 +65,7 @@ class StudyResult:
         reported = {name for curve in self.curves for name in curve.columns}
         if quality is not None and reported and quality not in reported:
             near = hint(quality, sorted(reported))
-            raise InvalidSpec("quality", f"must be a metric that the trials reported, got {quality!r}: {near}")
+            raise InvalidSpec("quality", f"must be a metric that the trials reported, got {shown(quality)}: {near}")
 
     def file(self, name: str) -> bytes:
         """The contents of one of `FILES`."""

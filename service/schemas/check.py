@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from search_spaces.parameters import Space
+from search_spaces.spaces import check as check_space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
 from service.errors import InvalidSpec
@@ -25,12 +26,12 @@ from trainers.errors import SpecError
 from trainers.parts import offered
 from trainers.registry import methods, schedules, servers
 from trainers.remarks import mixed
-from trainers.scalars import shown
+from trainers.scalars import shown, step
+from trainers.sizes import check_models
 from trainers.spelling import hint, nearest
 
 MOST_POINTS = 100_000
-MOST_NUMBERS = 1e8
-"""Limits of a study, see `_check_sizes`."""
+"""The most points of a range on a grid."""
 
 
 def check(study: Study) -> list[str]:
@@ -49,7 +50,7 @@ def check(study: Study) -> list[str]:
     first: spec.TrialSpec | None = None
     _check_sizes(study)
     for index, entry in enumerate(study.methods):
-        _check_names(entry, f"methods[{index}]")
+        _check_spaces(entry, f"methods[{index}]")
         read: list[spec.TrialSpec] = []
         settings = list(corners(entry.parameters()))
         for setting in settings[:2] if _readable(study, entry.label, settings[2:]) else settings:
@@ -61,6 +62,7 @@ def check(study: Study) -> list[str]:
         remarks += _step_sizes(read[:2], f"methods[{index}]")
         remarks += [*_start(study, index), *_grid(study, index)]
     assert first is not None  # a study has a method
+    _check_packs(study, first)
     _check_quality(study, first)
     if study.budget.seeds and study.budget.front > study.budget.trials_per_method:
         remarks.append(
@@ -101,7 +103,7 @@ def _check_sizes(study: Study) -> None:
     """What would take minutes or all memory only to be looked at is refused: it cannot be meant.
 
     Raises:
-        InvalidSpec: Too many choices in all, too many points on a grid, or a random problem that is too large.
+        InvalidSpec: Too many choices in all, or too many points on a grid.
     """
     choices = 0
     for index, entry in enumerate(study.methods):
@@ -109,27 +111,26 @@ def _check_sizes(study: Study) -> None:
             choices += len(parameter.ends())
             points = getattr(parameter, "points", None) or 0
             if points > MOST_POINTS:
-                path = f"methods[{index}].space.{name}.points"
+                path = f"methods[{index}].space.{step(name)}.points"
                 raise InvalidSpec(path, f"must be at most {MOST_POINTS}, got points={shown(points)}")
     if choices > MOST_CHOICES:
         raise InvalidSpec("methods", f"all spaces together must have at most {MOST_CHOICES} choices, got {choices}")
-    if study.task["name"] == "quadratic" and "problem" in study.task:
-        clients, dimension = (_size(study.task.get(key)) for key in ("clients", "dimension"))
-        if clients * dimension**2 > MOST_NUMBERS:
-            given = f"clients={clients:.3g}, dimension={dimension:.3g}"
-            raise InvalidSpec("task", f"clients x dimension^2 must be at most {MOST_NUMBERS:.0e}, got {given}")
 
 
-def _size(value: Any) -> float:
-    """A number as it may be written; what is none is found wrong elsewhere."""
+def _check_packs(study: Study, first: spec.TrialSpec) -> None:
+    """A number of trials in a pack must not be too large for any machine."""
+    packs = study.resources.packs
+    if not isinstance(packs, int):
+        return
+    clients = first.clients_per_round or first.task.clients
     try:
-        return abs(float(value))
-    except (TypeError, ValueError, OverflowError):
-        return 1.0 if not isinstance(value, int) else float("inf")
+        check_models(first.task, clients, min(packs, study.budget.trials_per_method), "resources.packs")
+    except SpecError as error:
+        raise from_spec_error(error) from error
 
 
-def _check_names(entry: Entry, path: str) -> None:
-    """Method, server optimizer and schedule must exist, and have the hyperparameters that their spaces name."""
+def _check_spaces(entry: Entry, path: str) -> None:
+    """Method, server optimizer and schedule must exist, and have hyperparameters that take the values of the spaces."""
     for registry, part, place in (
         (methods(), entry, path),
         (servers(), entry.server, f"{path}.server"),
@@ -137,10 +138,15 @@ def _check_names(entry: Entry, path: str) -> None:
     ):
         if part.name not in registry:
             raise InvalidSpec(f"{place}.name", f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}")
-        known = {item.name for item in offered(registry[part.name])}
-        for key in part.space:
+        known = {item.name: item for item in offered(registry[part.name])}
+        for key, parameter in part.space.items():
+            where = f"{place}.space.{step(key)}"
             if key not in known:
-                raise InvalidSpec(f"{place}.space.{key}", f"unknown hyperparameter of {part.name}: {hint(key, known)}")
+                raise InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}")
+            try:
+                check_space(parameter, known[key], key)
+            except SpecError as error:
+                raise from_spec_error(error, where) from error
 
 
 def corners(space: Space) -> Iterator[dict[str, Any]]:

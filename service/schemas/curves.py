@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from service.schemas.records import Record
+from trainers.scalars import shown
 
 Cell = bool | int | float | None
 SEGMENT_ROUNDS = 256
@@ -26,7 +27,7 @@ def _checked(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
         raise ValueError("rounds must increase")
     for name, column in columns.items():
         if len(column) != len(rounds):
-            raise ValueError(f"column {name!r} must have {len(rounds)} values, one a round, got {len(column)}")
+            raise ValueError(f"column {shown(name)} must have {len(rounds)} values, one a round, got {len(column)}")
         for index, value in enumerate(column):
             if isinstance(value, float) and not math.isfinite(value):
                 column[index] = None

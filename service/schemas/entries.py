@@ -15,7 +15,7 @@ from service.errors import InvalidSpec
 from service.schemas import start as points
 from service.schemas.section import Section, from_spec_error
 from trainers.errors import SpecError
-from trainers.scalars import shown
+from trainers.scalars import shown, step
 
 MOST_CHOICES = 5_000
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
@@ -36,7 +36,7 @@ def _space(value: Any) -> Space:
     for name, form in value.items():
         _short(form, str(name))
         try:
-            space[str(name)] = forms.from_json(form, str(name))
+            space[str(name)] = forms.from_json(form, step(name))
         except SpecError as error:
             raise from_spec_error(error) from error
     return space
@@ -47,7 +47,7 @@ def _short(form: Any, name: str) -> None:
     parts = form.items() if isinstance(form, Mapping) else ()
     for key, part in parts:
         if isinstance(part, list) and len(part) > MOST_CHOICES:
-            raise InvalidSpec(f"{name}.{key}", f"must have at most {MOST_CHOICES} items, got {len(part)}")
+            raise InvalidSpec(f"{step(name)}.{step(key)}", f"must have at most {MOST_CHOICES} items, got {len(part)}")
 
 
 def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Part(Section):
         if not isinstance(values, dict):
             return values
         if strange := [key for key in values if key not in cls.model_fields]:
-            raise InvalidSpec(str(strange[0]), "unknown key: known are name and space, and settings stand under space")
+            raise InvalidSpec(step(strange[0]), "unknown key: known are name and space, and settings stand under space")
         return _resolve(values, cls.kind)
 
 

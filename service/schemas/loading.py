@@ -10,6 +10,10 @@ from typing import Any
 import yaml
 
 from service.errors import InvalidSpec, NotFound
+from trainers.errors import SpecError
+from trainers.scalars import digits, shown
+
+_LONGEST = 300  # characters of what the parser says of a text
 
 
 class _Loader(yaml.SafeLoader):
@@ -24,7 +28,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key_node.start_mark)
             if key in seen:
-                problem = f"key {key!r} is given twice (first in line {seen[key].line + 1}): keep one"
+                problem = f"key {shown(key)} is given twice (first in line {seen[key].line + 1}): keep one"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen[key] = key_node.start_mark
         return super().construct_mapping(node, deep)
@@ -43,7 +47,10 @@ for _tag, _pattern, _first in _PLAIN:
 
 
 def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
-    return int(loader.construct_scalar(node))  # decimal: 010 is ten
+    try:
+        return digits(loader.construct_scalar(node))  # decimal: 010 is ten
+    except SpecError as error:
+        raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _int)
@@ -63,17 +70,20 @@ def parse(text: str, origin: str = "") -> Any:
         >>> parse("{client_lr: 1e-3, server_lr: [1, 1.5E+2], label: no}")
         {'client_lr': 0.001, 'server_lr': [1, 150.0], 'label': 'no'}
     """
+    prefix = f"{origin}: " if origin else ""
     try:
         return yaml.load(text, Loader=_Loader)  # a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "somewhere"
-        problem = " ".join(str(error.problem or error.context).split())
-        raise InvalidSpec("", f"{f'{origin}: ' if origin else ''}{place}: {problem}") from error
+        problem = " ".join(str(error.problem or error.context)[:_LONGEST].split())
+        raise InvalidSpec("", f"{prefix}{place}: {problem}") from error
     except yaml.YAMLError as error:
-        raise InvalidSpec("", f"{f'{origin}: ' if origin else ''}{' '.join(str(error).split())}") from error
+        raise InvalidSpec("", f"{prefix}{' '.join(str(error)[:_LONGEST].split())}") from error
     except RecursionError as error:
-        raise InvalidSpec("", f"{f'{origin}: ' if origin else ''}must not be nested that deeply") from error
+        raise InvalidSpec("", f"{prefix}must not be nested that deeply") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # PyYAML's, of a tag such as !!int on a word
+        raise InvalidSpec("", f"{prefix}a tag (!!) must suit its value, got {shown(str(error))}") from error
 
 
 def read(source: str | Path) -> Any:

@@ -21,6 +21,9 @@ from service.schemas.section import Section, Whole
 from trainers.scalars import shown
 from trainers.spelling import hint
 
+MOST = 1_000_000
+"""The largest number in a sampler's settings: as many as an entry may have trials."""
+
 
 class _Plain(Section):
     """A sampler without settings."""
@@ -29,15 +32,15 @@ class _Plain(Section):
 
 
 class _Tpe(_Plain):
-    startup: Whole | None = Key(default=None, ge=1)
+    startup: Whole | None = Key(default=None, ge=1, le=MOST)
 
 
 class _Nsga2(_Plain):
-    population_size: Whole | None = Key(default=None, ge=4)
+    population_size: Whole | None = Key(default=None, ge=4, le=MOST)
 
 
 class _Gp(_Plain):
-    cap: Whole | None = Key(default=None, ge=16)
+    cap: Whole | None = Key(default=None, ge=16, le=MOST)
 
 
 _SECTIONS: dict[str, type[_Plain]] = {
@@ -106,9 +109,9 @@ _SCHEMA = {
             "additionalProperties": False,
             "properties": {
                 "name": {"type": "string", "enum": list(NAMES)},
-                "startup": {"type": "integer", "minimum": 1, "description": "tpe"},
-                "population_size": {"type": "integer", "minimum": 4, "description": "nsga2"},
-                "cap": {"type": "integer", "minimum": 16, "description": "gp"},
+                "startup": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "tpe"},
+                "population_size": {"type": "integer", "minimum": 4, "maximum": MOST, "description": "nsga2"},
+                "cap": {"type": "integer", "minimum": 16, "maximum": MOST, "description": "gp"},
             },
         },
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, Self
@@ -11,9 +12,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from service.errors import InvalidSpec
 from trainers import scalars
 from trainers.errors import SpecError
-from trainers.scalars import shown
+from trainers.scalars import shown, step
 from trainers.spelling import hint
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DEEPEST = 64  # as of a body that the API reads
+_STEPS = 12  # of a path that is shown
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("above", "gt"),
@@ -40,6 +44,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
 
     def __init__(self, **values: Any) -> None:
+        _refuse_strange(values)
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -57,9 +62,28 @@ class Section(BaseModel):
         """
         if not isinstance(document, dict):
             raise InvalidSpec("", f"must be a mapping of keys to values, got {shown(document)}")
-        if strange := [key for key in document if not isinstance(key, str)]:
-            raise InvalidSpec(str(strange[0]), "keys must be text")
+        _refuse_strange(document)
         return cls(**document)
+
+
+def _refuse_strange(document: Any) -> None:
+    """Refuses keys that are no text, halves of characters, and nesting so deep that reading would fail elsewhere."""
+    level: list[tuple[str, Any]] = [("", document)]
+    for _ in range(_DEEPEST):
+        below: list[tuple[str, Any]] = []
+        for path, value in level:
+            if isinstance(value, dict):
+                if strange := [key for key in value if not isinstance(key, str)]:
+                    raise InvalidSpec(join(path, step(strange[0])), "keys must be text")
+                below += [(path or key, inner) for key, inner in value.items()]
+                below += [(path or key, key) for key in value]
+            elif isinstance(value, list | tuple):
+                below += [(path, inner) for inner in value]
+            elif isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+                raise InvalidSpec(step(path), f"must hold whole characters, got {shown(value)}")
+        level = below
+    if level:
+        raise InvalidSpec(step(level[0][0]), f"must be nested at most {_DEEPEST} deep, got more")
 
 
 def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
@@ -78,7 +102,7 @@ def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
         raise InvalidSpec(join(dotted(place), cause.path), cause.problem) from None
     path = dotted(place)
     name = str(place[-1]) if place else ""
-    came = f", got {f'{name}=' if name and not name.isdigit() else ''}{shown(found['input'])}"
+    came = f", got {f'{step(name)}=' if name and not name.isdigit() else ''}{shown(found['input'])}"
     if kind == "extra_forbidden":
         raise InvalidSpec(path, f"unknown key: {hint(name, model.model_fields)}") from None
     if isinstance(cause, ValueError):
@@ -122,9 +146,9 @@ def dotted(place: Sequence[int | str]) -> str:
         'methods[0].space.client_lr'
     """
     text = ""
-    for step in place:
-        text = f"{text}[{step}]" if isinstance(step, int) else join(text, step)
-    return text
+    for item in place[:_STEPS]:
+        text = f"{text}[{item}]" if isinstance(item, int) else join(text, step(item))
+    return text if len(place) <= _STEPS else f"{text} ..."
 
 
 def join(path: str, rest: str) -> str:
@@ -136,9 +160,9 @@ def join(path: str, rest: str) -> str:
 
 def _whole(value: Any) -> int:
     try:
-        return scalars.integer(value, "")
-    except SpecError:
-        raise ValueError(f"must be a whole number, got {shown(value)}") from None
+        return scalars.integer(value, "", math.inf)  # the field has a limit of its own
+    except SpecError as error:
+        raise ValueError(str(error)) from None
 
 
 def _real(value: Any) -> float:
@@ -156,7 +180,9 @@ def auto_or_number(least: float, most: float, whole: bool = False) -> BeforeVali
             return value
         kind = "a whole number" if whole else "a number"
         try:
-            checked = scalars.integer(value, "") if whole else scalars.number(value, "")
+            checked = scalars.number(value, "")
+            if whole and checked <= most:
+                checked = scalars.integer(value, "")
         except SpecError:
             checked = least - 1
         if checked < least:

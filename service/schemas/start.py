@@ -14,7 +14,7 @@ from typing import Any
 from search_spaces.parameters import Choice, Float, Parameter, Space
 from search_spaces.values import plain, same
 from service.errors import InvalidSpec
-from trainers.scalars import shown
+from trainers.scalars import shown, step
 from trainers.spelling import hint
 
 
@@ -39,11 +39,11 @@ def _point(point: Any, space: Space, path: str) -> dict[str, Any]:
     if not isinstance(point, Mapping) or not point:
         raise InvalidSpec(path, f"must be a mapping of hyperparameters to values, not empty, got {shown(point)}")
     for name, value in point.items():
-        place = f"{path}.{name}"
+        place = f"{path}.{step(name)}"
         if name in ("server", "schedule") and isinstance(value, Mapping):
-            raise InvalidSpec(place, f"write its settings with a dot: {name}.{next(iter(value), 'setting')}")
+            raise InvalidSpec(place, f"write its settings with a dot: {name}.{step(next(iter(value), 'setting'))}")
         if name not in space:
-            raise InvalidSpec(place, f"no hyperparameter of the entry's spaces: {hint(str(name), space)}")
+            raise InvalidSpec(place, f"no hyperparameter of the entry's spaces: {hint(name, space)}")
         if not space[name].contains(plain(value)):
             problem = f"must lie in its space {shown(space[name].to_json())}, got {shown(value)}: widen the space"
             raise InvalidSpec(place, problem)

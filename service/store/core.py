@@ -14,6 +14,7 @@ from service.store import progress
 from service.store.database import Database
 from service.store.states import check_study
 from service.store.tables import AUDIT, DRIVERS, EVENTS, STUDIES
+from trainers.scalars import shown
 
 _INSERT_EVENT = sa.insert(EVENTS)
 _INSERT_AUDIT = sa.insert(AUDIT)
@@ -50,7 +51,7 @@ class Core:
         return row or self._missing(study_id)
 
     def _missing(self, study_id: str) -> Any:
-        raise NotFound(f"no study {study_id!r}; list them to see which there are")
+        raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
 
     def _fenced(self, connection: sa.Connection, study_id: str, attempt: int) -> sa.Row[Any]:
         """The study's row, locked, for a write of the driver that holds the study; renews its lease.

@@ -5,6 +5,7 @@ import sqlalchemy as sa
 from service.errors import InvalidSpec
 from service.store.quotas import Quotas
 from service.store.tables import IDEMPOTENCY_KEYS
+from trainers.scalars import shown
 
 _KEYS_KEPT_S = 7 * 24 * 3600.0
 _FORGET_EVERY_S = 3600.0
@@ -29,7 +30,7 @@ class Keys(Quotas):
             connection.execute(sa.delete(keys).where(this))
             return None
         if row.request_hash != request_hash:
-            problem = f"a key stands for one request, but {key!r} was used for another one; take a fresh key"
+            problem = f"a key stands for one request, but {shown(key)} was used for another one; take a fresh key"
             raise InvalidSpec("Idempotency-Key", problem)
         return str(row.study_id)
 

@@ -14,6 +14,7 @@ from service.schemas.access import AuditEvent, MadeToken, NewToken, TokenRecord
 from service.store.core import Actor, moment
 from service.store.records import Records
 from service.store.tables import AUDIT, TOKENS
+from trainers.scalars import shown
 
 PREFIX = "dl_"
 """How tokens begin, so that scanners for secrets know them."""
@@ -84,7 +85,7 @@ class Credentials(Records):
         with self._database.write() as connection:
             row = connection.execute(sa.select(TOKENS).where(here).with_for_update()).first()
             if row is None:
-                raise NotFound(f"no token {token_id!r}; list them to see which there are")
+                raise NotFound(f"no token {shown(token_id)}; list them to see which there are")
             if row.revoked_at is None:
                 connection.execute(sa.update(TOKENS).where(here).values(revoked_at=self.clock()))
                 self._audit(connection, actor, "token.revoke", token_id, row.project, {"name": row.name})

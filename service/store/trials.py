@@ -13,6 +13,7 @@ from service.store.core import moment
 from service.store.states import check_trial
 from service.store.studies import Studies
 from service.store.tables import PACKS, STUDIES, TRIALS
+from trainers.scalars import shown
 
 _MANY = 500  # values in one IN (...)
 _COUNTED = ("deaths", "death_round")
@@ -233,7 +234,7 @@ class Trials(Studies):
         if len(found) < len(set(ids)):
             self._exists(connection, study_id)
             missing = next(identity for identity in ids if identity not in found)
-            raise NotFound(f"study {study_id} has no trial {missing!r}")
+            raise NotFound(f"study {study_id} has no trial {shown(missing)}")
         return [found[identity] for identity in ids]
 
     def _unfinished(self, connection: sa.Connection, study_id: str) -> int:

@@ -98,7 +98,7 @@ def test_few_seeds_seconds_and_oneself_have_no_verdict() -> None:
 
 def test_unknown_labels_are_named() -> None:
     result = frontier("s", repeated("fedavg", [0.9]), Chosen(), 2)
-    with pytest.raises(NotFound, match=r"no label 'fedavgg' in this study \(have: fedavg\); did you mean 'fedavg'"):
+    with pytest.raises(NotFound, match=r'no label "fedavgg" in this study \(have: fedavg\); did you mean "fedavg"'):
         compare(result, "fedavg", "fedavgg")
 
 

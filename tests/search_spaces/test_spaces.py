@@ -43,7 +43,7 @@ def test_rates_are_on_a_log_scale_everywhere():
 
 
 def test_unknown_name_is_named_with_its_neighbour():
-    with pytest.raises(SpecError, match="no default space for method 'fedpro': did you mean fedprox"):
+    with pytest.raises(SpecError, match='no default space for method "fedpro": did you mean fedprox'):
         spaces.default("methods", "fedpro")
 
 

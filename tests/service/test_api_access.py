@@ -88,7 +88,7 @@ def test_a_revoked_token_is_refused_at_once(service: Service) -> None:
         with pytest.raises(Unauthorized, match="not known, or no longer"):
             ann.studies()
         boss.revoke_token(token["id"])  # the same again
-        with pytest.raises(NotFound, match="no token 'x'"):
+        with pytest.raises(NotFound, match='no token "x"'):
             boss.revoke_token("x")
     assert actions(service) == [
         ("auth.failed", "", ""),

@@ -135,7 +135,7 @@ BAD = [
     ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
     ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),
     ("label: averaging", "label: 3", "methods[0].label: must be a text, got label=3"),
-    ("name: fedprox", "name: fedpro", "methods[1].name: no default space for method 'fedpro': did you mean fedprox?"),
+    ("name: fedprox", "name: fedpro", 'methods[1].name: no default space for method "fedpro": did you mean fedprox?'),
     ("name: fedavg", "nam: fedavg", "methods[0].nam: unknown key: did you mean name?"),
     (
         "space: default",
@@ -205,8 +205,8 @@ BAD = [
         "objective: 1",
         "objective: must be a mapping, got objective=1",
     ),
-    ("clients_per_round: 10", "name: b", "line 13, column 1: key 'name' is given twice (first in line 1): keep one"),
-    ("gpu: auto", "gpu: auto, gpu: 1", "line 12, column 24: key 'gpu' is given twice"),
+    ("clients_per_round: 10", "name: b", 'line 13, column 1: key "name" is given twice (first in line 1): keep one'),
+    ("gpu: auto", "gpu: auto, gpu: 1", 'line 12, column 24: key "gpu" is given twice'),
     ("gpu: auto", "gpu: [auto", "line 12, column 33: "),
     ("clients_per_round: 10", "3: 4", "3: keys must be text"),
 ]

@@ -41,7 +41,7 @@ def test_unknown_study(store: Store) -> None:
         lambda: store.intend("no", "pause"),
     ]
     for ask in wrong:
-        with pytest.raises(NotFound, match="no study 'no'"):
+        with pytest.raises(NotFound, match='no study "no"'):
             ask()
 
 

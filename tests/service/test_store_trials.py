@@ -58,7 +58,7 @@ def test_trials_by_label_phase_state_and_in_pages(store: Store) -> None:
         after = (page[-1].label, page[-1].phase, page[-1].number)
     assert walked == everything
     assert store.trial(study, front_id).setting == 0
-    with pytest.raises(NotFound, match="has no trial 'x'"):
+    with pytest.raises(NotFound, match='has no trial "x"'):
         store.trial(study, "x")
 
 

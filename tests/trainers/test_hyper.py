@@ -17,7 +17,7 @@ from torch import Tensor
 from trainers.errors import MissingDataError, SpecError, TrainerError
 from trainers.hyper import check, describe, hyper
 from trainers.registry import Registry, schedules, tasks
-from trainers.scalars import integer, number, shown
+from trainers.scalars import LARGEST, integer, number, shown
 from trainers.spelling import hint, nearest
 
 
@@ -137,7 +137,7 @@ def test_numbers_survive_being_written_as_text(value: float) -> None:
     assert number(value, "x") == value
 
 
-@given(st.integers(-(2**70), 2**70))
+@given(st.integers(-LARGEST, LARGEST))
 def test_whole_numbers_stay_exact(value: int) -> None:
     assert integer(value, "x") == value
 

@@ -195,7 +195,7 @@ WRONG = [
     ),
     ({"problem": "randm"}, 'task.problem: no quadratic problem "randm": did you mean random?'),
     ({"problem": "random", "clientz": 3}, 'unknown key "clientz" in task: did you mean clients?'),
-    ({"problem": "random", "clients": 0}, "task.clients must be at least 1, got clients=0"),
+    ({"problem": "random", "clients": 0}, "task.clients must be in [1, 10000000], got clients=0"),
     (
         {"problem": "random", "strong_convexity": 2, "smoothness": 1},
         "task.smoothness must be at least strong_convexity=2, got smoothness=1",

@@ -18,7 +18,7 @@ from trainers.errors import SpecError
 from trainers.hyper import check, describe, hyper, join, refuse_unknown
 from trainers.problem import Examples
 from trainers.registry import models
-from trainers.scalars import integer, number, shown
+from trainers.scalars import integer, number, shown, step
 from trainers.spelling import hint
 
 CLASSIFIED = ("test_loss", "test_accuracy")
@@ -54,6 +54,8 @@ class Federated:
         test: rows of each test client; () where nothing is held out.
         central: rows of the server; None where it has none.
         metrics: what an evaluation reports.
+        shape: of the inputs of one example; None where the task does not say.
+        outputs: classes, or numbers to predict for one example.
     """
 
     document: Mapping[str, Any]
@@ -63,6 +65,8 @@ class Federated:
     test: tuple[Rows, ...]
     central: Rows | None
     metrics: tuple[str, ...] = CLASSIFIED
+    shape: tuple[int, ...] | None = None
+    outputs: int = 0
 
     @property
     def clients(self) -> int:
@@ -165,7 +169,7 @@ def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -
         settings = check(module.Settings, given, path, known=("name",))
         settings = {key: list(item) if isinstance(item, tuple) else item for key, item in settings.items()}
     elif given:
-        raise SpecError(f"{path} must be the name alone: {name} has no settings, got {', '.join(given)}", path)
+        raise SpecError(f"{path} must be the name alone: {name} has no settings, got {step(next(iter(given)))}", path)
     else:
         settings = {}
     return name, settings, {"name": name, **settings} if settings else name

@@ -46,8 +46,11 @@ def locate(name: str) -> Path | None:
         Its absolute path; None where there is no such file.
     """
     for path in (Path(name), data_dir() / name):
-        if path.is_file():
-            return path.resolve()
+        try:
+            if path.is_file():
+                return path.resolve()
+        except OSError:  # a name that no file can have, as one that is too long
+            continue
     return None
 
 

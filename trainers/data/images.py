@@ -42,6 +42,12 @@ class Pictures:
     mean: tuple[float, ...] = ()
     deviation: tuple[float, ...] = ()
 
+    @property
+    def example(self) -> tuple[int, int, int]:
+        """Shape of one picture as models get it, (channels, height, width)."""
+        _, height, width, *channels = self.shape
+        return (channels[0] if channels else 1, height, width)
+
     def labels(self) -> Rows:
         """(examples,) class of each picture; may not be written to.
 

@@ -23,6 +23,7 @@ _GROUPS = (  # limit, use and facts of a control group, of version 2 and 1
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
 )
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory")  # torch's CPU allocator has no error of its own
 
 
 @cache
@@ -69,6 +70,13 @@ def available_memory(root: str = "/") -> int | None:
             files = sum(int(line.split()[1]) for line in facts.splitlines() if line.startswith("inactive_file "))
             found.append(max(0, int(most) - int(now) + files))  # files that were read are given back when needed
     return min(found, default=None)
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that memory ran out: of the computer or of a GPU, as Python, numpy or torch say it."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def _read(path: str) -> str:

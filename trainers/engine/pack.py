@@ -37,6 +37,7 @@ from trainers.engine.stores import ClientStore
 from trainers.engine.views import ModelView, RoundView
 from trainers.errors import CheckpointError, SpecError
 from trainers.registry import reports
+from trainers.scalars import shown
 from trainers.spec import TrialSpec
 
 
@@ -288,7 +289,7 @@ class Pack:
         """A given plan, forced; width, device and dtype are what they are."""
         if plan.oracle not in self._model.oracles:
             known = ", ".join(self._model.oracles)
-            raise SpecError(f"the plan's oracle must be one of {known}, got oracle={plan.oracle!r}")
+            raise SpecError(f"the plan's oracle must be one of {known}, got oracle={shown(plan.oracle)}")
         if plan.threads != torch.get_num_threads():
             torch.set_num_threads(plan.threads)
         return replace(plan, width=self.spec.members, device=self.device.type, dtype=self.spec.dtype)

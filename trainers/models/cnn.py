@@ -25,16 +25,24 @@ from trainers.errors import SpecError
 from trainers.hyper import hyper
 from trainers.problem import Problem
 
+MOST_UNITS = 10_000_000
+
 
 @dataclass(frozen=True)
 class Settings:
     """What a task may say of the model."""
 
-    filters: tuple[int, ...] = hyper((16, 32), low=1, traced=False, doc="of each convolution")
+    filters: tuple[int, ...] = hyper(
+        (16, 32), low=1, high=MOST_UNITS, longest=1000, traced=False, doc="of each convolution"
+    )
     kernel: int = hyper(5, choices=(1, 3, 5, 7), traced=False, unit="pixels", doc="side of the convolutions")
-    dense: int = hyper(256, low=1, traced=False, unit="units", doc="of the dense layer before the last")
+    dense: int = hyper(
+        256, low=1, high=MOST_UNITS, traced=False, unit="units", doc="of the dense layer before the last"
+    )
     dropout: float = hyper(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of dense inputs")
-    crop: int = hyper(0, low=0, traced=False, unit="pixels", limit="0 is none", doc="random moves of pictures")
+    crop: int = hyper(
+        0, low=0, high=256, traced=False, unit="pixels", limit="0 is none", doc="random moves of pictures"
+    )
     flip: bool = hyper(False, traced=False, doc="random mirroring of pictures, left and right")
 
 

@@ -10,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.errors import SpecError
 from trainers.models._affine import Affine
 from trainers.problem import Examples, Problem
+from trainers.sizes import MOST_NUMBERS
 
 
 class CrossEntropy:
@@ -37,10 +39,18 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
     if not isinstance(train, Examples):
         raise TypeError(f"softmax regression must get Examples, got {type(train).__name__}")
     classes = int(problem.model_settings.get("classes") or train.targets.max() + 1)
+    rows = len(train.targets) + (0 if test is None else len(test.targets))
+    if rows * classes > MOST_NUMBERS:
+        raise SpecError(
+            f"task.classes must be smaller: examples x classes must be at most {MOST_NUMBERS}, got {rows} x {classes}",
+            "task.classes",
+        )
     test_wanted = None if test is None else _one_hot(test.targets, classes)
     wanted = _one_hot(train.targets, classes)
     return Affine(problem, CrossEntropy(), classes, wanted, test_wanted, True, dtype, device)
 
 
 def _one_hot(targets: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
-    return np.eye(classes)[targets]
+    wanted = np.zeros((len(targets), classes))
+    wanted[np.arange(len(targets)), targets] = 1.0
+    return wanted

@@ -41,7 +41,9 @@ LOSS_DATA = "full"
 class Hyper:
     """Settings of the automatic decay; in a pack every member has its own, but for decay_mode and monitor."""
 
-    window: Tensor = hyper(100, kind="int", low=1, unit="rounds", limit="1 is no averaging", doc="rounds averaged")
+    window: Tensor = hyper(
+        100, kind="int", low=1, high=1_000_000, unit="rounds", limit="1 is no averaging", doc="rounds averaged"
+    )
     patience: Tensor = hyper(
         None, kind="int", low=1, unit="rounds", doc="rounds without improvement before a decay; absent: as window"
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from trainers.data.federated import Federated, Keys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
-from trainers.data.images import CIFAR, pictured
+from trainers.data.images import CIFAR, CLASSES, pictured
 from trainers.hyper import check, join
 from trainers.problem import Problem
 
@@ -45,7 +45,16 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     rows = np.arange(len(labels))
     pool = Pool(labels, rows[: CIFAR.train], unnatural="cifar, which has no natural clients")
     parts, central = divide(values, pool, path)
-    return Federated({"name": "cifar", **values}, model, model_settings, parts, (rows[CIFAR.train :],), central)
+    return Federated(
+        {"name": "cifar", **values},
+        model,
+        model_settings,
+        parts,
+        (rows[CIFAR.train :],),
+        central,
+        shape=CIFAR.example,
+        outputs=CLASSES,
+    )
 
 
 def build(settings: Federated, dtype: str) -> Problem:

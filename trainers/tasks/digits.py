@@ -27,7 +27,7 @@ BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
 SETTINGS = settings_of(Keys)
 TEST_FRACTION = 0.2
-_SIDE = 8
+SHAPE = (1, 8, 8)
 
 
 def parse(document: Mapping[str, Any], path: str) -> Federated:
@@ -48,7 +48,16 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     test, rest = partitions.stratified(labels, TEST_FRACTION, values["split_seed"])
     pool = Pool(labels, rest, unnatural="digits, whose writers are not recorded")
     parts, central = divide(values, pool, path)
-    return Federated({"name": "digits", **values}, model, model_settings, parts, (test,), central)
+    return Federated(
+        {"name": "digits", **values},
+        model,
+        model_settings,
+        parts,
+        (test,),
+        central,
+        shape=SHAPE,
+        outputs=digits.CLASSES,
+    )
 
 
 def build(settings: Federated, dtype: str) -> Problem:
@@ -61,7 +70,7 @@ def build(settings: Federated, dtype: str) -> Problem:
     pictures, labels = digits.load()
 
     def inputs(rows: Rows) -> NDArray[np.floating]:
-        return pictures[rows].astype(dtype).reshape(-1, 1, _SIDE, _SIDE)
+        return pictures[rows].astype(dtype).reshape(-1, *SHAPE)
 
     return Problem(
         model=settings.model,

@@ -14,7 +14,7 @@ from typing import Any
 from trainers.data import partitions
 from trainers.data.federated import Federated, Keys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
-from trainers.data.images import FASHION, pictured
+from trainers.data.images import CLASSES, FASHION, pictured
 from trainers.hyper import check, join
 from trainers.problem import Problem
 
@@ -42,7 +42,16 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         labels = FASHION.labels()
     test, rest = partitions.stratified(labels, TEST_FRACTION, values["split_seed"])
     parts, central = divide(values, Pool(labels, rest, unnatural="fashion, which has no natural clients"), path)
-    return Federated({"name": "fashion", **values}, model, model_settings, parts, (test,), central)
+    return Federated(
+        {"name": "fashion", **values},
+        model,
+        model_settings,
+        parts,
+        (test,),
+        central,
+        shape=FASHION.example,
+        outputs=CLASSES,
+    )
 
 
 def build(settings: Federated, dtype: str) -> Problem:

@@ -30,7 +30,7 @@ from trainers.data import regression
 from trainers.data.weights import client_weights
 from trainers.errors import SpecError
 from trainers.hyper import check, describe, hyper, join
-from trainers.problem import Examples, Problem
+from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Examples, Problem
 from trainers.scalars import integer, shown
 
 DTYPE = "float64"
@@ -43,7 +43,7 @@ MODEL = "linear"
 class Keys:
     """What the document may say."""
 
-    clients: int = hyper(5, low=1, unit="clients", doc="size of the population")
+    clients: int = hyper(5, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
     examples: Any = hyper(2000, kind="any", doc="of each client: a number, or a list of one for each")
     dimension: int = hyper(10, low=1, unit="parameters", doc="of the model")
     strong_convexity: float = hyper(1e-3, low=0, low_open=True, doc="smallest eigenvalue of the covariance")
@@ -86,7 +86,7 @@ class Settings:
         """Number of parameters."""
         return len(self.eigenvalues)
 
-    @property
+    @cached_property
     def examples(self) -> NDArray[np.int64]:
         """Number of examples of each client, (clients,)."""
         return np.array(self.sizes, np.int64)
@@ -111,6 +111,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
     values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
+    _refuse_large(values, path)
     if values["eigenvalues"] is None:
         low, high = values["strong_convexity"], values["smoothness"]
         if high < low:
@@ -149,6 +150,22 @@ def build(settings: Settings, dtype: str) -> Problem:
         optimum=regression.least_squares(train, weights) if noisy else solution,
         model_settings={"bias": False},
     )
+
+
+def _refuse_large(values: Mapping[str, Any], path: str) -> None:
+    """Features, or rotations of the axes, of more numbers than a synthetic task may have."""
+    clients, dimension = values["clients"], values["dimension"]
+    if values["eigenvalues"] is not None:
+        dimension = len(values["eigenvalues"])
+    place = join(path, "examples")
+    if isinstance(values["examples"], (list, tuple)):
+        rows = sum(integer(item, f"{place}.{index}") for index, item in enumerate(values["examples"]))
+    else:
+        rows = clients * integer(values["examples"], place)
+    axes = dimension**2 if values["orientation"] == "random" else 0
+    for what, count in (("examples of all clients x dimension", rows * dimension), ("dimension^2", axes)):
+        if count > MOST_DRAWN:
+            raise SpecError(f"{path} must be smaller: {what} must be at most {MOST_DRAWN}, got {count:.3g}", path)
 
 
 def _sizes(value: Any, clients: int, path: str) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ import numpy as np
 from trainers.data import partitions
 from trainers.data.federated import PARTITION_DOC, Federated, Keys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
-from trainers.data.images import MNIST, pictured
+from trainers.data.images import CLASSES, MNIST, pictured
 from trainers.data.partitions import Rows
 from trainers.hyper import check, hyper, join
 from trainers.problem import Problem
@@ -69,7 +69,16 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     test = _of(writers, rows[MNIST.train :], values["test_writers"], seed)
     parts, central = divide(values, Pool(labels, train, writers), path)
     groups = tuple(test[part] for part in partitions.natural(writers[test]))
-    return Federated({"name": "mnist_by_writer", **values}, model, model_settings, parts, groups, central)
+    return Federated(
+        {"name": "mnist_by_writer", **values},
+        model,
+        model_settings,
+        parts,
+        groups,
+        central,
+        shape=MNIST.example,
+        outputs=CLASSES,
+    )
 
 
 def build(settings: Federated, dtype: str) -> Problem:

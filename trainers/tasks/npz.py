@@ -19,6 +19,7 @@ directory, then in $DATA_DIR. `sha256` of the file may be given: another file is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +126,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     table = load(file, names, test_names, classified, path)
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
-        raise SpecError(f"{place} must be that of the file, {table.sha256}, got {values['sha256']}", place)
+        raise SpecError(f"{place} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", place)
     values["sha256"] = table.sha256
     classes = values["classes"] = _classes(table, values["classes"], path) if classified else None
     labels = table.main.targets if classified else None
@@ -141,6 +142,8 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         test=test,
         central=central,
         metrics=metrics,
+        shape=table.main.inputs.shape[1:],
+        outputs=classes or math.prod(table.main.targets.shape[1:]),
         file=file,
         names=names,
         test_names=test_names,

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from trainers.data import matrices, quadratics
 from trainers.data.weights import client_weights
 from trainers.errors import SpecError
 from trainers.hyper import check, describe, hyper, join, refuse_unknown
-from trainers.problem import Problem, Quadratics
+from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Problem, Quadratics
 from trainers.scalars import number, shown
 from trainers.spelling import hint
 
@@ -63,7 +64,7 @@ class Shared:
 class Random:
     """Clients with random Hessians of given extreme eigenvalues."""
 
-    clients: int = hyper(10, low=1, unit="clients", doc="size of the population")
+    clients: int = hyper(10, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
     dimension: int = hyper(5, low=1, unit="parameters", doc="of the model")
     strong_convexity: float = hyper(1.0, low=0, low_open=True, doc="smallest eigenvalue of every Hessian")
     smoothness: float = hyper(10.0, low=0, low_open=True, doc="largest eigenvalue of every Hessian")
@@ -80,7 +81,7 @@ class TwoClients:
 class Continuum:
     """The toy with a continuum of clients, as a finite population."""
 
-    clients: int = hyper(1000, low=1, unit="clients", doc="size of the population")
+    clients: int = hyper(1000, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
 
 
 @dataclass(frozen=True)
@@ -122,31 +123,34 @@ class Settings:
 
     Args:
         document: the task with all defaults filled in, JSON-able.
-        losses: the clients' quadratics.
+        clients: size of the population.
+        dimension: number of parameters.
+        draw: makes the clients' quadratics.
         client_weights: (clients,) sum 1; None is uniform.
         central: the server's own quadratic; None where it has none.
         model: name of the model in trainers/models.
     """
 
     document: Mapping[str, Any]
-    losses: Quadratics
+    clients: int
+    dimension: int
+    draw: Callable[[], Quadratics]
     client_weights: NDArray[np.float64] | None = None
     central: Quadratics | None = None
     model: str = field(default=MODEL)
 
-    @property
-    def clients(self) -> int:
-        """Size of the population."""
-        return self.losses.clients
+    @cached_property
+    def losses(self) -> Quadratics:
+        """The clients' quadratics; drawn when they are first needed, which takes minutes where they are large."""
+        return self.draw()
 
-    @property
-    def dimension(self) -> int:
-        """Number of parameters."""
-        return int(self.losses.centers.shape[1])
-
-    @property
+    @cached_property
     def smoothness(self) -> float:
         """Largest eigenvalue of any client's Hessian."""
+        if self.dimension == 1:
+            return float(self.losses.hessians.max())
+        if self.document.get("problem") == "random":
+            return float(self.document["smoothness"])  # drawn so: nothing to compute
         return float(np.linalg.eigvalsh(self.losses.hessians).max())
 
     @property
@@ -167,11 +171,8 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     if "problem" in document and ("hessians" in document or "centers" in document):
         raise SpecError(f"{path} must have either problem or hessians and centers, got both: leave one out", path)
     filled: dict[str, Any] = {"name": "quadratic"}
-    weights: NDArray[np.float64] | None = None
-    if "problem" in document:
-        losses, weights = _generated(document, path, filled)
-    else:
-        losses = _given(document, path, filled)
+    losses = _generated(document, path, filled) if "problem" in document else _given(document, path, filled)
+    weights = losses.client_weights
     if document.get("client_weights") is not None:
         weights = client_weights(document["client_weights"], losses.clients, join(path, "client_weights"))
         filled["client_weights"] = weights.tolist()
@@ -182,10 +183,15 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     filled["gradient_noise"] = noise
     central: Quadratics | None = None
     if document.get("central") is not None:
-        central = matrices.central(document["central"], losses.centers.shape[1], join(path, "central"))
+        central = matrices.central(document["central"], losses.dimension, join(path, "central"))
         central = replace(central, gradient_noise=noise)
         filled["central"] = {"hessian": central.hessians[0].tolist(), "center": central.centers[0].tolist()}
-    return Settings(filled, replace(losses, gradient_noise=noise), weights, central)
+    return replace(
+        losses,
+        draw=lambda: replace(losses.draw(), gradient_noise=noise),
+        client_weights=weights,
+        central=central,
+    )
 
 
 def build(settings: Settings, dtype: str) -> Problem:
@@ -204,13 +210,11 @@ def build(settings: Settings, dtype: str) -> Problem:
     )
 
 
-def _generated(
-    document: Mapping[str, Any], path: str, filled: dict[str, Any]
-) -> tuple[Quadratics, NDArray[np.float64] | None]:
+def _generated(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Settings:
     name = document["problem"]
     place = join(path, "problem")
     if not isinstance(name, str) or name not in PROBLEMS:
-        raise SpecError(f"{place}: no quadratic problem {shown(name)}: {hint(str(name), PROBLEMS)}", place)
+        raise SpecError(f"{place}: no quadratic problem {shown(name)}: {hint(name, PROBLEMS)}", place)
     arguments = {key: value for key, value in document.items() if key not in _SHARED}
     values = check(PROBLEMS[name], arguments, path, known=_SHARED)
     filled.update(problem=name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()})
@@ -222,7 +226,15 @@ def _generated(
             place,
         )
     if name in _BUILDERS:
-        return _BUILDERS[name](**values), None
+        clients, dimension = values.get("clients", 2), values.get("dimension", 1)
+        if clients * dimension**2 > MOST_DRAWN:
+            place = join(path, "dimension" if dimension > 1 else "clients")
+            raise SpecError(
+                f"{place} must be small enough that clients x dimension^2 is at most {MOST_DRAWN}, "
+                f"got {clients} x {dimension}^2",
+                place,
+            )
+        return Settings(filled, clients, dimension, lambda: _BUILDERS[name](**values))
     if document.get("client_weights") is not None:
         place = join(path, "client_weights")
         raise SpecError(f"{place} must be left out: worst_case brings its own weights", place)
@@ -230,12 +242,13 @@ def _generated(
         place = join(path, "gradient_weights")
         raise SpecError(f"{place} must end with a weight above 0, got {shown(values['gradient_weights'])}", place)
     try:
-        return quadratics.worst_case(**values)
+        losses, weights = quadratics.worst_case(**values)
     except ValueError as error:
         raise SpecError(f"{path}: {error}", join(path, "client_lr")) from error
+    return Settings(filled, losses.clients, losses.centers.shape[1], lambda: losses, weights)
 
 
-def _given(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Quadratics:
+def _given(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Settings:
     refuse_unknown(document, [*_SHARED, "hessians", "centers"], path)
     for key in ("hessians", "centers"):
         if key not in document:
@@ -243,4 +256,6 @@ def _given(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Qu
     hessians = matrices.hessians(document["hessians"], join(path, "hessians"))
     centers = matrices.centers(document["centers"], hessians, join(path, "centers"))
     filled["hessians"], filled["centers"] = hessians.tolist(), centers.tolist()
-    return Quadratics(hessians, centers, np.zeros(len(centers)))
+    losses = Quadratics(hessians, centers, np.zeros(len(centers)))
+    clients, dimension = centers.shape
+    return Settings(filled, clients, dimension, lambda: losses)

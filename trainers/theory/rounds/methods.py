@@ -154,7 +154,7 @@ def affine_round(
     if function is None:
         known = [*FEDERATED, *MIXED]
         raise SpecError(
-            f"method.name must be a method with a closed form, got {shown(name)}; {hint(str(name), known)}",
+            f"method.name must be a method with a closed form, got {shown(name)}; {hint(name, known)}",
             "method.name",
         )
     parameters = inspect.signature(function).parameters

@@ -1,0 +1,258 @@
+"""Studies with values of any kind, size and depth: refused in one short line, before anything starts."""
+
+import copy
+import json
+import math
+import random
+import time
+
+import pytest
+
+from service.cli.main import main
+from service.errors import DriftlineError, InvalidSpec
+from service.schemas import loading
+from service.schemas.study import Study
+from trainers.errors import SpecError
+from trainers.spec import parse
+
+STUDY = {
+    "name": "bounds",
+    "task": {"name": "quadratic", "problem": "random", "clients": 4},
+    "methods": [
+        {
+            "name": "fedavg",
+            "space": {"client_lr": {"float": [0.001, 1.0], "log": True}, "server_lr": 0.1, "local_steps": 2},
+            "server": {"name": "sgd", "space": {"momentum": {"choice": [0.0, 0.9]}}},
+            "schedule": {"name": "plateau", "space": {"window": {"int": [5, 50]}}},
+            "start": [{"client_lr": 0.1}],
+        }
+    ],
+    "budget": {"trials_per_method": 16, "rounds": 20},
+    "resources": {"packs": "auto"},
+    "sampler": {"name": "tpe", "startup": 4},
+}
+TRIAL = {
+    "task": {"name": "digits", "clients": 10, "partition": {"dirichlet": 0.3}, "model": {"name": "mlp", "hidden": [8]}},
+    "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2},
+    "server": {"name": "sgd", "momentum": 0.9, "nesterov": False},
+    "schedule": {"name": "plateau", "window": 3},
+    "members": [{"client_lr": 0.1}, {"client_lr": 0.2, "server.momentum": 0.5}],
+    "adaptation": {"steps": [1], "client_lr": 0.1},
+    "batch_size": 4,
+    "clients_per_round": 2,
+    "rounds": 5,
+    "report": ["params"],
+}
+
+
+def with_(path, value, document=STUDY):
+    """The document with one place changed."""
+    document = copy.deepcopy(document)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return document
+
+
+def refused(document):
+    with pytest.raises(InvalidSpec) as caught:
+        Study.from_json(document).check()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+WRONG_KINDS = [
+    ("space", "local_steps", {"float": [1, 5]}, "local_steps is a whole number; use int"),
+    ("space", "local_steps", {"float": [1, 5], "log": True, "also": [7]}, "local_steps is a whole number; use int"),
+    ("space", "local_steps", {"choice": [1, 2, 2.5, 4]}, "must be a whole number, got local_steps=2.5"),
+    ("space", "local_steps", {"choice": [1, "two", 3]}, 'must be a whole number, got local_steps="two"'),
+    ("space", "local_steps", {"int": [1, 5], "also": [0]}, "must be at least 1, got local_steps=0"),
+    ("space", "local_steps", {"int": [1, 10**11]}, "must mean at most 100000000 local steps a round, got 100000000000"),
+    ("space", "local_steps", {"int": [1, 10**30]}, "high must be at most 9223372036854775807, got high=1000000"),
+    ("space", "client_lr", {"choice": [0.1, True, 0.3]}, "must be a number, got client_lr=true"),
+    ("space", "client_lr", {"float": [0.1, 1], "also": [-1]}, "must be at least 0, got client_lr=-1"),
+    ("space", "client_optimizer", {"int": [0, 1]}, "client_optimizer is one of adagrad, adam, "),
+    ("space", "client_optimizer", {"float": [0, 1]}, "client_optimizer is one of adagrad, adam, "),
+    ("space", "client_optimizer", {"choice": ["sgd", 3, "adam"]}, "must be a text, got client_optimizer=3"),
+    ("space", "client_optimizer", {"choice": ["sgd", "sdg", "adam"]}, "must be one of adagrad, adam, "),
+    ("space", "client_momentum", {"int": [0, 1]}, "must be in [0, 1), got client_momentum=1"),
+    ("space", "tied", {"int": [0, 1]}, "tied is true or false; use choice"),
+    ("server.space", "nesterov", {"float": [0, 1]}, "nesterov is true or false; use choice"),
+    ("server.space", "nesterov", {"choice": [True, 0]}, "must be true or false, got nesterov=0"),
+    ("schedule.space", "window", {"float": [5, 50]}, "window is a whole number; use int"),
+    ("schedule.space", "window", {"int": [5, 10**9]}, "must be in [1, 1000000], got window=1000000000"),
+    ("schedule.space", "decay_mode", {"int": [0, 1]}, "decay_mode is one of paper, reference; use choice"),
+]
+
+
+@pytest.mark.parametrize(("part", "key", "form", "message"), WRONG_KINDS)
+def test_a_space_of_another_kind_than_its_hyperparameter(part, key, form, message):
+    document = with_(("methods", 0, *part.split("."), key), form)
+    assert refused(document).startswith(f"methods[0].{part}.{key}: {message}")
+
+
+def test_a_space_of_lists_is_a_choice():
+    space = {"client_lr": 0.1, "server_lr": 0.1, "gradient_weights": {"float": [1, 5]}}
+    document = with_(("methods", 0), {"name": "local_update", "space": space})
+    message = "methods[0].space.gradient_weights: gradient_weights is a list of numbers; use choice"
+    assert refused(document) == message
+
+
+def test_whole_numbers_may_be_tried_where_real_ones_may():
+    document = with_(("methods", 0, "space", "server_lr"), {"int": [1, 5], "also": [10]})
+    assert Study.from_json(document).check() == []
+
+
+TOO_LARGE = [
+    (
+        ("budget", "rounds"),
+        10**5000,
+        "budget.rounds: must be at most 1000000000, got rounds=a number of about 5001 dig",
+    ),
+    (("seed",), 10**30, "seed: must be at most 9007199254740992, got seed=1000000000000000000000000000000"),
+    (("eval_every",), 10**30, "eval_every: must be auto or a whole number of at most 9007199254740992, got 1000000"),
+    (("sampler", "startup"), 10**30, "sampler.startup: must be at most 1000000, got startup=1000000000000000000"),
+    (("resources", "packs"), 1e30, "resources.packs: must be auto or a whole number of at most 1000000, got 1e+30"),
+    (
+        ("task", "dimension"),
+        10**7,
+        "task.dimension: must be small enough that clients x dimension^2 is at most 100000000",
+    ),
+    (("task", "clients"), 10**400, "task.clients: must be in [1, 10000000], got clients=a number of about 401 digits"),
+    (
+        ("x" * 10**6,),
+        1,
+        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...: unknown key: known are adaptation, ",
+    ),
+    (
+        ("methods", 0, "space", "x" * 10**6),
+        1,
+        "methods[0].space.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    ),
+    (("methods", 0, "name"), "fedavg" * 170_000, "methods[0].label: must be 1 to 50 letters, digits, '_' or '-', "),
+    (("sampler",), "tpe" * 300_000, 'sampler: no sampler "tpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpet'),
+    (("task", "name"), "x" * 10**6, 'task.name: no task "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...'),
+    (("objective",), {"quality": "x" * 10**6}, "objective.quality: must be a metric of task quadratic (loss, "),
+    (("task", 3), 1, "task.3: keys must be text"),
+    (("task", "\ud800"), 1, 'task: must hold whole characters, got "\\ud800"'),
+    (("task", "x"), json.loads("[" * 70 + "]" * 70), "task: must be nested at most 64 deep, got more"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), TOO_LARGE, ids=range(len(TOO_LARGE)))
+def test_what_is_too_large_is_refused_by_its_key(path, value, message):
+    start = time.thread_time()
+    said = refused(with_(path, value))
+    assert said.startswith(message)
+    assert len(said) < 600
+    assert time.thread_time() - start < 3  # milliseconds, but for the first import of torch
+
+
+def test_a_pack_too_wide_for_any_machine():
+    task = {"name": "digits", "clients": 10, "model": {"name": "mlp", "hidden": [1_000_000]}}
+    document = with_(("task",), task) | {"objective": {"quality": "test_loss"}, "resources": {"packs": 64}}
+    assert refused(document | {"budget": {"trials_per_method": 50, "rounds": 20}}) == (
+        "resources.packs: must be smaller: parameters x clients of a round x trials of a pack must be at most "
+        "34359738368, got 75000010 x 10 x 50"
+    )
+    assert Study.from_json(document | {"resources": {"packs": 8}}).check() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: " + "9" * 5000, "line 1, column 7: a number must have at most 400 digits, got "),
+        ("name: !!int x", "a tag (!!) must suit its value, got "),
+        ("name: !!timestamp x", "a tag (!!) must suit its value, got "),
+        ("name: !!bool x", "a tag (!!) must suit its value, got "),
+        ("name: !" + "x" * 10_000 + " 1", "line 1, column 7: could not determine a constructor for the tag"),
+        ("x" * 900 + ": 1\n" + "x" * 900 + ": 2", "line 2, column 1: key "),
+    ],
+    ids=range(6),
+)
+def test_yaml_that_python_cannot_read_is_refused_by_its_place(text, message):
+    with pytest.raises(InvalidSpec) as caught:
+        loading.parse(text)
+    assert str(caught.value).startswith(message)
+    assert len(str(caught.value)) < 400
+
+
+def test_validate_ends_in_one_line(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "study.yaml"
+    path.write_text(json.dumps(STUDY).replace("bounds", "x").replace('"x"', "9" * 5000), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["driftline", "validate", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def number(source):
+    power = source.choice([0, 1, 3, 6, 9, 12, 18, 19, 30, 308, 400, 5000])
+    values = [source.choice([1, -1]) * 10**power, source.choice([1, -1]) * 10.0 ** source.randint(-300, 300)]
+    return source.choice([*values, math.nan, math.inf, -0.0, 2.5, 2**63, 5e-324])
+
+
+def word(source):
+    letters = source.choice(["fedavg", "client_lr", "\n\x1b\"'.[]", "é\x00", "\ud800", "9"])
+    return letters * source.choice([1, 1, 60, 5000])
+
+
+def nested(source):
+    value = 1
+    for _ in range(source.choice([3, 300, 3000])):
+        value = [value] if source.random() < 0.5 else {"a": value}
+    return value
+
+
+def anything(source):
+    return source.choice(
+        [
+            number,
+            number,
+            word,
+            nested,
+            lambda _: source.choice([None, True, [], {}, b"x", 1j]),
+            lambda _: [number(source)] * source.choice([1, 3, 300]),
+            lambda _: {"float": [number(source), number(source)], "also": [number(source)]},
+            lambda _: {"int": [number(source), number(source)], "log": True},
+            lambda _: {"choice": [number(source), word(source), True]},
+            lambda _: {word(source): number(source)},
+            lambda _: {"name": word(source), "fraction": number(source)},
+        ]
+    )(source)
+
+
+def places(document, prefix=()):
+    items = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in items:
+        yield (*prefix, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*prefix, key))
+
+
+def check(document):
+    Study.from_json(document).check()
+
+
+@pytest.mark.parametrize(("read", "document"), [(check, STUDY), (parse, TRIAL)], ids=["study", "trial"])
+def test_whatever_stands_anywhere_is_read_or_refused_in_one_line(read, document):
+    """Seeded, so that it takes the same time everywhere; each document takes milliseconds."""
+    spots = list(places(document))
+    source = random.Random(20261122)
+    read(document)  # the first time imports torch
+    for _ in range(400):
+        *place, key = source.choice(spots)
+        if isinstance(key, str) and source.random() < 0.2:
+            key = word(source)
+        changed = with_((*place, key), anything(source), document)
+        said = ""
+        start = time.thread_time()
+        try:
+            read(changed)
+        except (SpecError, DriftlineError) as error:
+            said = str(error)
+        assert time.thread_time() - start < 3, (place, key)
+        assert "\n" not in said
+        assert len(said) < 1000
