@@ -29,13 +29,13 @@ from typing import Any
 
 import httpx
 
+from driftline.study.spec import Study
+from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.records import Values
 from service.api.access import Access, Tokens
 from service.api.app import create_app
 from service.api.limits import Limits
 from service.api.serve import Server
-from service.schemas.protocol import NewTrial, Report, TrialResult
-from service.schemas.records import Values
-from service.schemas.study import Study
 from service.store.store import Store
 
 STUDIES, ROUNDS, PACK = 10, 50, 50

@@ -23,11 +23,11 @@ from typing import Any
 import httpx
 import numpy as np
 
+from driftline.results.study_result import needed, study_result
+from driftline.study.spec import Study
+from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.records import Values
 from service.api.cached import Body
-from service.results.study import needed, study_result
-from service.schemas.protocol import NewTrial, Report, TrialResult
-from service.schemas.records import Values
-from service.schemas.study import Study
 from service.store.store import Store
 
 LABELS, PACK, SEEDS = ("fedavg", "fedprox"), 100, 3

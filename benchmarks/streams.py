@@ -20,10 +20,10 @@ from pathlib import Path
 import httpx
 from api import cpu_seconds, document
 
+from driftline.study.spec import Study
 from service.api.access import Access, Tokens
 from service.api.app import create_app
 from service.api.serve import Server
-from service.schemas.study import Study
 from service.store.store import Store
 
 

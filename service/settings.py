@@ -47,7 +47,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
 
 HANG_S = 900.0
 SILENT_S = 60.0

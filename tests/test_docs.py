@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from driftline.study.spec import Study
 from service.cli.main import app
-from service.schemas.study import Study
 from trainers.registry import methods
 from trainers.spec import parse
 

@@ -28,7 +28,7 @@ def test_unknown_name_says_what_there_is() -> None:
         driftline.Clint  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["driftline", "service.cli.main", "service.schemas.study", "trainers.spec"])
+@pytest.mark.parametrize("module", ["driftline", "service.cli.main", "driftline.study.spec", "trainers.spec"])
 def test_imports_stay_light(module: str) -> None:
     """What --help and typing mistakes wait for; trainers.spec is allowed nothing heavy but torch."""
     code = f"import sys, {module}; print(' '.join(name for name in {HEAVY} if name in sys.modules))"

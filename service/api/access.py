@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from service.errors import Forbidden, InvalidSpec, Unauthorized
-from service.schemas.access import SCOPES, Scope, TokenRecord
+from driftline.errors import Forbidden, InvalidSpec, Unauthorized
+from driftline.wire.access import SCOPES, Scope, TokenRecord
 from service.store.core import Actor
 from service.store.store import Store
 

@@ -12,9 +12,9 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from driftline.errors import InvalidRequest
 from service.api.context import authenticate
 from service.api.problems import Malformed, answer
-from service.errors import InvalidRequest
 
 DEPTH = 64
 """Deepest nesting of a body."""

@@ -10,14 +10,14 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
+from driftline.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
+from driftline.wire.access import Quota
 from service.api.access import Access, Scope, Tokens
 from service.api.cached import Bodies
 from service.api.limits import Limits, Rates
 from service.api.metrics import Metrics
 from service.api.streams import Streams
 from service.api.submission import CheckedStudy
-from service.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
-from service.schemas.access import Quota
 from service.store.store import Store
 from trainers.scalars import shown
 from trainers.spelling import hint

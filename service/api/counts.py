@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from driftline.errors import DriftlineError
+from driftline.study.check import corners
+from driftline.study.spec import LARGEST, Study
+from driftline.study.trial_document import trial_document
 from search_spaces.parameters import Parameter
-from service.errors import DriftlineError
-from service.schemas.check import corners
-from service.schemas.study import LARGEST, Study
-from service.schemas.trials import trial_document
 from trainers.errors import SpecError
 
 DRAWS = 256

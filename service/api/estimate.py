@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from driftline.errors import DriftlineError
+from driftline.study.spec import Study
+from driftline.wire.budgets import StudyEstimate
 from service.api import counts
 from service.driver.decide import Plan, width
-from service.errors import DriftlineError
-from service.schemas.extension import StudyEstimate
-from service.schemas.study import Study
 from service.store.speeds import Speed
 from service.store.store import Store
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from driftline.errors import InvalidSpec
 from service.api.submission import CheckedStudy
-from service.errors import InvalidSpec
 from trainers.data.folder import data_dir
 from trainers.scalars import shown
 

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from service.errors import DriftlineError
-from service.schemas.records import STUDY_FINISHED
+from driftline.errors import DriftlineError
+from driftline.wire.records import STUDY_FINISHED
 from service.store.records import Tail
 
 AT_ONCE = 500

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from pydantic import Field
 
+from driftline.errors import RateLimited
+from driftline.study.validation import Section
+from driftline.wire.access import Quota
 from service.bucket import Bucket
-from service.errors import RateLimited
-from service.schemas.access import Quota
-from service.schemas.section import Section
 
 _BUCKETS = 10_000  # the tokens that were used last; one that is forgotten starts with a full bucket
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import DriftlineError
+from driftline.errors import DriftlineError
 from service.store.overview import Overview
 from service.store.store import Store
 

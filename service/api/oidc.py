@@ -10,11 +10,11 @@ from typing import Any, Literal
 import jwt
 from pydantic import Field, field_validator
 
+from driftline.errors import Forbidden, InvalidSpec, Unauthorized
+from driftline.study.validation import Section
+from driftline.wire.access import ProjectName
 from service.api.access import Access, Scope
 from service.api.oidc_keys import IssuerKeys, asymmetric, require_safe
-from service.errors import Forbidden, InvalidSpec, Unauthorized
-from service.schemas.access import ProjectName
-from service.schemas.section import Section
 
 LEEWAY_S = 30.0
 """How far the issuer's clock and this one may be apart."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import jwt
 
-from service.errors import InvalidSpec, Unauthorized, Unavailable
+from driftline.errors import InvalidSpec, Unauthorized, Unavailable
 
 _LOG = logging.getLogger(__name__)
 FRESH_S = 300.0

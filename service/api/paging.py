@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query
 from pydantic import Field, StringConstraints, TypeAdapter
 
-from service.errors import InvalidRequest
-from service.schemas.records import Phase
+from driftline.errors import InvalidRequest
+from driftline.wire.records import Phase
 
 PageSize = Annotated[int, Query(ge=1, le=1000, description="At most so many on a page.")]
 PageToken = Annotated[str | None, Query(max_length=2000, description="Where the last page ended: its next_page_token.")]

@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from service.errors import PROBLEM_MEDIA_TYPE, DriftlineError, InvalidRequest, InvalidSpec, RateLimited, problem
-from service.schemas.section import dotted
+from driftline.errors import PROBLEM_MEDIA_TYPE, DriftlineError, InvalidRequest, InvalidSpec, RateLimited, problem
+from driftline.study.validation import dotted
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = {"missing": "must be given", "extra_forbidden": "is not known here; leave it out"}

@@ -5,8 +5,8 @@ from collections import OrderedDict
 from typing import Any
 from weakref import WeakValueDictionary
 
-from service.results import compare
-from service.results.study import needed, study_result
+from driftline.results import comparison as compare
+from driftline.results.study_result import needed, study_result
 from service.store.store import Store
 
 
@@ -29,7 +29,7 @@ class Results:
         self._turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # of those who ask just now
 
     def frontier(self, study_id: str) -> dict[str, Any]:
-        """What `service.results.document.frontier` makes of the study as it is stored now.
+        """What `driftline.results.document.frontier` makes of the study as it is stored now.
 
         Raises:
             NotFound: No such study.
@@ -52,7 +52,7 @@ class Results:
             return result
 
     def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
-        """What `service.results.compare.compare` says about two labels of the study.
+        """What `driftline.results.comparison.compare` says about two labels of the study.
 
         Raises:
             NotFound: No such study, or no such label.

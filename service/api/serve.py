@@ -15,10 +15,10 @@ from typing import IO, Self
 import uvicorn
 from fastapi import FastAPI
 
+from driftline.errors import Unavailable
 from service.api.context import Context
 from service.api.metrics import Metrics
 from service.api.protocol import BoundedProtocol
-from service.errors import Unavailable
 
 START_S = 20.0
 STOP_S = 10.0

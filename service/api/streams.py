@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 from pydantic import Field
 
+from driftline.errors import DriftlineError, Forbidden, InvalidSpec, RateLimited, Unavailable
+from driftline.study.validation import Section, join
 from service.api.access import Access, Tokens
 from service.api.informer import AT_ONCE, Informer, Line, finished, lines
-from service.errors import DriftlineError, Forbidden, InvalidSpec, RateLimited, Unavailable
-from service.schemas.section import Section, join
 from service.store.records import Tail
 from service.store.store import Store
 

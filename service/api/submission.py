@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from service.errors import DriftlineError, InvalidSpec
-from service.schemas.extension import Extension, StudyEstimate
-from service.schemas.study import Study
+from driftline.errors import DriftlineError, InvalidSpec
+from driftline.study.spec import Study
+from driftline.wire.budgets import Extension, StudyEstimate
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from service.schemas.study import Study
-from service.sdk.progress import clock_text
+from driftline.sdk.progress import clock_text
+from driftline.study.spec import Study
 
 
 def validate_study(file: Path, *, estimate: bool) -> None:

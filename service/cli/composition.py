@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar, cast
 
 import yaml
 
+from driftline.client.connection import Connection
+from driftline.errors import InvalidSpec, Unavailable
 from service.api.access import SCOPES, Access, Issuer, Tokens
 from service.api.app import create_app
 from service.api.limits import Limits
@@ -20,8 +22,6 @@ from service.api.probes import create_probes
 from service.api.serve import Server
 from service.api.streams import StreamLimits
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
-from service.connection import Connection
-from service.errors import InvalidSpec, Unavailable
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launcher
 from service.recorders.studies_recorder import StudiesRecorder

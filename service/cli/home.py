@@ -8,7 +8,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
 
 SECRET = "secret"
 ADMIN_TOKEN = "admin-token"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import typer
 
-from service.errors import InvalidSpec
-from service.schemas.study import Study
-from service.sdk.client import Client
-from service.sdk.job import Job
+from driftline.errors import InvalidSpec
+from driftline.sdk.job import Job
+from driftline.sdk.remote import Client
+from driftline.study.spec import Study
 from service.settings import settings
 
 

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
+from driftline.errors import DriftlineError
 from service.cli import remote, theory
 from service.cli.remote import Json, TokenFile, Url
-from service.errors import DriftlineError
 
 app = typer.Typer(
     name="driftline",
@@ -225,7 +225,7 @@ app.add_typer(theory.app)
 def main() -> None:
     """Runs the command line; errors of ours are one line on stderr and an exit code of their kind.
 
-    Exit codes: 0 done, 1 failed, 2 bad input, 3 to 6 as service/errors.py lists them, 130 stopped by Ctrl-C.
+    Exit codes: 0 done, 1 failed, 2 bad input, 3 to 6 as driftline/errors.py lists them, 130 stopped by Ctrl-C.
     """
     try:
         app()

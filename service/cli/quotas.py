@@ -7,10 +7,10 @@ from pathlib import Path
 
 import typer
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import InvalidSpec
+from driftline.wire.access import ProjectQuota, Quota
 from service.cli.jobs import address
-from service.client import ApiClient
-from service.errors import InvalidSpec
-from service.schemas.access import ProjectQuota, Quota
 
 
 def quota(

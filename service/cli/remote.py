@@ -84,8 +84,8 @@ def extend(
     as_json: Json = False,
 ) -> None:
     """Give a study of a service a larger budget; a finished one runs again and repeats no trial."""
+    from driftline.errors import InvalidSpec
     from service.cli import jobs
-    from service.errors import InvalidSpec
 
     if trials is None and seeds is None:
         raise InvalidSpec("--trials", "or --seeds must be given: the new numbers")

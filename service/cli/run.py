@@ -12,9 +12,9 @@ from types import FrameType
 
 import typer
 
+from driftline.study.spec import Study
 from service.embedded.client import EmbeddedJob
 from service.embedded.run import EmbeddedRun
-from service.schemas.study import Study
 from service.settings import settings
 
 

@@ -14,9 +14,9 @@ from types import FrameType
 
 import typer
 
+from driftline.errors import InvalidSpec, Unavailable
 from service.cli.composition import Part, Service, answered
 from service.cli.home import ADMIN_TOKEN
-from service.errors import InvalidSpec, Unavailable
 from service.settings import ServiceSettings, read_service
 from service.store.database import migrate as bring_up
 

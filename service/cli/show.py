@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from service.errors import NotFound
+from driftline.errors import NotFound
 from service.settings import settings
 from trainers.catalogue import exchanges, range_of, source, summary
 from trainers.hyper import Hyperparameter
@@ -21,7 +21,7 @@ from trainers.scalars import shown
 from trainers.spelling import hint
 
 if TYPE_CHECKING:
-    from service.sdk.frontier import Frontier
+    from driftline.sdk.frontier import Frontier
 
 
 def show_frontier(
@@ -98,8 +98,8 @@ def is_remote(study: str, url: str | None) -> bool:
 
 def _frontier(study: str, quality: str | None, cost: str | None, url: str | None, token_file: Path | None) -> Frontier:
     if is_remote(study, url):
+        from driftline.sdk.frontier import Frontier
         from service.cli.jobs import connected
-        from service.sdk.frontier import Frontier
 
         with connected(url, token_file) as client:
             return Frontier(client.job(study).frontier(quality=quality, cost=cost).data)

@@ -95,7 +95,7 @@ def _our_errors() -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        from service.schemas.section import from_spec_error
+        from driftline.study.validation import from_spec_error
 
         raise from_spec_error(error) from error
 

@@ -9,10 +9,10 @@ from typing import cast
 
 import typer
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import InvalidSpec
+from driftline.wire.access import SCOPES, NewToken, Scope
 from service.cli.jobs import address
-from service.client import ApiClient
-from service.errors import InvalidSpec
-from service.schemas.access import SCOPES, NewToken, Scope
 
 
 def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None:

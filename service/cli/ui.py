@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import typer
 
+from driftline.errors import InvalidSpec
 from service.embedded.stored import stored_link
-from service.errors import InvalidSpec
 
 START_S = 90.0
 """Seconds that MLflow's server may take to answer."""

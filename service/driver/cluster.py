@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from driftline.errors import Conflict, DriftlineError, Unavailable
 from service.driver import ray_settings, turn
 from service.driver.environment import environment
 from service.driver.nodes import Node, require, slots
 from service.driver.output import logged
-from service.errors import Conflict, DriftlineError, Unavailable
 
 _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.results.frontier import select
-from service.schemas.records import TRIAL_FINISHED, Phase, TrialState
+from driftline.results.pareto import select
+from driftline.wire.records import TRIAL_FINISHED, Phase, TrialState
 
 ATTEMPTS = 3
 """How often in a row a trial's worker may die without a newer checkpoint in between; then the trial has failed."""

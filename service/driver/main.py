@@ -15,10 +15,10 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
-from service.client import ApiClient
+from driftline.client.api_client import ApiClient
+from driftline.errors import DriftlineError
 from service.driver.run import NODES_S, Ended, run_driver
 from service.driver.shipping import Shipper
-from service.errors import DriftlineError
 from service.settings import settings
 
 PATIENCE_S = 600.0

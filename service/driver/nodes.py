@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
 
 
 @dataclass(frozen=True)

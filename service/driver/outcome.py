@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.errors import InvalidSpec
-from service.results import objectives
-from service.results.curves import TrialCurve
-from service.schemas.protocol import Released, TrialResult
-from service.schemas.records import TrialRecord, Values
-from service.schemas.study import Study
+from driftline.errors import InvalidSpec
+from driftline.results import objectives
+from driftline.results.curves import TrialCurve
+from driftline.study.spec import Study
+from driftline.wire.driver_messages import Released, TrialResult
+from driftline.wire.records import TrialRecord, Values
 
 
 def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialResult:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from service.client import ApiClient
+from driftline.client.api_client import ApiClient
+from driftline.errors import DriftlineError, StaleDriver, Unavailable
+from driftline.study.spec import Study
+from driftline.wire.driver_messages import Released
+from driftline.wire.ids import holder
 from service.driver import checkpoints, cluster, turn
 from service.driver.watch import Watch
-from service.errors import DriftlineError, StaleDriver, Unavailable
-from service.names import holder
-from service.schemas.protocol import Released
-from service.schemas.study import Study
 from service.settings import HANG_S
 
 _LOG = logging.getLogger(__name__)

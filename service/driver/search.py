@@ -11,20 +11,20 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.client import ApiClient
+from driftline.client.api_client import ApiClient
+from driftline.errors import DriftlineError
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from driftline.wire.driver_messages import NewTrial, Released, Report, TrialResult
+from driftline.wire.ids import pack_id
+from driftline.wire.records import TRIAL_FINISHED, TrialRecord
 from service.driver import checkpoints
 from service.driver.decide import Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
 from service.driver.job import Job
 from service.driver.outcome import outcome, trial_result
 from service.driver.table import Pack, Table, append
-from service.errors import DriftlineError
-from service.names import pack_id
 from service.samplers.build import build
 from service.samplers.protocol import Sampler
-from service.schemas.protocol import NewTrial, Released, Report, TrialResult
-from service.schemas.records import TRIAL_FINISHED, TrialRecord
-from service.schemas.study import Study
-from service.schemas.trials import trial_document
 from trainers.spec import structure_key
 
 _LOG = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
+from driftline.errors import DriftlineError, StaleDriver, Unavailable
 from service.driver.cluster import Broken
 from service.driver.environment import environment
 from service.driver.search import Search
 from service.driver.watch import Watch
 from service.driver.worker import Worker
-from service.errors import DriftlineError, StaleDriver, Unavailable
 
 _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")

@@ -15,8 +15,8 @@ from collections import deque
 from types import TracebackType
 from typing import Protocol, Self
 
-from service.errors import DriftlineError, NotFound, Unavailable
-from service.schemas.logs import LINES_AT_ONCE, NewLine
+from driftline.errors import DriftlineError, NotFound, Unavailable
+from driftline.wire.logs import LINES_AT_ONCE, NewLine
 
 LINES_KEPT = 20_000
 """Lines that are kept while the API is away."""

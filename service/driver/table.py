@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftline.wire.records import Setting, TrialRecord
 from service.driver.decide import Row
-from service.schemas.records import Setting, TrialRecord
 
 Columns = dict[str, list[Any]]
 

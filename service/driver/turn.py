@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from service.errors import Conflict
+from driftline.errors import Conflict
 
 _NAMESPACE = "driftline"
 _NAME = "driftline-driver"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self
 
-from service.client import ApiClient
-from service.errors import DriftlineError, StaleDriver, Unavailable
+from driftline.client.api_client import ApiClient
+from driftline.errors import DriftlineError, StaleDriver, Unavailable
 
 _LOG = logging.getLogger(__name__)
 Why = Literal["", "pause", "lost", "failed", "cancel", "stale"]

@@ -13,12 +13,12 @@ from typing import Self
 
 import httpx
 
+from driftline.errors import NotFound
+from driftline.sdk import remote as sdk
+from driftline.sdk.job import Job
+from driftline.sdk.progress import Progress
+from driftline.study.spec import Study
 from service.embedded.run import EmbeddedRun
-from service.errors import NotFound
-from service.schemas.study import Study
-from service.sdk import client as sdk
-from service.sdk.job import Job
-from service.sdk.progress import Progress
 from service.settings import settings
 
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import IO
 
-from service.errors import Conflict, InvalidSpec, NotFound
-from service.results.study import FILES, StudyResult
+from driftline.errors import Conflict, InvalidSpec, NotFound
+from driftline.results.study_result import FILES, StudyResult
 from service.store.store import Store
 
 DATABASE = "driftline.db"

@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 
-from service.client import ApiClient
-from service.errors import DriftlineError
+from driftline.client.api_client import ApiClient
+from driftline.errors import DriftlineError
 from service.launchers.protocol import Launch, Seen
 
 _LOG = logging.getLogger(__name__)

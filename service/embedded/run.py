@@ -19,19 +19,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import Conflict, NotFound
+from driftline.results.study_result import FILES
+from driftline.study.spec import Study
+from driftline.wire.records import StudyRecord
 from service.api.access import Tokens
 from service.api.app import create_app
 from service.api.results import Results
 from service.api.serve import Server
-from service.client import ApiClient
 from service.embedded.folder import LOG, Folder
 from service.embedded.launcher import ThreadLauncher
 from service.embedded.stored import artifact_root, mlflow_uri, stored_result
-from service.errors import Conflict, NotFound
-from service.results.study import FILES
 from service.scheduler.loop import Scheduler
-from service.schemas.records import StudyRecord
-from service.schemas.study import Study
 from service.settings import settings
 
 if TYPE_CHECKING:

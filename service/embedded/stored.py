@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from driftline.errors import NotFound
+from driftline.results.study_result import StudyResult, study_result
+from driftline.sdk.frontier import Frontier
+from driftline.wire.records import StudyRecord
 from service.embedded.folder import DATABASE
-from service.errors import NotFound
-from service.results.study import StudyResult, study_result
-from service.schemas.records import StudyRecord
-from service.sdk.frontier import Frontier
 from service.store.store import Store
 
 

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from service.errors import Conflict, DriftlineError
+from driftline.errors import Conflict, DriftlineError
 from service.launchers.kubernetes_rayjob import body, kueue
 from service.launchers.kubernetes_rayjob.api import Api, Item
 from service.launchers.kubernetes_rayjob.config import Config

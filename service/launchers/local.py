@@ -16,10 +16,10 @@ from typing import IO
 
 from pydantic import Field
 
-from service.errors import Unavailable
+from driftline.errors import Unavailable
+from driftline.study.validation import Section
 from service.launchers import local_processes
 from service.launchers.protocol import Launch, Seen
-from service.schemas.section import Section
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 150.0

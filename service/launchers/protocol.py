@@ -54,7 +54,7 @@ class Launcher(Protocol):
     """Starts and stops drivers: as processes, as Ray jobs, as RayJobs on Kubernetes.
 
     All methods may be called again at any time, by this process or by another one after a restart, and then change
-    nothing that is as it should be. What goes wrong raises `service.errors.DriftlineError`.
+    nothing that is as it should be. What goes wrong raises `driftline.errors.DriftlineError`.
     """
 
     def start(self, launch: Launch) -> None:

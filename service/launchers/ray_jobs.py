@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.errors import Conflict, DriftlineError, InvalidSpec
+from driftline.errors import Conflict, DriftlineError, InvalidSpec
+from driftline.study.validation import Section
 from service.launchers.protocol import Launch, Seen
 from service.launchers.ray_dashboard.api import Dashboard, RayJob
 from service.launchers.ray_dashboard.package import package
-from service.schemas.section import Section
 
 _LOG = logging.getLogger(__name__)
 RAY = (2, 60)

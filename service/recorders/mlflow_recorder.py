@@ -19,16 +19,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from service.names import holder
+from driftline.results.curves import TrialCurve
+from driftline.results.show.palette import styles
+from driftline.results.study_result import FILES, StudyResult, study_result
+from driftline.wire.ids import holder
+from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorders.links import MlflowLink, mlflow_link
 from service.recorders.sampling import rows, totals
 from service.recorders.shown import envelope_rows, label_params, note, study_key, study_params, trial_params
 from service.recorders.tracking import Tracking, connect
 from service.recorders.views import VIEW, VIEW_TAG, charts_view
-from service.results.curves import TrialCurve
-from service.results.figures.palette import styles
-from service.results.study import FILES, StudyResult, study_result
-from service.schemas.records import StudyRecord, TrialRecord
 from service.store.records import Recorded
 from service.store.store import Store
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from service.results.curves import Array
+from driftline.results.curves import Array
 
 ROUNDS_SHOWN = 64
 COUNTERS = frozenset({"exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds"})

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from driftline.results.show.text_table import best_setting
+from driftline.results.study_result import Reading, StudyResult
+from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorders.sampling import metric_name
 from service.recorders.tracking import Row
-from service.results.study import Reading, StudyResult
-from service.results.table import best_setting
-from service.schemas.records import StudyRecord, TrialRecord
 
 ENVELOPE_POINTS = 128  # of an envelope: MLflow draws a few hundred at most
 

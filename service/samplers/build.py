@@ -6,12 +6,12 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from driftline.errors import InvalidSpec
+from driftline.study import sampler as samplers
 from search_spaces.parameters import Space
-from service.errors import InvalidSpec
 from service.samplers import grid, quasi_random
 from service.samplers.protocol import Sampler
 from service.samplers.start import Started
-from service.schemas import samplers
 
 NAMES = samplers.NAMES
 
@@ -26,7 +26,7 @@ def build(
     """A sampler that has heard nothing yet.
 
     Args:
-        sampler: One of `NAMES`, or a mapping of the name and settings, as in `service.schemas.samplers`.
+        sampler: One of `NAMES`, or a mapping of the name and settings, as in `driftline.study.sampler`.
         space: What may be tried, by dotted name.
         objectives: Names of the values to maximise.
         seed: Of all its draws.

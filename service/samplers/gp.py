@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from driftline.results.pareto import select
 from search_spaces.parameters import Space
-from service.results.frontier import select
 from service.samplers.learner import Heard, Learner
 from service.samplers.protocol import Setting
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from driftline.errors import InvalidSpec
 from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
-from service.errors import InvalidSpec
 from service.samplers.protocol import Setting
 
 LARGEST = 1_000_000

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from service.schemas.study import Study
-from service.schemas.trials import trial_document
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
 from trainers.engine.pack import Pack
 from trainers.spec import parse
 

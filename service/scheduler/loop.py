@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from service.errors import DriftlineError, InvalidSpec, NotFound
+from driftline.errors import DriftlineError, InvalidSpec, NotFound
+from driftline.wire.ids import holder
 from service.launchers.protocol import Launch, Launcher, Seen
-from service.names import holder
 from service.scheduler.pauses import Pauses
 from service.scheduler.reconcile import (
     MAX_DEATHS,

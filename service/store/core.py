@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from service.errors import NotFound, StaleDriver
-from service.schemas.records import STUDY_FINISHED, StudyState
+from driftline.errors import NotFound, StaleDriver
+from driftline.wire.records import STUDY_FINISHED, StudyState
 from service.store import progress
 from service.store.database import Database
 from service.store.states import check_study

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.errors import Conflict
-from service.schemas.protocol import Report
+from driftline.errors import Conflict
+from driftline.wire.driver_messages import Report
 from service.store.segments import Arrays, Columns, arrays, contains, decode, encode, join, join_arrays, split, upsert
 from service.store.tables import CURVE_SEGMENTS, TRIALS
 from service.store.trials import Trials, _chunks

@@ -17,7 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.errors import Conflict, InvalidSpec, Unavailable
+from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.store import postgresql
 from service.store.tables import METADATA
 

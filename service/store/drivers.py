@@ -5,9 +5,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.errors import Conflict, StaleDriver
-from service.schemas.protocol import Desired, Lease, Released
-from service.schemas.records import StudyState
+from driftline.errors import Conflict, StaleDriver
+from driftline.wire.driver_messages import Desired, Lease, Released
+from driftline.wire.records import StudyState
 from service.store.curves import Curves
 from service.store.holders import gone
 from service.store.states import DRIVEN

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
 from service.store.quotas import Quotas
 from service.store.tables import IDEMPOTENCY_KEYS
 from trainers.scalars import shown

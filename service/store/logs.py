@@ -10,7 +10,7 @@ import json
 
 import sqlalchemy as sa
 
-from service.schemas.logs import LogLine, NewLines
+from driftline.wire.logs import LogLine, NewLines
 from service.store.core import moment
 from service.store.tables import LOG_LINES, LOG_TOTALS
 from service.store.tokens import Credentials

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.schemas.records import STUDY_FINISHED
+from driftline.wire.records import STUDY_FINISHED
 from service.store.logs import Logs
 from service.store.tables import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.schemas.records import TRIAL_FINISHED, LabelProgress
+from driftline.wire.records import TRIAL_FINISHED, LabelProgress
 from service.store.tables import TRIALS
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.errors import QuotaExceeded
-from service.schemas.access import ProjectQuota, Quota, Use
-from service.schemas.records import STUDY_FINISHED
+from driftline.errors import QuotaExceeded
+from driftline.wire.access import ProjectQuota, Quota, Use
+from driftline.wire.records import STUDY_FINISHED
 from service.store.core import Actor, Core
 from service.store.tables import PACKS, QUOTAS, STUDIES
 

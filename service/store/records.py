@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from service.schemas.records import Event, StudyState
+from driftline.wire.records import Event, StudyState
 from service.store.core import moment
 from service.store.holders import gone
 from service.store.retries import Retries

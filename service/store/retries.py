@@ -5,9 +5,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.errors import Conflict
-from service.schemas.access import Quota
-from service.schemas.records import STUDY_FINISHED, StudyRecord
+from driftline.errors import Conflict
+from driftline.wire.access import Quota
+from driftline.wire.records import STUDY_FINISHED, StudyRecord
 from service.store.core import Actor
 from service.store.drivers import RETRIED, Drivers
 from service.store.states import check_retry, intended

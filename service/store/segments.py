@@ -14,8 +14,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import DriftlineError
-from service.schemas.curves import SEGMENT_ROUNDS, Cell, merge, rows
+from driftline.errors import DriftlineError
+from driftline.wire.curve_columns import SEGMENT_ROUNDS, Cell, merge, rows
 
 Columns = dict[str, list[Cell]]
 Arrays = dict[str, NDArray[np.float64]]

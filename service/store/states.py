@@ -14,8 +14,8 @@ become PENDING again.
 
 from typing import Final
 
-from service.errors import Conflict
-from service.schemas.records import StudyState, TrialState
+from driftline.errors import Conflict
+from driftline.wire.records import StudyState, TrialState
 
 STUDY_MOVES: Final[dict[StudyState, frozenset[StudyState]]] = {
     "PENDING": frozenset({"QUEUED", "RUNNING", "PAUSED", "CANCELLED", "FAILED"}),

@@ -1,6 +1,6 @@
 """The store: every study, trial and curve, in SQLite or PostgreSQL.
 
-Values that go out are frozen records of `service.schemas`, never live rows. A method is one transaction: all of it is
+Values that go out are frozen records of `driftline.study`, never live rows. A method is one transaction: all of it is
 stored, or, when it raises, nothing. Threads and processes may share a database: writes about a study take turns.
 
 A driver writes under the attempt that `Store.acquire` gave it. Once another driver has acquired the study, every

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from service.errors import Conflict
-from service.names import new_study_id
-from service.schemas.access import Quota
-from service.schemas.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
+from driftline.errors import Conflict
+from driftline.wire.access import Quota
+from driftline.wire.ids import new_study_id
+from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
 from service.store import progress
 from service.store.core import Actor, moment
 from service.store.keys import Keys

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.errors import NotFound
-from service.names import new_study_id
-from service.schemas.access import AuditEvent, MadeToken, NewToken, TokenRecord
+from driftline.errors import NotFound
+from driftline.wire.access import AuditEvent, MadeToken, NewToken, TokenRecord
+from driftline.wire.ids import new_study_id
 from service.store.core import Actor, moment
 from service.store.records import Records
 from service.store.tables import AUDIT, TOKENS

@@ -5,10 +5,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.errors import Conflict, NotFound
-from service.names import trial_id
-from service.schemas.protocol import NewTrial, TrialResult
-from service.schemas.records import TRIAL_FINISHED, Phase, TrialRecord, TrialState
+from driftline.errors import Conflict, NotFound
+from driftline.wire.driver_messages import NewTrial, TrialResult
+from driftline.wire.ids import trial_id
+from driftline.wire.records import TRIAL_FINISHED, Phase, TrialRecord, TrialState
 from service.store.core import moment
 from service.store.states import check_trial
 from service.store.studies import Studies

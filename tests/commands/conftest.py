@@ -12,15 +12,15 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
+from driftline.client.api_client import ApiClient
+from driftline.study.spec import Study
 from service import settings
 from service.cli.composition import Service
 from service.cli.main import app
-from service.client import ApiClient
 from service.driver.search import Search
 from service.driver.worker import Worker
 from service.embedded.launcher import ThreadLauncher
 from service.launchers import local
-from service.schemas.study import Study
 from service.settings import read_service
 
 STUDY = {

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import httpx
 
-from service.client import ApiClient
+from driftline.client.api_client import ApiClient
 from tests.ports import free_port
 from tests.waiting import until
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from driftline import Study
-from service.sdk.asynchronous import AsyncClient, AsyncJob
-from service.sdk.client import Client
-from service.sdk.job import Job, StudyFailed
-from service.sdk.offline import OfflineService
+from driftline.sdk.asynchronous import AsyncClient, AsyncJob
+from driftline.sdk.job import Job, StudyFailed
+from driftline.sdk.offline import OfflineService
+from driftline.sdk.remote import Client
 
 from .conftest import STUDY
 

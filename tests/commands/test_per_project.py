@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import DriftlineError
+from driftline.wire.access import NewToken
 from service.cli import composition
-from service.client import ApiClient
 from service.embedded.launcher import ThreadLauncher
-from service.errors import DriftlineError
 from service.launchers import local
-from service.schemas.access import NewToken
 from tests.commands.conftest import STUDY, Drivers
 from tests.ports import free_port
 from tests.waiting import until

@@ -10,10 +10,10 @@ import httpx
 import pytest
 from click.testing import Result
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
+from driftline.sdk.job import StudyFailed
 from service.cli.composition import Service
-from service.client import ApiClient
-from service.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
-from service.sdk.job import StudyFailed
 from service.settings import settings
 from tests.waiting import until
 
@@ -102,7 +102,7 @@ def test_failed_trials_are_retried(service: Service, run: Run, study_file: Path,
 
 
 def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Event) -> None:
-    from service.schemas.logs import NewLine
+    from driftline.wire.logs import NewLine
 
     gate.clear()
     study = run("submit", study_file).stdout.strip()
@@ -191,7 +191,7 @@ def test_errors_say_what_to_do(
     monkeypatch.delenv("DRIFTLINE_URL")
     settings.cache_clear()
     assert "DRIFTLINE_URL" in str(run("list").exception)
-    monkeypatch.setattr("service.connection.PAUSE_S", 1e9)
+    monkeypatch.setattr("driftline.client.connection.PAUSE_S", 1e9)
     assert isinstance(run("list", "--url", "http://127.0.0.1:9").exception, Unavailable)
     local = run("frontier", tmp_path).exception  # a folder: nothing is asked of a service
     assert "no study in" in str(local)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from driftline import Client, Study
+from driftline.errors import Conflict, InvalidSpec, NotFound
+from driftline.sdk.job import StudyFailed
+from driftline.sdk.notebook import job_html, study_html
+from driftline.sdk.offline import OfflineService
+from driftline.wire.records import LabelProgress, StudyRecord
 from service import settings
 from service.cli.composition import Service
-from service.errors import Conflict, InvalidSpec, NotFound
-from service.schemas.notebook import job_html, study_html
-from service.schemas.records import LabelProgress, StudyRecord
-from service.sdk.job import StudyFailed
-from service.sdk.offline import OfflineService
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -13,10 +13,10 @@ import httpx
 import pytest
 import yaml
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.cli import composition, serve
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
-from service.client import ApiClient
-from service.errors import Conflict, InvalidSpec, Unavailable
 from service.settings import read_service
 from service.store import database
 from service.store.store import Store

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from driftline.client.api_client import ApiClient
 from service.api.limits import Limits
 from service.api.oidc import Oidc
 from service.api.streams import StreamLimits
-from service.client import ApiClient
 from service.launchers.ray_jobs import Config as RayJobs
 from tests.commands.page import Page, Terminal
 from tests.ports import free_port

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from service.client import ApiClient
-from service.schemas.protocol import Desired, Lease, NewTrial, Released, Report, TrialResult
-from service.schemas.records import StudyRecord, TrialRecord
-from service.schemas.study import Study
+from driftline.client.api_client import ApiClient
+from driftline.study.spec import Study
+from driftline.wire.driver_messages import Desired, Lease, NewTrial, Released, Report, TrialResult
+from driftline.wire.records import StudyRecord, TrialRecord
 from service.store.store import Store
 
 

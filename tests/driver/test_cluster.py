@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.driver import cluster, ray_settings
 from service.driver.cluster import Cluster
 from service.driver.environment import environment
 from service.driver.nodes import Node, require, slots
-from service.errors import Conflict, InvalidSpec, Unavailable
 
 NODES = [Node(16), Node(8, 1), Node(8, 1)]
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from driftline.study.spec import Study
+from driftline.wire.budgets import Extension
 from service.api.submission import check, extended
-from service.schemas.extension import Extension
-from service.schemas.study import Study
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_search import Bench, curves
 

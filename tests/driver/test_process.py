@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from driftline.errors import Unavailable
 from service.api.access import Tokens
 from service.api.app import create_app
 from service.api.serve import Server
-from service.errors import Unavailable
 from service.launchers import local, local_processes
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch

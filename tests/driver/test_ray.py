@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import Conflict
+from driftline.study.trial_document import trial_document
 from service.driver import run, turn
 from service.driver.checkpoints import round_of
 from service.driver.run import run_driver
 from service.driver.search import Search
 from service.driver.worker import columns
-from service.errors import Conflict
 from service.samplers.build import build
-from service.schemas.trials import trial_document
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.waiting import until
 from trainers.engine.pack import Pack

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import Conflict
+from driftline.study.spec import Study
 from service.api.results import Results
-from service.errors import Conflict
 from service.samplers.build import build
-from service.schemas.study import Study
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_extend import drive, extend
 from tests.driver.test_search import Bench, OneRound, curves, live, three

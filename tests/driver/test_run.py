@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import InvalidSpec, Unavailable
 from service.driver import cluster, searcher
 from service.driver.nodes import Node
 from service.driver.run import run_driver
-from service.errors import InvalidSpec, Unavailable
 from tests.driver.stand_ins import StoreClient, quadratic
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import DriftlineError, InvalidSpec, StaleDriver
+from driftline.study.spec import Study
 from service.driver import checkpoints
 from service.driver.search import Search
 from service.driver.worker import Worker
-from service.errors import DriftlineError, InvalidSpec, StaleDriver
 from service.samplers.build import build
 from service.samplers.protocol import Sampler
-from service.schemas.study import Study
 from tests.driver.stand_ins import StoreClient, quadratic
 
 NO_CLOCK = {"wall_seconds"}

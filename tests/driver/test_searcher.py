@@ -14,11 +14,11 @@ pytest.importorskip("ray.tune")
 from ray import cloudpickle
 from ray.tune import Callback
 
+from driftline.errors import Conflict, StaleDriver, Unavailable
 from service.driver.job import Job
 from service.driver.searcher import Halt, PackSearcher, Pulse
 from service.driver.watch import Watch
 from service.driver.worker import Worker, columns
-from service.errors import Conflict, StaleDriver, Unavailable
 
 JOB = Job(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", flag="y", cpus=2.0, gpus=0.5)
 
@@ -224,7 +224,7 @@ def test_a_worker_imports_ray_and_trainers_only() -> None:
     code = """
 import sys, service.driver.worker, trainers.engine.pack, trainers.spec
 heavy = {"optuna", "mlflow", "sqlalchemy", "httpx", "fastapi", "matplotlib", "plotly", "sklearn", "scipy"}
-ours = {"service.schemas.records", "service.client", "service.results.frontier", "service.errors"}
+ours = {"driftline.wire.records", "driftline.client.api_client", "driftline.results.pareto", "driftline.errors"}
 print(sorted((heavy | ours) & set(sys.modules)))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

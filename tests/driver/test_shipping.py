@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from driftline.errors import Forbidden, NotFound, Unavailable
+from driftline.wire.logs import NewLine
 from service.driver import shipping
 from service.driver.shipping import Shipper
-from service.errors import Forbidden, NotFound, Unavailable
-from service.schemas.logs import NewLine
 from tests.waiting import until
 
 LOG = logging.getLogger("tests.shipping")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import NotFound, StaleDriver, Unavailable
 from service.driver.watch import Watch
-from service.errors import NotFound, StaleDriver, Unavailable
 from tests.waiting import until
 
 

@@ -13,8 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 import driftline
+from driftline.errors import DriftlineError
 from service.cli.main import app
-from service.errors import DriftlineError
 from trainers import spec
 
 GOOD: dict[str, Any] = {

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from driftline import Client, Study
+from driftline.errors import Conflict, InvalidSpec, NotFound
+from driftline.sdk.job import Job
 from service.cli.main import app
 from service.embedded.client import EmbeddedJob
 from service.embedded.run import EmbeddedRun
-from service.errors import Conflict, InvalidSpec, NotFound
-from service.sdk.job import Job
 from tests.commands.conftest import STUDY, Drivers
 
 pytestmark = [

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from driftline import Client, Study, compare, frontier
+from driftline.errors import Conflict, InvalidSpec
 from service.embedded.run import EmbeddedRun
-from service.errors import Conflict, InvalidSpec
 from service.store.store import Store
 
 STUDY: dict[str, Any] = {

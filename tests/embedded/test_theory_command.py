@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from driftline.errors import InvalidSpec
 from service.cli.main import app
-from service.errors import InvalidSpec
 from trainers.theory.__main__ import main
 
 POINT = ["theory", "point", "--mu", "1", "--L", "10", "--client-lr", ".05", "--weights", "1:10"]

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import Conflict
+from driftline.study.spec import Study
 from service.api.access import Access, Tokens
 from service.api.app import create_app
 from service.api.serve import Server
-from service.client import ApiClient
 from service.driver import cluster, searcher
 from service.driver import main as driver_main
 from service.driver import run as driver_run
@@ -26,12 +28,10 @@ from service.driver.worker import Worker
 from service.embedded import folder as embedded_folder
 from service.embedded import run as embedded_run
 from service.embedded.run import EmbeddedRun
-from service.errors import Conflict
 from service.launchers import local
 from service.recorders import mlflow_recorder
 from service.recorders.studies_recorder import StudiesRecorder
 from service.scheduler.loop import Scheduler
-from service.schemas.study import Study
 from service.store.store import Store
 from tests.driver.stand_ins import quadratic
 from tests.faults import fuse as fuses

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.client import ApiClient
-from service.schemas.records import Event
+from driftline.client.api_client import ApiClient
+from driftline.wire.records import Event
 from service.store.store import Store
 from tests.service.api_setup import running
 from tests.service.conftest import SPEC

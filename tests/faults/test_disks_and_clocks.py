@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import Unavailable
+from driftline.wire.driver_messages import Report
+from driftline.wire.ids import holder
 from service.driver import checkpoints, cluster, searcher
 from service.driver.run import run_driver
-from service.errors import Unavailable
-from service.names import holder
 from service.scheduler.loop import Scheduler
-from service.schemas.protocol import Report
 from service.store.store import Store
 from tests.driver.stand_ins import StoreClient
 from tests.faults import components

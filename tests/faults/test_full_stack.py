@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 import yaml
 
+from driftline.client.api_client import ApiClient
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from driftline.wire.records import StudyRecord
 from service.cli.home import ADMIN_TOKEN
-from service.client import ApiClient
 from service.driver.worker import columns
 from service.recorders.tracking import KEY, connect
 from service.samplers.build import build
-from service.schemas.records import StudyRecord
-from service.schemas.study import Study
-from service.schemas.trials import trial_document
 from service.store.store import Store
 from tests.driver.stand_ins import quadratic
 from tests.ports import free_port

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
 from service.driver.worker import columns
 from service.samplers.build import build
-from service.schemas.study import Study
-from service.schemas.trials import trial_document
 from service.store.store import Store
 from tests.commands.processes import SMALL, begun, running
 from tests.waiting import until

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from service.errors import Unavailable
-from service.names import holder
-from service.schemas.protocol import Report
+from driftline.errors import Unavailable
+from driftline.wire.driver_messages import Report
+from driftline.wire.ids import holder
 from service.store import postgresql as connections
 from service.store.store import Store
 from tests.service.conftest import SPEC, Postgresql, new_trials, postgresql

@@ -7,7 +7,7 @@ by tests/kubernetes_cluster/kuberay.py; all else is what people run.
 
 import pytest
 
-from service.sdk.job import StudyFailed
+from driftline.sdk.job import StudyFailed
 from tests.kubernetes_cluster.node import say
 from tests.kubernetes_cluster.release import CORE, PODS, UNTAKEN, until
 from tests.kubernetes_cluster.studies import ROUNDS, SPEC, TRIALS, attempts, done, replicas, said, told

@@ -5,7 +5,7 @@ import re
 import pytest
 import urllib3
 
-from service.errors import NotFound
+from driftline.errors import NotFound
 from tests.kubernetes_cluster.node import say
 from tests.kubernetes_cluster.release import CORE, NAMESPACE, PODS, until
 from tests.kubernetes_cluster.studies import SPEC, TRIALS

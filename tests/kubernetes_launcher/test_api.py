@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unavailable
+from driftline.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unavailable
 from service.launchers.kubernetes import KubernetesLauncher, build
 from service.launchers.kubernetes_rayjob.api import Api, Expired
 from service.launchers.kubernetes_rayjob.mirror import Mirror

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
 from service.launchers.kubernetes_rayjob import body
 from service.launchers.kubernetes_rayjob.config import Config
 from service.launchers.kubernetes_rayjob.names import LONGEST, job_name

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
 from service.launchers.kubernetes_rayjob import body, kueue
 from service.launchers.kubernetes_rayjob.config import Config
 from service.launchers.kubernetes_rayjob.phases import judge, waits

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from driftline.errors import InvalidSpec, Unavailable
 from service.driver import requirements
-from service.errors import InvalidSpec, Unavailable
 from service.launchers import ray_jobs
 from service.launchers.protocol import Launch, Seen
 from service.launchers.ray_dashboard.api import Dashboard

@@ -14,8 +14,8 @@ import httpx
 import pytest
 import yaml
 
+from driftline.client.api_client import ApiClient
 from service.cli.composition import Service
-from service.client import ApiClient
 from service.settings import read_service
 from tests.commands.processes import SMALL
 from tests.ports import free_port

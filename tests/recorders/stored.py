@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from service.names import holder
-from service.results.curves import TrialCurve
-from service.results.directions import sign
-from service.schemas.protocol import NewTrial, Report, TrialResult
-from service.schemas.records import Values
+from driftline.results.curves import TrialCurve
+from driftline.results.directions import sign
+from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.ids import holder
+from driftline.wire.records import Values
 from service.store.store import Store
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from driftline.results.curves import TrialCurve
+from driftline.wire.driver_messages import Report
 from service.recorders import mlflow_recorder
 from service.recorders.mlflow_recorder import Recorder
 from service.recorders.tracking import connect
 from service.recorders.views import VIEW_TAG
-from service.results.curves import TrialCurve
-from service.schemas.protocol import Report
 from service.store.store import Store
 from tests.waiting import until
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.results.curves import TrialCurve
+from driftline.results.curves import TrialCurve
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.errors import NotFound
-from service.results.compare import compare
-from service.results.curves import TrialCurve
-from service.results.document import frontier
+from driftline.errors import NotFound
+from driftline.results.comparison import compare
+from driftline.results.curves import TrialCurve
+from driftline.results.document import frontier
 
 from .samples import Chosen, curve
 

@@ -1,6 +1,6 @@
 import pytest
 
-from service.results.directions import direction, sign
+from driftline.results.directions import direction, sign
 
 
 @pytest.mark.parametrize(

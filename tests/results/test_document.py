@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.errors import InvalidSpec
-from service.results.curves import TrialCurve
-from service.results.document import frontier
-from service.results.study import study_result
-from service.results.table import table
-from service.results.trials import trials_csv
-from service.schemas.records import StudyRecord, TrialRecord
+from driftline.errors import InvalidSpec
+from driftline.results.curves import TrialCurve
+from driftline.results.document import frontier
+from driftline.results.show.text_table import table
+from driftline.results.show.trials_csv import trials_csv
+from driftline.results.study_result import study_result
+from driftline.wire.records import StudyRecord, TrialRecord
 
 from .samples import Chosen, curve, study
 

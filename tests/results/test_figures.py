@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from service.results.document import frontier
-from service.results.figures.axes import band_text, legend_name, quality_log
-from service.results.figures.page import frontier_html
-from service.results.figures.palette import styles
-from service.results.figures.picture import frontier_png
+from driftline.results.document import frontier
+from driftline.results.show.axes import band_text, legend_name, quality_log
+from driftline.results.show.page import frontier_html
+from driftline.results.show.palette import styles
+from driftline.results.show.picture import frontier_png
 
 from .samples import Chosen, curve, study
 

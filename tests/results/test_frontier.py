@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.results.envelope import band, envelope
-from service.results.frontier import crowding, hypervolume, layers, non_dominated, select
-from service.results.points import Progress
+from driftline.results.envelope import band, envelope
+from driftline.results.pareto import crowding, hypervolume, layers, non_dominated, select
+from driftline.results.points import Progress
 
 POINT = st.tuples(st.integers(1, 30), st.integers(0, 20))  # small whole numbers: many ties
 POINTS = st.lists(POINT, min_size=1, max_size=25)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import InvalidSpec
-from service.results import objectives
-from service.results.points import progress, smooth, window
+from driftline.errors import InvalidSpec
+from driftline.results import objectives
+from driftline.results.points import progress, smooth, window
 
 from .samples import curve
 

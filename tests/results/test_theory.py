@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from service.results import theory
-from service.results.figures.axes import band_text
-from service.results.study import StudyResult, study_result
-from service.schemas.curves import columns
-from service.schemas.records import StudyRecord, TrialRecord
-from service.schemas.study import Study
-from service.schemas.trials import trial_document
+from driftline.results import theory
+from driftline.results.show.axes import band_text
+from driftline.results.study_result import StudyResult, study_result
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from driftline.wire.curve_columns import columns
+from driftline.wire.records import StudyRecord, TrialRecord
 from trainers.engine.pack import Pack
 from trainers.spec import parse
 
@@ -258,9 +258,9 @@ def test_a_study_without_points_has_none_yet() -> None:
 
 def test_results_need_no_torch_and_other_tasks_no_theory() -> None:
     code = (
-        "import sys, service.results.study\n"
+        "import sys, driftline.results.study_result\n"
         "assert 'trainers.theory.prediction' not in sys.modules\n"
-        "import service.results.theory\n"
+        "import driftline.results.theory\n"
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from driftline.errors import InvalidSpec
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
 from search_spaces import presets, spaces
-from service.errors import InvalidSpec
-from service.schemas.study import Study
-from service.schemas.trials import trial_document
 from trainers.engine.pack import Pack
 from trainers.registry import servers
 from trainers.spec import parse

@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx
 
+from driftline.client.api_client import ApiClient
+from driftline.errors import InvalidSpec
 from service.api.access import Access, Tokens
 from service.api.app import create_app
 from service.api.serve import Server
 from service.api.submission import CheckedStudy
-from service.client import ApiClient
-from service.errors import InvalidSpec
 from service.store.store import Store
 
 TOKENS = {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from service.schemas.protocol import NewTrial
+from driftline.wire.driver_messages import NewTrial
 from service.store.store import Store
 from service.store.tables import METADATA
 

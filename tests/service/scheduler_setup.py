@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from service.errors import Unavailable
+from driftline.errors import Unavailable
 from service.launchers.protocol import Launch, Seen
 from service.scheduler.loop import Scheduler
 from service.store.store import Store

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from service.names import holder
-from service.schemas.protocol import Report, TrialResult
-from service.schemas.records import Values
+from driftline.wire.driver_messages import Report, TrialResult
+from driftline.wire.ids import holder
+from driftline.wire.records import Values
 from service.store.store import Store
 
 from .conftest import SPEC, new_trials

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from driftline.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
+from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.records import Values
 from service.api import submission
 from service.api.limits import Limits
-from service.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
-from service.schemas.protocol import NewTrial, Report, TrialResult
-from service.schemas.records import Values
 from service.store.store import Store
 
 from .api_setup import Service, running

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from driftline.errors import Forbidden, InvalidSpec, NotFound, QuotaExceeded, RateLimited, Unauthorized
+from driftline.wire.access import NewToken
 from service.api import app
 from service.api.limits import Limits, Rates
-from service.errors import Forbidden, InvalidSpec, NotFound, QuotaExceeded, RateLimited, Unauthorized
-from service.schemas.access import NewToken
 from service.settings import read_service
 from service.store.store import Store
 

@@ -11,10 +11,10 @@ import httpx
 import numpy as np
 import pytest
 
+from driftline.errors import InvalidRequest
 from service.api import submission
 from service.api.bodies import parse
 from service.api.paging import token
-from service.errors import InvalidRequest
 from service.store.store import Store
 
 from .api_setup import TOKENS, Service, running

@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from driftline.errors import NotFound, Unavailable
+from driftline.wire.driver_messages import Report
+from driftline.wire.records import Event
 from service.api.serve import Server
-from service.errors import NotFound, Unavailable
-from service.schemas.protocol import Report
-from service.schemas.records import Event
 from service.store.store import Store
 from tests.ports import free_port
 from tests.waiting import until

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound
+from driftline.wire.ids import holder
+from driftline.wire.logs import NewLine
 from service.api import submission
-from service.errors import Conflict, Forbidden, InvalidSpec, NotFound
-from service.names import holder
 from service.scheduler.loop import Scheduler
-from service.schemas.logs import NewLine
 from service.store.store import Store
 
 from .api_setup import Service, running
@@ -83,7 +83,7 @@ def test_time_rests_on_earlier_studies_of_the_project(store: Store, clock: Clock
 
 
 def _rounds(pack: str, trial: str, rounds: int) -> Any:
-    from service.schemas.protocol import Report
+    from driftline.wire.driver_messages import Report
 
     columns = {"round": list(range(rounds + 1)), "loss": [1.0] * (rounds + 1)}
     return Report(attempt=1, pack=pack, reports={trial: columns}, rounds_done=rounds)
@@ -230,7 +230,7 @@ def test_a_schedulers_looks_are_counted(service: Service) -> None:
 
 
 def test_metrics_are_served_while_the_database_is_away(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    from service.errors import Unavailable
+    from driftline.errors import Unavailable
 
     def away() -> None:
         raise Unavailable("the database must be reachable")

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from driftline.wire.driver_messages import Report
+from driftline.wire.ids import holder
 from service.api.limits import Limits
-from service.names import holder
-from service.schemas.protocol import Report
 from service.store.store import Store
 
 from .api_setup import running

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from driftline.results import points
+from driftline.results.study_result import study_result
+from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.records import Values
 from service.api.results import Results
 from service.api.routes import trials as routes
-from service.results import points
-from service.results.study import study_result
-from service.schemas.protocol import NewTrial, Report, TrialResult
-from service.schemas.records import Values
 from service.store.store import Store
 
 from .api_setup import running

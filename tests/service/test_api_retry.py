@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from driftline.errors import Conflict, Forbidden, NotFound
 from service.api.results import Results
-from service.errors import Conflict, Forbidden, NotFound
 from service.store.store import Store
 
 from .api_setup import Service, running

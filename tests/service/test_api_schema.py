@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from driftline.wire.ids import holder
 from service.api import submission
 from service.api.limits import Limits
-from service.names import holder
 from service.store.store import Store
 
 from .api_setup import running

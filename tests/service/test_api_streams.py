@@ -12,15 +12,15 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
+from driftline.errors import InvalidSpec, RateLimited, Unauthorized, Unavailable
+from driftline.wire.access import NewToken
+from driftline.wire.records import Event
 from service.api import informer, oidc, streams
 from service.api.access import Access
 from service.api.limits import Limits
 from service.api.oidc import Oidc
 from service.api.protocol import BoundedProtocol
 from service.api.streams import Stream, StreamLimits, Streams
-from service.errors import InvalidSpec, RateLimited, Unauthorized, Unavailable
-from service.schemas.access import NewToken
-from service.schemas.records import Event
 from service.store.store import Store
 from service.store.tables import TOKENS
 from tests.waiting import until

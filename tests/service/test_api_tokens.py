@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from driftline.errors import Forbidden, InvalidSpec, NotFound, Unauthorized
 from service.api.access import Access, Tokens
 from service.api.limits import Limits
-from service.errors import Forbidden, InvalidSpec, NotFound, Unauthorized
 from service.store.store import Store
 
 from .api_setup import Service, running
@@ -114,7 +114,7 @@ def test_tokens_from_a_file(tmp_path: Any) -> None:
 
 
 def test_readiness_is_the_databases(service: Service) -> None:
-    from service.errors import Unavailable
+    from driftline.errors import Unavailable
 
     def away() -> None:
         raise Unavailable("the database must be reachable")

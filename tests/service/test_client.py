@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.client import ApiClient
-from service.connection import LONGEST_PAUSE_S
-from service.errors import (
+from driftline.client.api_client import ApiClient
+from driftline.client.connection import LONGEST_PAUSE_S
+from driftline.errors import (
     Conflict,
     DriftlineError,
     InvalidSpec,
@@ -20,7 +20,7 @@ from service.errors import (
     Unavailable,
     problem,
 )
-from service.schemas.access import NewToken
+from driftline.wire.access import NewToken
 
 STUDY = {
     "id": "s1",
@@ -114,7 +114,9 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         waits.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr("service.connection.time", SimpleNamespace(monotonic=lambda: now[0]))  # this clock alone
+    monkeypatch.setattr(
+        "driftline.client.connection.time", SimpleNamespace(monotonic=lambda: now[0])
+    )  # this clock alone
     handle, _ = failing(1000, refused)
     api = ApiClient("http://tuner", transport=httpx.MockTransport(handle), sleep=sleep, patience_s=60)
     with api, pytest.raises(Unavailable, match="no answer from http://tuner: connection refused"):
@@ -221,7 +223,7 @@ def test_a_stream_that_stays_away() -> None:
 def test_a_quiet_study_is_followed_over_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy may end each connection after a while: a heartbeat is an answer, however long nothing happens."""
     now, connections = 0.0, 0
-    monkeypatch.setattr("service.client.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("driftline.client.api_client.time", SimpleNamespace(monotonic=lambda: now))
 
     def handle(request: httpx.Request) -> httpx.Response:
         nonlocal now, connections

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from service import errors
-from service.errors import (
+from driftline import errors
+from driftline.errors import (
     Conflict,
     DriftlineError,
     Forbidden,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import names
-from service.errors import InvalidSpec, NotFound
+from driftline.errors import InvalidSpec, NotFound
+from driftline.wire import ids as names
 from service.settings import Settings, read
 
 

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from driftline.errors import InvalidSpec, Unavailable
 from service import settings
 from service.api.oidc import Oidc
 from service.api.oidc_keys import IssuerKeys, require_safe
 from service.cli import composition
 from service.cli.main import app
-from service.errors import InvalidSpec, Unavailable
 from service.settings import read_service
 
 from .oidc_setup import Issuer, Key, always, issuing

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftline.errors import InvalidSpec
 from search_spaces import spaces
 from search_spaces.methods import fedavg
 from search_spaces.parameters import Choice, Float, Int
-from service.errors import InvalidSpec
 from service.samplers import grid
 from service.samplers.build import NAMES, build
 

@@ -4,13 +4,13 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
-from service.client import ApiClient
+from driftline.client.api_client import ApiClient
+from driftline.wire.driver_messages import TrialResult
+from driftline.wire.ids import holder
+from driftline.wire.records import Values
 from service.launchers.protocol import Launch, Seen
-from service.names import holder
 from service.scheduler.loop import Scheduler
 from service.scheduler.reconcile import Note
-from service.schemas.protocol import TrialResult
-from service.schemas.records import Values
 from service.store.store import Store
 from tests.waiting import until
 

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from service.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, StaleDriver, Unavailable
+from driftline.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, StaleDriver, Unavailable
+from driftline.wire.driver_messages import TrialResult
+from driftline.wire.ids import holder
+from driftline.wire.records import Values
 from service.launchers.protocol import Launch
-from service.names import holder
-from service.schemas.protocol import TrialResult
-from service.schemas.records import Values
 from service.store.drivers import Driven
 from service.store.store import Store
 from tests.waiting import until

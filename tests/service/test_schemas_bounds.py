@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from driftline.errors import DriftlineError, InvalidSpec
+from driftline.study import yaml_files as loading
+from driftline.study.spec import Study
 from service.cli.main import main
-from service.errors import DriftlineError, InvalidSpec
-from service.schemas import loading
-from service.schemas.study import Study
 from trainers.errors import SpecError
 from trainers.spec import parse
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import InvalidSpec
-from service.schemas.check import _readable, corners
-from service.schemas.study import Study
-from service.schemas.trials import trial_document
+from driftline.errors import InvalidSpec
+from driftline.study.check import _readable, corners
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
 from trainers import spec
 from trainers.errors import SpecError
 from trainers.registry import methods

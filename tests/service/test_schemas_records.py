@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from service.schemas.curves import CurveColumns, CurvesPage, columns, merge, rows
-from service.schemas.protocol import NewTrial, Report, StartPack, TrialResult
-from service.schemas.records import StudyRecord, TrialRecord, Values
+from driftline.wire.curve_columns import CurveColumns, CurvesPage, columns, merge, rows
+from driftline.wire.driver_messages import NewTrial, Report, StartPack, TrialResult
+from driftline.wire.records import StudyRecord, TrialRecord, Values
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 COLUMNS = TypeAdapter(CurveColumns)

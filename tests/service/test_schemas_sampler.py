@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
+from driftline.study import sampler as samplers
+from driftline.study.spec import Study
 from service.samplers.build import NAMES
-from service.schemas import samplers
-from service.schemas.study import Study
 from tests.service.test_schemas_study import TEXT, study
 
 

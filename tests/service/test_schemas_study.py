@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftline.errors import InvalidSpec, NotFound
+from driftline.study import yaml_files as loading
+from driftline.study.entries import Entry, Schedule, Server
+from driftline.study.spec import Budget, Objective, Resources, Study
 from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
-from service.errors import InvalidSpec, NotFound
-from service.schemas import loading
-from service.schemas.entries import Entry, Schedule, Server
-from service.schemas.study import Budget, Objective, Resources, Study
 
 TEXT = """\
 name: digits-fedavg-vs-fedprox
@@ -291,7 +291,7 @@ def test_the_json_schema_can_be_made():
 
 def test_reading_a_study_needs_no_heavy_library():
     code = (
-        "import sys; import service.names; import service.schemas.protocol; import service.schemas.study;"
+        "import sys; import driftline.wire.ids; import driftline.wire.driver_messages; import driftline.study.spec;"
         "print([name for name in ('torch', 'scipy', 'optuna', 'ray', 'mlflow', 'sqlalchemy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

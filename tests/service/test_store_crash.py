@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.names import holder
-from service.schemas.protocol import Report
+from driftline.wire.driver_messages import Report
+from driftline.wire.ids import holder
 from service.store import segments
 from service.store.store import Store
 
@@ -18,10 +18,10 @@ from .conftest import SPEC, new_trials
 
 WRITER = """
 import sys
-from service.schemas.protocol import NewTrial, Report, TrialResult
-from service.schemas.records import Values
+from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.records import Values
 from service.store.store import Store
-from service.names import holder
+from driftline.wire.ids import holder
 
 store = Store(sys.argv[1])
 study = sys.argv[2]

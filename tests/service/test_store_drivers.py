@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.errors import Conflict, StaleDriver
-from service.names import holder
+from driftline.errors import Conflict, StaleDriver
+from driftline.wire.ids import holder
 from service.store.holders import gone
 from service.store.store import Store
 

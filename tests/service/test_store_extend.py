@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from service.errors import Conflict, NotFound
-from service.schemas.protocol import TrialResult
-from service.schemas.records import StudyRecord
+from driftline.errors import Conflict, NotFound
+from driftline.wire.driver_messages import TrialResult
+from driftline.wire.records import StudyRecord
 from service.store.core import Actor
 from service.store.store import Store
 from service.store.tables import PACKS

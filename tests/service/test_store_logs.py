@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from service.errors import NotFound
-from service.schemas.logs import LINE_CHARACTERS, NewLine, NewLines
+from driftline.errors import NotFound
+from driftline.wire.logs import LINE_CHARACTERS, NewLine, NewLines
 from service.store.store import Store
 
 from .store_setup import make

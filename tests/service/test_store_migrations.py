@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from service.errors import Conflict, Unavailable
-from service.names import holder
-from service.schemas.access import NewToken, Quota
-from service.schemas.logs import NewLine, NewLines
-from service.schemas.protocol import Report
+from driftline.errors import Conflict, Unavailable
+from driftline.wire.access import NewToken, Quota
+from driftline.wire.driver_messages import Report
+from driftline.wire.ids import holder
+from driftline.wire.logs import NewLine, NewLines
 from service.store import database
 from service.store.core import Actor
 from service.store.database import Database

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from service.errors import Unavailable
-from service.names import holder
-from service.schemas.protocol import Report
+from driftline.errors import Unavailable
+from driftline.wire.driver_messages import Report
+from driftline.wire.ids import holder
 from service.store.store import Store
 from tests.waiting import until
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.errors import Conflict
-from service.names import holder
-from service.schemas.protocol import Report, TrialResult
-from service.schemas.records import Values
+from driftline.errors import Conflict
+from driftline.wire.driver_messages import Report, TrialResult
+from driftline.wire.ids import holder
+from driftline.wire.records import Values
 from service.store.store import Store
 
 from .conftest import SPEC, new_trials

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.errors import InvalidSpec, NotFound
-from service.schemas.protocol import NewTrial, TrialResult
+from driftline.errors import InvalidSpec, NotFound
+from driftline.wire.driver_messages import NewTrial, TrialResult
 from service.store.records import Recorded
 from service.store.store import Store
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from service.errors import Conflict, InvalidSpec, NotFound, QuotaExceeded, StaleDriver
-from service.schemas.access import Quota
-from service.schemas.protocol import TrialResult
+from driftline.errors import Conflict, InvalidSpec, NotFound, QuotaExceeded, StaleDriver
+from driftline.wire.access import Quota
+from driftline.wire.driver_messages import TrialResult
 from service.store.core import Actor
 from service.store.store import Store
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.errors import DriftlineError
-from service.schemas.curves import Cell
+from driftline.errors import DriftlineError
+from driftline.wire.curve_columns import Cell
 from service.store.segments import SEGMENT_ROUNDS, arrays, contains, decode, encode, join, join_arrays, split
 
 CELLS: st.SearchStrategy[Cell] = st.one_of(

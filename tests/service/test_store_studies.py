@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from service.errors import Conflict, InvalidSpec, NotFound
+from driftline.errors import Conflict, InvalidSpec, NotFound
 from service.store.store import Store
 
 from .conftest import SPEC, Clock

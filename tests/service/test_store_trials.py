@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from service.errors import Conflict, NotFound
-from service.schemas.protocol import NewTrial, Report, TrialResult
-from service.schemas.records import Values
+from driftline.errors import Conflict, NotFound
+from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.records import Values
 from service.store.store import Store
 
 from .conftest import new_trials

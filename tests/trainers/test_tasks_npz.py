@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import InvalidSpec
-from service.schemas.check import check
-from service.schemas.study import Study
+from driftline.errors import InvalidSpec
+from driftline.study.check import check
+from driftline.study.spec import Study
 from trainers.engine.pack import Pack
 from trainers.errors import MissingDataError, SpecError
 from trainers.spec import parse as parse_trial

@@ -4,10 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from service.api.bodies import CheckedRoute
-from service.api.context import Admin, Allowed, Asked
-from service.api.paging import BY_ID, BY_NUMBER, PageSize, PageToken, position, token
-from service.schemas.access import (
+from driftline.wire.access import (
     PROJECT,
     AuditPage,
     MadeToken,
@@ -18,6 +15,9 @@ from service.schemas.access import (
     TokenRecord,
     Whoami,
 )
+from service.api.bodies import CheckedRoute
+from service.api.context import Admin, Allowed, Asked
+from service.api.paging import BY_ID, BY_NUMBER, PageSize, PageToken, position, token
 
 ROUTER = APIRouter(prefix="/v1", tags=["access"], route_class=CheckedRoute)
 Project = Annotated[str, Path(pattern=PROJECT, description="Name of a project; need not have any study.")]

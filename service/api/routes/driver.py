@@ -6,9 +6,7 @@ Every write carries the attempt that `acquire` gave; once another driver has the
 
 from fastapi import APIRouter
 
-from service.api.bodies import CheckedRoute
-from service.api.context import Asked, DrivenStudy
-from service.schemas.protocol import (
+from driftline.wire.driver_messages import (
     Acquire,
     CreateTrials,
     Heartbeat,
@@ -20,7 +18,9 @@ from service.schemas.protocol import (
     StartPack,
     Stored,
 )
-from service.schemas.records import StudyRecord, TrialPage
+from driftline.wire.records import StudyRecord, TrialPage
+from service.api.bodies import CheckedRoute
+from service.api.context import Asked, DrivenStudy
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=CheckedRoute)
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from driftline.wire.logs import LogPage, NewLines, StoredLines
 from service.api.bodies import LenientRoute
 from service.api.context import Asked, DrivenStudy, ReadableStudy
 from service.api.paging import BY_NUMBER, PageSize, PageToken, position, token
-from service.schemas.logs import LogPage, NewLines, StoredLines
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=LenientRoute)
 

@@ -5,6 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi import Body as InBody
 
+from driftline.errors import Conflict
+from driftline.wire.budgets import Extension, Retry
+from driftline.wire.records import StudyPage, StudyRecord
 from service.api.access import Access
 from service.api.bodies import CheckedRoute
 from service.api.cached import NOT_MODIFIED, Body
@@ -12,9 +15,6 @@ from service.api.context import Allowed, Asked, Context, ReadableStudy, Writable
 from service.api.estimate import estimate
 from service.api.paging import BY_ID, PageSize, PageToken, position, token
 from service.api.submission import CheckedStudy, extended, request_hash
-from service.errors import Conflict
-from service.schemas.extension import Extension, Retry
-from service.schemas.records import StudyPage, StudyRecord
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
 _EXAMPLE = {

@@ -10,7 +10,7 @@ from typing import Any
 import urllib3
 from kubernetes import client, config
 
-from service.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unauthorized, Unavailable
+from driftline.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unauthorized, Unavailable
 from service.launchers.kubernetes_rayjob.names import MANAGER
 
 Item = dict[str, Any]

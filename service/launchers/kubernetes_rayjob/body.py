@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
 from service.launchers.kubernetes_rayjob import kueue
 from service.launchers.kubernetes_rayjob.config import Config, Head, Placement, Workers
 from service.launchers.kubernetes_rayjob.names import ATTEMPT, STUDY, common_labels, job_name

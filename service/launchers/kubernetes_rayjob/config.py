@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from kubernetes.utils.quantity import parse_quantity
 from pydantic import BeforeValidator, Field, model_validator
 
-from service.errors import InvalidSpec
+from driftline.errors import InvalidSpec
+from driftline.study.validation import Section, Whole
 from service.launchers.kubernetes_rayjob import kueue
-from service.schemas.section import Section, Whole
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 

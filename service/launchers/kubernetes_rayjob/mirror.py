@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from service.errors import DriftlineError, Unavailable
+from driftline.errors import DriftlineError, Unavailable
 from service.launchers.kubernetes_rayjob.api import Api, Expired, Item
 
 _LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from service.errors import Conflict, DriftlineError, NotFound, Unavailable
+from driftline.errors import Conflict, DriftlineError, NotFound, Unavailable
 
 TIMEOUT_S = 20.0
 ATTEMPTS = 3

@@ -11,7 +11,7 @@ from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from service.errors import DriftlineError
+from driftline.errors import DriftlineError
 
 MODULES = ("driftline", "service", "trainers", "search_spaces")
 _ENDINGS = frozenset({".py", ".html", ".mako", ".ini", ".json", ".csv", ".txt"})

@@ -1,0 +1,161 @@
+"""How requests to a service are sent: again and again while it is away or overloaded, as long as patience lasts.
+
+Every request may be sent twice without harm: reading changes nothing, what a driver writes is idempotent, and a new
+study or a retry of trials carries an idempotency key. So a request that finds no service, or an overloaded one, is sent
+again with growing pauses until the client's patience ends. A service that says when to come again (Retry-After) is not
+asked before.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+from pydantic import BaseModel
+
+from driftline.errors import DriftlineError, Unavailable, from_problem
+
+PAUSE_S = 0.1
+"""Seconds before the second attempt; each pause is twice the last (at most `LONGEST_PAUSE_S`), less some by chance."""
+
+LONGEST_PAUSE_S = 5.0
+SILENCE_S = 45.0
+"""A stream that is silent for so long is taken for dead; a service sends a heartbeat every 15 seconds."""
+
+AGAIN = frozenset({429, 502, 503, 504})
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Connection:
+    """A connection to a service; may be used by several threads.
+
+    Args:
+        url: Address of the service: ``http://host:port``.
+        token: Bearer token; None sends none.
+        socket: Path of a unix socket over which the service is reached; `url` then only names it.
+        transport: Instead of the network, for tests: `httpx.MockTransport`, or any synchronous transport.
+        timeout_s: Seconds to wait for an answer.
+        patience_s: Seconds during which a request that cannot be answered for now is sent again.
+        sleep: Waits some seconds; tests pass their own.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://driftline",
+        token: str | None = None,
+        *,
+        socket: str | Path | None = None,
+        transport: httpx.BaseTransport | None = None,
+        timeout_s: float = 30.0,
+        patience_s: float = 15.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = url.rstrip("/")
+        if transport is None and socket is not None:
+            transport = httpx.HTTPTransport(uds=str(socket))
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx.Timeout(timeout_s),
+            transport=transport,
+            trust_env=transport is None,
+        )
+        self._patience_s = patience_s
+        self._sleep = sleep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._http.close()
+
+    def ready(self) -> bool:
+        """Whether the service answers and its database does; asks once."""
+        try:
+            return self._http.get("/readyz", timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _get(self, path: str, model: type[_Model], **options: Any) -> _Model:
+        return model.model_validate_json(self._request("GET", path, **options).content)
+
+    def _post(self, path: str, body: object, model: type[_Model], **options: Any) -> _Model:
+        content = (
+            body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body) if body is not None else None
+        )
+        return model.model_validate_json(self._request("POST", path, content=content, **options).content)
+
+    def _pages(self, path: str, params: Mapping[str, str], model: type[_Model]) -> Iterator[_Model]:
+        token: str | None = None
+        while True:
+            page = self._get(path, model, params={**params, "page_token": token} if token else params)
+            yield page
+            token = getattr(page, "next_page_token", None)
+            if token is None:
+                return
+
+    def _request(self, method: str, path: str, *, content: str | None = None, **options: Any) -> httpx.Response:
+        headers = dict(options.pop("headers", {}))
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        deadline = time.monotonic() + self._patience_s
+        for pause in pauses():
+            asked = 0.0
+            try:
+                answer = self._http.request(method, path, content=content, headers=headers, **options)
+            except httpx.TransportError as error:
+                last: DriftlineError = self._silent(error)
+                last.__cause__ = error
+            else:
+                if answer.is_success:
+                    return answer
+                last = failure(answer)
+                if answer.status_code not in AGAIN:
+                    raise last
+                asked = retry_after(answer)
+            pause = max(pause, asked * random.uniform(1.0, 1.2))
+            if time.monotonic() + pause >= deadline:
+                raise last
+            self._sleep(pause)
+        raise AssertionError("pauses never end")
+
+    def _silent(self, error: httpx.TransportError) -> Unavailable:
+        return Unavailable(f"no answer from {self.url}: {error or type(error).__name__}")
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait between attempts: growing, and never quite the same."""
+    pause = PAUSE_S
+    while True:
+        yield pause * random.uniform(0.5, 1.0)
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+
+
+def retry_after(answer: httpx.Response) -> float:
+    """Seconds after which the service wants to be asked again; 0 when it does not say (or names a date)."""
+    text = answer.headers.get("Retry-After", "")
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
+
+
+def failure(answer: httpx.Response) -> DriftlineError:
+    """The error that an answer stands for."""
+    try:
+        body = answer.json()
+    except ValueError:
+        body = {"title": answer.reason_phrase}
+    return from_problem(answer.status_code, body if isinstance(body, dict) else {})

@@ -1,0 +1,170 @@
+"""What results are computed from: one trial's curve, and what its rounds have cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftline.errors import InvalidSpec
+from driftline.wire.records import TrialRecord
+from trainers.scalars import shown
+from trainers.spelling import nearest
+
+Array = NDArray[np.float64]
+
+COSTS: dict[str, tuple[str, ...]] = {
+    "rounds": ("round",),
+    "bytes": ("bytes_up", "bytes_down"),
+    "client_gradients": ("client_gradients",),
+    "seconds": ("wall_seconds",),
+}
+"""Costs that results can be read against, and the columns that add up to each. All count from the start of a trial."""
+
+UNITS: dict[str, str] = {
+    "rounds": "rounds",
+    "bytes": "bytes, up and down",
+    "client_gradients": "client gradients",
+    "seconds": "seconds",
+}
+
+
+@dataclass(frozen=True)
+class TrialCurve:
+    """A trial and what it reported.
+
+    Attributes:
+        trial: Its id.
+        label: Label of its entry.
+        phase: "search" or "front".
+        number: Counts from 0 within label and phase.
+        seed: Its seed.
+        setting: For the front: number of the search trial that it repeats; None in the search.
+        hyperparameters: Dotted name to value.
+        state: COMPLETE, DIVERGED, ... as in `TrialRecord`.
+        columns: Metric to values, (reports,) each; NaN where a metric was not reported. "round" increases.
+        error: Why it failed; "" otherwise.
+    """
+
+    trial: str
+    label: str
+    phase: str
+    number: int
+    seed: int
+    setting: int | None
+    hyperparameters: Mapping[str, Any]
+    state: str
+    columns: Mapping[str, Array]
+    error: str = ""
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_record(cls, record: TrialRecord, columns: Mapping[str, Sequence[Any] | Array]) -> TrialCurve:
+        """From a stored trial and its stored columns (lists with None, or arrays with NaN where nothing was reported).
+
+        Args:
+            record: The trial.
+            columns: ``{"round": [...], "test_loss": [...], ...}``, of equal lengths; empty when nothing was reported.
+                Arrays are taken as they are, and not changed.
+        """
+        return cls(
+            trial=record.id,
+            label=record.label,
+            phase=record.phase,
+            number=record.number,
+            seed=record.seed,
+            setting=record.setting,
+            hyperparameters=dict(record.hyperparameters),
+            state=record.state,
+            columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},
+            error=record.error or "",
+        )
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What trials are ordered by: label, phase (search before front), number."""
+        return (self.label, "0" if self.phase == "search" else "1", self.number)
+
+    @property
+    def rounds(self) -> Array:
+        """Rounds that were reported, (reports,)."""
+        return self.columns.get("round", np.zeros(0))
+
+    @property
+    def rounds_done(self) -> int:
+        """Server updates done, as far as it was reported."""
+        return int(self.rounds[-1]) if self.rounds.size else 0
+
+    def metric(self, name: str) -> tuple[Array, Array]:
+        """Rounds in which a metric was evaluated, and its finite values there.
+
+        Args:
+            name: The metric.
+
+        Returns:
+            Two arrays (evaluations,); empty when the trial never reported it.
+        """
+        values = self.columns.get(name)
+        if values is None:
+            return np.zeros(0), np.zeros(0)
+        there = np.isfinite(values)
+        return self.rounds[there], values[there]
+
+    def cost(self, name: str, rounds: Array | None = None) -> Array:
+        """What the trial had cost when these rounds were done.
+
+        Args:
+            name: A cost, see `COSTS`.
+            rounds: Rounds that were reported; all of them by default.
+
+        Returns:
+            Non-decreasing, one value a round.
+
+        Raises:
+            InvalidSpec: There is no such cost, or the trial did not count it.
+        """
+        if name not in self._cache:
+            self._cache[name] = self._counted(name)
+        counted: Array = self._cache[name]
+        return counted if rounds is None else counted[np.searchsorted(self.rounds, rounds)]
+
+    def _counted(self, name: str) -> Array:
+        check_cost(name)
+        missing = [column for column in COSTS[name] if column not in self.columns]
+        if missing and self.rounds.size:
+            raise InvalidSpec(
+                "objective.cost", f"trial {self.trial} must report {missing[0]} for cost={name}; choose cost=rounds"
+            )
+        if missing or not self.rounds.size:
+            return np.zeros(self.rounds.size)
+        counted = np.sum([finite(self.columns[column]) for column in COSTS[name]], axis=0)
+        return np.maximum.accumulate(counted)
+
+
+def finite(values: Array) -> Array:
+    """`numpy.nan_to_num`, which takes its time over values that are all finite, too."""
+    return values if np.isfinite(values).all() else np.nan_to_num(values)
+
+
+def check_cost(name: str) -> str:
+    """The name itself, when there is such a cost.
+
+    Raises:
+        InvalidSpec: There is none; the message names the nearest.
+    """
+    if name not in COSTS:
+        guess = nearest(name, COSTS)
+        hint = f"; did you mean {guess}?" if guess else ""
+        raise InvalidSpec("objective.cost", f"must be one of {', '.join(COSTS)}, got {shown(name)}{hint}")
+    return name
+
+
+def cost_per_round(curve: TrialCurve, cost: str) -> float | None:
+    """What one round of this trial costs on average; None before its first round."""
+    if cost == "rounds":
+        return 1.0
+    done = curve.rounds_done
+    return float(curve.cost(cost)[-1]) / done if done else None

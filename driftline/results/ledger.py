@@ -1,0 +1,55 @@
+"""What a label was granted and what it has spent: comparisons are fair only between equal ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from driftline.results.curves import TrialCurve, cost_per_round, finite
+
+COUNTED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
+"""States of trials that have had their whole budget."""
+
+
+def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
+    """What the trials of a label have spent so far, in search and front together, whatever became of them.
+
+    Returns:
+        ``{"trials", "rounds", "client_gradients", "bytes"}``; trials that have reported nothing are not in it, and a
+        counter that trials did not report is 0.
+    """
+    begun = [curve for curve in curves if curve.rounds.size]
+    return {
+        "trials": len(begun),
+        "rounds": sum(curve.rounds_done for curve in begun),
+        "client_gradients": round(sum(_last(curve, "client_gradients") for curve in begun)),
+        "bytes": round(sum(_last(curve, "bytes_up") + _last(curve, "bytes_down") for curve in begun)),
+    }
+
+
+def granted(curves: Sequence[TrialCurve], cost: str, rounds: int) -> dict[str, float]:
+    """What the finished trials of a label were granted: the budget on which a verdict is judged.
+
+    A trial that diverged stops early and spends less, but it was granted all its rounds: it counts with its cost a
+    round times the budget's rounds (the label's median cost a round where it diverged before its first).
+
+    Args:
+        curves: All trials of the label.
+        cost: The chosen cost.
+        rounds: Budget of a trial in rounds.
+
+    Returns:
+        ``{"trials", "cost"}`` over trials that are COMPLETE or DIVERGED.
+    """
+    finished = [curve for curve in curves if curve.state in COUNTED]
+    rates = [cost_per_round(curve, cost) for curve in finished]
+    known = [rate for rate in rates if rate is not None]
+    usual = float(np.median(known)) if known else 0.0
+    return {"trials": len(finished), "cost": sum((usual if rate is None else rate) * rounds for rate in rates)}
+
+
+def _last(curve: TrialCurve, column: str) -> float:
+    values: Any = curve.columns.get(column)
+    return float(finite(values).max()) if values is not None and values.size else 0.0

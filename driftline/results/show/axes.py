@@ -1,0 +1,61 @@
+"""What both figures agree on: names of the axes, their scale and range, names in the legend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from driftline.results.curves import UNITS
+
+Json = Mapping[str, Any]
+LOG_FROM = 10.0
+
+
+def cost_title(result: Json) -> str:
+    """What the horizontal axis shows."""
+    return {"rounds": "communication rounds"}.get(_parameters(result)["cost"], UNITS[_parameters(result)["cost"]])
+
+
+def quality_title(result: Json) -> str:
+    """What the vertical axis shows, and which way is better."""
+    better = "higher" if _parameters(result)["direction"] == "rises" else "lower"
+    return f"{_parameters(result)['metric'].replace('_', ' ')} ({better} is better)"
+
+
+def cost_range(result: Json) -> tuple[float, float]:
+    """From one round to the budget."""
+    scale = result["scale"]
+    return scale["one_round"], max(scale["budget"], scale["one_round"] * 1.1)
+
+
+def quality_log(result: Json) -> bool:
+    """Whether the vertical axis is logarithmic: for positive losses that shrink by more than `LOG_FROM`."""
+    if _parameters(result)["direction"] == "rises":
+        return False
+    seen = [row[key] for method in result["methods"].values() for row in method["envelope"] for key in ("low", "high")]
+    return bool(seen) and min(seen) > 0 and max(seen) / min(seen) > LOG_FROM
+
+
+def legend_name(label: str, method: Json) -> str:
+    """The label with the number of its diverged trials: ``fedavg (5 of 56 diverged)``."""
+    diverged, trials = method["diverged"], method["granted"]["trials"]
+    return f"{label} ({diverged} of {trials} diverged)" if diverged else label
+
+
+def band_text(result: Json) -> str:
+    """What lines, bands and markers are, in one line under the picture."""
+    seeds = sorted({len(method["reported"]["seeds"]) for method in result["methods"].values() if method["envelope"]})
+    several = bool(seeds) and seeds[-1] > 1
+    count = str(seeds[0]) if seeds and seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}" if seeds else "no"
+    lines = f"median of {count} seeds, band: lowest to highest" if several else "one seed"
+    theory = any(method.get("theory") for method in result["methods"].values())
+    return (
+        f"Lines: best quality within a cost ({lines}). Markers: the quality a setting ends at, drawn at the cost "
+        "from which it stays near it; large ones are the frontier."
+        + (" Rings, dashed: the same as the theory predicts it." if theory else "")
+    )
+
+
+def _parameters(result: Json) -> Json:
+    found: Json = result["definitions"]["parameters"]
+    return found

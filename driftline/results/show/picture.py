@@ -1,0 +1,140 @@
+"""frontier.png: envelopes with their bands and frontiers, at a size for print."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from driftline.results.show.axes import (
+    band_text,
+    cost_range,
+    cost_title,
+    legend_name,
+    quality_log,
+    quality_title,
+)
+from driftline.results.show.palette import Style, styles
+
+Json = Mapping[str, Any]
+_INSIDE = 10  # labels whose names fit into the axes; more stand beside them
+_COLUMN = 26  # names in a column there
+_COLUMN_INCHES = 2.6
+
+
+def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: int = 200) -> bytes:
+    """The trade-off of all labels of a study as a PNG.
+
+    Args:
+        result: What `document.frontier` made. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
+        width: Inches.
+        height: Inches.
+        dpi: Dots an inch.
+
+    Returns:
+        The file's bytes. A study without any point gives axes that say so.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, FuncFormatter
+
+    columns = math.ceil(len(result["methods"]) / _COLUMN) if len(result["methods"]) > _INSIDE else 0
+    figure = Figure(figsize=(width + columns * _COLUMN_INCHES, height), dpi=dpi, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for label, style in styles(result["methods"]).items():
+        _draw(axes, label, result["methods"][label], style)
+    _dress(axes, result)
+    if columns:
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside right upper", fontsize=7, ncols=columns, frameon=False)
+    elif result["methods"]:
+        axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
+    figure.supxlabel("\n".join(textwrap.wrap(band_text(result), 118)), fontsize=7, color="#555555")
+    out = io.BytesIO()
+    figure.savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()
+
+
+def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
+    rows = method["envelope"]
+    name = legend_name(label, method)
+    if not rows:
+        axes.plot([], [], color=style.colour, label=f"{label} (nothing finished)")
+        return
+    cost = [row["cost"] for row in rows]
+    low, high = [row["low"] for row in rows], [row["high"] for row in rows]
+    axes.fill_between(cost, low, high, step="post", color=style.colour, alpha=0.18, linewidth=0, zorder=1)
+    axes.step(
+        cost,
+        [row["quality"] for row in rows],
+        where="post",
+        color=style.colour,
+        linestyle=style.line,
+        linewidth=1.6,
+        zorder=3,
+    )
+    points = method["points"]
+    axes.scatter(
+        [point["cost"] for point in points],
+        [point["quality"] for point in points],
+        s=9,
+        marker=style.marker,
+        color=style.colour,
+        alpha=0.35,
+        linewidths=0,
+        zorder=2,
+    )
+    on = [row for row in method["settings"] if row["on_frontier"]]
+    axes.scatter(
+        [row["cost"] for row in on],
+        [row["quality"] for row in on],
+        s=38,
+        marker=style.marker,
+        color=style.colour,
+        edgecolors="white",
+        linewidths=0.8,
+        zorder=4,
+        clip_on=False,  # a setting that settles with the budget's last round is shown whole
+    )
+    axes.plot([], [], color=style.colour, linestyle=style.line, marker=style.marker, markersize=5, label=name)
+    theory = method.get("theory")
+    if theory:
+        axes.plot(
+            [row["cost"] for row in theory],
+            [row["quality"] for row in theory],
+            color=style.colour,
+            linewidth=1.0,
+            linestyle=(0, (3, 1.5)),
+            marker="o",
+            markersize=10,
+            markerfacecolor="none",
+            markeredgewidth=0.7,
+            zorder=3.5,
+        )
+
+
+def _dress(axes: Any, result: Json) -> None:
+    axes.set_xscale("log")
+    axes.set_xlim(*cost_range(result))
+    if quality_log(result):
+        axes.set_yscale("log")
+    axes.set_xlabel(cost_title(result), fontsize=9)
+    axes.set_ylabel(quality_title(result), fontsize=9)
+    axes.set_title(result["study"], fontsize=10)
+    axes.tick_params(labelsize=8)
+    axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if any(method.get("theory") for method in result["methods"].values()):
+        ring = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 0.7}
+        axes.plot([], [], color="#555555", linewidth=1.0, linestyle=(0, (3, 1.5)), **ring, label="theory")
+    if not any(method["points"] for method in result["methods"].values()):
+        axes.text(
+            0.5, 0.5, "no point yet", transform=axes.transAxes, ha="center", va="center", color="#777777", fontsize=11
+        )

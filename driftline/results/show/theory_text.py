@@ -1,0 +1,39 @@
+"""How far measurement and theory are apart, in words: for the table and the page of a study on a quadratic task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from driftline.results.show.number_text import number
+
+Json = Mapping[str, Any]
+
+
+def agreement(result: Json) -> list[str]:
+    """A sentence or two for each label; none where the theory knows nothing of the task.
+
+    Args:
+        result: What `study.study_result` made; labels have ``"disagreement"`` on quadratic tasks only.
+    """
+    return [
+        f"{label}: {' '.join(text for text in (_apart(method['disagreement']), method['theory_note']) if text)}"
+        for label, method in result["methods"].items()
+        if "disagreement" in method
+    ]
+
+
+def _apart(found: Json | None) -> str:
+    if found is None:
+        return ""
+    largest = found["largest"]
+    settings = f"{found['settings']} setting{'s' if found['settings'] > 1 else ''}"
+    return (
+        f"over {settings} the tail is {_share(found['quality'], largest['quality'])} from its prediction, "
+        f"the cost to settle {_share(found['cost'], largest['cost'])}, "
+        f"the tail from its limit {_share(found['limit'], largest['limit'])}."
+    )
+
+
+def _share(median: float, largest: float) -> str:
+    return "0" if largest == 0 else f"{number(median, 2)} (largest {number(largest, 2)})"

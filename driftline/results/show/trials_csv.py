@@ -1,0 +1,78 @@
+"""trials.csv: one row a trial, for spreadsheets and data frames. The whole curves stay in the store."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from driftline.results.curves import TrialCurve
+from driftline.results.directions import sign
+from driftline.results.document import Objective
+from driftline.results.objectives import speed
+from driftline.results.points import progress
+
+FIELDS = (
+    "trial", "label", "phase", "number", "seed", "setting", "state", "rounds_done", "quality", "cost_to_settle",
+    "speed", "counted", "on_frontier", "exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds",
+    "error",
+)  # fmt: skip
+"""Columns before the hyperparameters: quality is the tail in the metric's own unit, speed is larger when better."""
+
+
+def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], objective: Objective, rounds: int) -> str:
+    """One row a trial, ordered by label, phase and number; hyperparameters in columns after `FIELDS`, by name.
+
+    Args:
+        curves: All trials, those of no points as well.
+        result: What `document.frontier` made of them: which points count.
+        objective: What is chosen as quality and as cost.
+        rounds: Budget of a trial in rounds.
+
+    Returns:
+        CSV with a header, lines ended by a line feed. Cells are empty where there is nothing: tail and speed of a
+        trial that is not COMPLETE, a counter that was not reported, a hyperparameter that the label does not have.
+    """
+    ordered = sorted(curves, key=lambda curve: curve.key)
+    names = sorted({name for curve in ordered for name in curve.hyperparameters})
+    points = {point["trial"]: point for method in result["methods"].values() for point in method["points"]}
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*FIELDS, *names])
+    for curve in ordered:
+        row = _row(curve, points.get(curve.trial), objective, rounds)
+        writer.writerow(
+            [_cell(row.get(name)) for name in FIELDS] + [_cell(curve.hyperparameters.get(n)) for n in names]
+        )
+    return out.getvalue()
+
+
+def _row(curve: TrialCurve, point: Mapping[str, Any] | None, objective: Objective, rounds: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        name: getattr(curve, name)
+        for name in ("trial", "label", "phase", "number", "seed", "setting", "state", "error")
+    }
+    row |= {
+        "rounds_done": curve.rounds_done,
+        "counted": point is not None,
+        "on_frontier": bool(point and point["on_frontier"]),
+    }
+    for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds"):
+        _, values = curve.metric(name)
+        row[name] = float(values[-1]) if values.size else None
+    found = progress(curve, objective.quality, objective.cost, rounds) if curve.state == "COMPLETE" else None
+    if found is not None:
+        row["quality"] = sign(objective.quality) * found.tail
+        row["cost_to_settle"] = found.settles
+        row["speed"] = speed(curve, objective.quality, objective.cost, rounds)
+    return row
+
+
+def _cell(value: Any) -> Any:
+    """Whole numbers without a point, truth as true and false, nothing as an empty cell."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return "" if value is None else value

@@ -1,0 +1,226 @@
+"""The theory's prediction beside what was measured, for studies on quadratic tasks.
+
+A round with exact gradients and all clients is an affine map, so the curve of a trial is known without training. From
+it the point is taken with the definitions of `driftline.results.points`: what differs is then noise, sampled clients, or
+a mistake. Imported only for studies on quadratic tasks; it needs numpy, not torch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from driftline.results.curves import Array, TrialCurve
+from driftline.results.directions import sign
+from driftline.results.pareto import non_dominated
+from driftline.results.points import Progress, smooth, window
+from trainers.errors import SpecError
+from trainers.tasks import quadratic
+from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
+from trainers.theory.rounds.methods import ONE_CLIENT
+
+Json = dict[str, Any]
+ROUNDING = 1e-6
+"""Qualities below this share of the start's are told apart only as much as they differ from it."""
+
+DIGITS = 12
+"""Predicted qualities that agree to so many digits are equal: rounding takes nothing off the frontier."""
+
+MOST_WORK = 2e9
+"""Multiplications for the predictions of a label; settings beyond them have none."""
+
+THEORY = (
+    "what a trial with exact gradients and all clients measures, from the affine map of its rounds: its cost to settle "
+    "and its tail by the definitions above, the limit of its quality after infinitely many rounds, and its asymptotic "
+    "rate. Each setting has its own; theory of a label lists those that no other beats (drawn dashed)"
+)
+DISAGREEMENT = (
+    "median and largest, over a label's settings, of the relative difference between what is measured (median over "
+    "seeds) and predicted: of the tail (quality), of the cost to settle (cost), and of the measured tail from the "
+    "predicted limit (limit). Relative to the larger of both numbers; for qualities at least to "
+    f"{ROUNDING:g} of the start's"
+)
+
+
+class Reading(Protocol):
+    """What results are read against."""
+
+    @property
+    def quality(self) -> str:
+        """A metric."""
+
+    @property
+    def cost(self) -> str:
+        """One of `curves.COSTS`."""
+
+
+def with_theory(
+    document: Mapping[str, Any], spec: Mapping[str, Any], curves: Iterable[TrialCurve], reading: Reading, rounds: int
+) -> Json:
+    """The result with the theory's predictions.
+
+    Args:
+        document: What `document.frontier` made of the study.
+        spec: The study, its task quadratic.
+        curves: Its trials.
+        reading: What the document is read against.
+        rounds: Budget of a trial in rounds.
+
+    Returns:
+        The document; in it, for each label, ``"theory"`` ([{"cost", "quality", "limit", "setting"}], by cost, empty
+        where there is none), ``"theory_note"`` (what is left out of the prediction, or why there is none) and
+        ``"disagreement"`` (None without a prediction); each of ``"settings"`` with ``"theory"``, {"cost", "quality",
+        "limit", "rate"} or None. Definitions tell what they are.
+    """
+    held = {curve.trial: curve for curve in curves}
+    entries = {entry["label"]: entry for entry in spec["methods"]}
+    task = quadratic.parse(spec["task"], "task")
+    known = predictor(quadratic.build(task, "float64"))
+    methods = {}
+    for label, method in document["methods"].items():
+        entry = entries[label]
+        study = _Study(known, spec.get("init"), reading, rounds, _left_out(spec, entry["name"], task))
+        methods[label] = method | study.label(method, entry, held)
+    words = {"theory": THEORY, "disagreement": DISAGREEMENT}
+    return {**document, "definitions": {**document["definitions"], **words}, "methods": methods}
+
+
+@dataclass(frozen=True)
+class _Study:
+    predictor: Predictor
+    init: Sequence[float] | None
+    reading: Reading
+    rounds: int
+    left_out: str
+
+    def label(self, method: Mapping[str, Any], entry: Mapping[str, Any], held: Mapping[str, TrialCurve]) -> Json:
+        """What the theory adds to a label's result."""
+        found, reasons = self._settings(method["settings"], entry)
+        rows = {row["setting"]: row for row in method["settings"]}
+        predicted: dict[int, Json] = {}
+        if found:
+            raw = self.predictor.curves(list(found.values()), self.init, self.rounds, self.reading.quality)
+            start = float(raw[0, 0])
+            ended: dict[int, list[TrialCurve]] = {}
+            for point in method["points"]:
+                ended.setdefault(point["setting"], []).append(held[point["trial"]])
+            for (number, setting), values in zip(found.items(), raw, strict=True):
+                predicted[number] = self._point(setting, values, ended.get(number, []))
+        return {
+            "settings": [{**row, "theory": predicted.get(row["setting"])} for row in method["settings"]],
+            "theory": _frontier(predicted, sign(self.reading.quality)),
+            "theory_note": _note(reasons, bool(predicted), bool(rows), self.left_out),
+            "disagreement": _disagreement(rows, predicted, start) if predicted else None,
+        }
+
+    def _settings(
+        self, rows: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]
+    ) -> tuple[dict[int, Setting], Counter[str]]:
+        """Settings that have a prediction, and the reasons of those that have none."""
+        found: dict[int, Setting] = {}
+        reasons: Counter[str] = Counter()
+        if self.reading.quality not in METRICS:
+            reasons[f"the theory predicts {' and '.join(METRICS)}, not {self.reading.quality}"] = max(len(rows), 1)
+            return found, reasons
+        clients, dimension = self.predictor.clients.centers.shape
+        work = 0.0
+        for row in sorted(rows, key=lambda row: (not row["on_frontier"], row["setting"])):
+            work += self.rounds * 4.0 * dimension**2 + 4.0 * clients * dimension**3
+            if work > MOST_WORK:
+                reasons["so many models of this size would take long to predict"] += 1
+                continue
+            parts = _parts(entry, row["hyperparameters"])
+            try:
+                setting = self.predictor.setting(parts["method"], parts["server"], parts["schedule"]["name"])
+            except SpecError as error:
+                reasons[str(error)] += 1
+                continue
+            if setting.rate < 1:
+                found[row["setting"]] = setting
+            else:
+                reasons["by the theory it does not converge"] += 1
+        return found, reasons
+
+    def _point(self, setting: Setting, values: Array, trials: Sequence[TrialCurve]) -> Json:
+        """The prediction in the rounds in which these trials were evaluated, at what their rounds cost."""
+        metric, cost = self.reading.quality, self.reading.cost
+        direction = sign(metric)
+        settles, tails = [], []
+        for trial in trials:
+            at, _ = trial.metric(metric)
+            oriented = direction * values[at.astype(int)]
+            follow = Progress(trial.cost(cost, at), smooth(at, oriented, window(self.rounds)), float(oriented[0]))
+            settles.append(follow.settles)
+            tails.append(direction * follow.tail)
+        return {
+            "cost": float(np.median(settles)),
+            "quality": float(np.median(tails)),
+            "limit": float(self.predictor.values(setting.limit, metric)),
+            "rate": setting.rate,
+        }
+
+
+def _parts(entry: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
+    """Method, server and schedule as in a trial document, from an entry and dotted hyperparameters."""
+    parts: dict[str, Json] = {
+        "method": {"name": entry["name"]},
+        "server": {"name": entry.get("server", {}).get("name", "sgd")},
+        "schedule": {"name": entry.get("schedule", {}).get("name", "constant")},
+    }
+    for dotted, value in hyperparameters.items():
+        kind, _, name = dotted.rpartition(".")
+        parts[kind or "method"][name] = value
+    return parts
+
+
+def _left_out(spec: Mapping[str, Any], method: str, task: quadratic.Settings) -> str:
+    """What the study does with a method that the prediction does not."""
+    sampled = 1 if method in ONE_CLIENT else spec.get("clients_per_round")
+    noise = task.losses.gradient_noise
+    said = [f"the noise of the gradients ({noise:g})"] if noise else []
+    said += [f"the sampling of {sampled} of {task.clients} clients"] if sampled and sampled < task.clients else []
+    said += ["the rounding of float32"] if spec.get("dtype") == "float32" else []
+    return f"The prediction leaves out {' and '.join(said)}." if said else ""
+
+
+def _note(reasons: Counter[str], some: bool, points: bool, left_out: str) -> str:
+    if not points and not reasons:
+        return "No prediction yet: no setting has been counted."
+    if not some:
+        return f"No prediction: {'; '.join(reasons)}."
+    count = sum(reasons.values())
+    missing = f"{count} of the settings have no prediction: {'; '.join(reasons)}." if count else ""
+    return " ".join(text for text in (left_out, missing) if text)
+
+
+def _frontier(predicted: Mapping[int, Mapping[str, Any]], direction: float) -> list[Json]:
+    rows = [
+        {"cost": row["cost"], "quality": row["quality"], "limit": row["limit"], "setting": number}
+        for number, row in predicted.items()
+    ]
+    level = [direction * float(f"{row['quality']:.{DIGITS}g}") for row in rows]
+    on = non_dominated([row["cost"] for row in rows], level)
+    kept = [row for row, good in zip(rows, on, strict=True) if good]
+    return sorted(kept, key=lambda row: (row["cost"], -direction * row["quality"], row["setting"]))
+
+
+def _disagreement(
+    rows: Mapping[int, Mapping[str, Any]], predicted: Mapping[int, Mapping[str, Any]], start: float
+) -> Json:
+    least = ROUNDING * abs(start)
+    found = {
+        "quality": [_relative(rows[number]["quality"], row["quality"], least) for number, row in predicted.items()],
+        "cost": [_relative(rows[number]["cost"], row["cost"], 0.0) for number, row in predicted.items()],
+        "limit": [_relative(rows[number]["quality"], row["limit"], least) for number, row in predicted.items()],
+    }
+    medians = {name: float(np.median(values)) for name, values in found.items()}
+    return {**medians, "largest": {name: max(values) for name, values in found.items()}, "settings": len(predicted)}
+
+
+def _relative(measured: float, predicted: float, least: float) -> float:
+    size = max(abs(measured), abs(predicted), least)
+    return abs(measured - predicted) / size if size > 0 else 0.0

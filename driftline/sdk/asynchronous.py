@@ -1,0 +1,168 @@
+"""The SDK for asyncio: the same names, awaited.
+
+    async with AsyncClient("https://driftline.example", token="...") as client:
+        job = await client.submit(study)
+        await job.wait()
+        async for line in job.logs():
+            print(line.text)
+
+Requests run in threads, with the same code as `Client`; a task that is cancelled stops waiting at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from driftline.sdk.frontier import Frontier
+from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
+from driftline.sdk.remote import Client
+from driftline.study.spec import Study
+from driftline.wire.logs import LogLine
+from driftline.wire.records import Event, StudyRecord, TrialRecord
+
+_Item = TypeVar("_Item")
+
+
+class AsyncJob:
+    """One study in a service; see `Job`.
+
+    Args:
+        job: The same for threads.
+
+    Attributes:
+        id: Its id.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.id = job.id
+
+    async def record(self) -> StudyRecord:
+        """The study as it is stored now."""
+        return await asyncio.to_thread(self._job.record)
+
+    async def wait(self, timeout_s: float | None = None) -> Self:
+        """Waits until the study has finished or is paused.
+
+        Args:
+            timeout_s: Seconds after which to give up waiting (the study goes on); None waits for ever.
+
+        Raises:
+            StudyFailed: It has failed.
+            TimeoutError: It has not finished in time.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            record = await self.record()
+            if record.state == "FAILED":
+                raise StudyFailed(f"study {record.name!r} failed: {record.reason}")
+            if record.state in RESTING:
+                return self
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it goes on")
+            await asyncio.sleep(POLL_S)
+
+    async def trials(
+        self, label: str | None = None, phase: str | None = None, state: str | None = None
+    ) -> list[TrialRecord]:
+        """Its trials, or those of a label, a phase or a state."""
+        return await asyncio.to_thread(self._job.trials, label, phase, state)
+
+    async def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
+        """Curves by trial id, one list a metric; of all trials unless some are named."""
+        return await asyncio.to_thread(self._job.curves, *trials)
+
+    async def frontier(self, *, quality: str | None = None, cost: str | None = None) -> Frontier:
+        """The frontiers of all labels, as far as the study has come; see `Job.frontier`."""
+        return await asyncio.to_thread(self._job.frontier, quality=quality, cost=cost)
+
+    async def compare(self, first: str, second: str) -> dict[str, Any]:
+        """Two labels at equal budgets, paired over seeds."""
+        return await asyncio.to_thread(self._job.compare, first, second)
+
+    async def pause(self) -> Self:
+        """Asks for a stop with checkpoints."""
+        await asyncio.to_thread(self._job.pause)
+        return self
+
+    async def resume(self) -> Self:
+        """Goes on with a paused or failed study."""
+        await asyncio.to_thread(self._job.resume)
+        return self
+
+    async def cancel(self) -> Self:
+        """Ends the study for good."""
+        await asyncio.to_thread(self._job.cancel)
+        return self
+
+    async def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Self:
+        """Gives the study a larger budget; see `Job.extend`."""
+        await asyncio.to_thread(self._job.extend, trials_per_method=trials_per_method, seeds=seeds)
+        return self
+
+    async def retry(self, *trials: str) -> Self:
+        """Runs FAILED trials again; see `Job.retry`."""
+        await asyncio.to_thread(self._job.retry, *trials)
+        return self
+
+    async def logs(self, follow: bool = False, after: int = 0) -> AsyncIterator[LogLine]:
+        """The lines of the drivers' logs that are kept; see `Job.logs`."""
+        async for line in _awaited(self._job.logs(follow, after)):
+            yield line
+
+    async def events(self, after: int = 0) -> AsyncIterator[Event]:
+        """What happens to the study, as it happens; see `Job.events`."""
+        async for event in _awaited(self._job.events(after)):
+            yield event
+
+
+class AsyncClient:
+    """A connection to a Driftline service for asyncio.
+
+    Args:
+        url: Its address: ``https://driftline.example``.
+        token: Bearer token; None sends none.
+        transport: Instead of the network, for tests: `driftline.sdk.offline.OfflineService`.
+    """
+
+    def __init__(
+        self, url: str = "http://driftline", token: str | None = None, *, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._client = Client(url, token, transport=transport)
+
+    async def submit(self, study: Study, key: str | None = None) -> AsyncJob:
+        """Submits a study; the same key again gives the study that was submitted under it before."""
+        return AsyncJob(await asyncio.to_thread(self._client.submit, study, key))
+
+    async def job(self, study: str) -> AsyncJob:
+        """A study that was submitted before: its id, or its name (the newest of that name)."""
+        return AsyncJob(await asyncio.to_thread(self._client.job, study))
+
+    async def jobs(self) -> list[AsyncJob]:
+        """All studies, newest first."""
+        return [AsyncJob(job) for job in await asyncio.to_thread(self._client.jobs)]
+
+    async def close(self) -> None:
+        """Closes the connection; studies go on."""
+        await asyncio.to_thread(self._client.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _awaited(items: Iterator[_Item]) -> AsyncIterator[_Item]:
+    """The items of an iterator, each fetched in a thread."""
+    end = object()
+    while (item := await asyncio.to_thread(next, items, end)) is not end:
+        yield item  # type: ignore[misc]

@@ -1,0 +1,230 @@
+"""A submitted study, seen from the outside: its state, its trials, its result."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from driftline.client.api_client import ApiClient
+from driftline.errors import DriftlineError
+from driftline.results.curves import TrialCurve
+from driftline.results.directions import sign
+from driftline.results.study_result import study_result
+from driftline.sdk.frontier import Frontier
+from driftline.sdk.notebook import job_html
+from driftline.sdk.progress import Progress
+from driftline.wire.logs import LogLine
+from driftline.wire.records import Event, StudyRecord, TrialRecord
+
+POLL_S = 0.5
+"""Seconds between two looks at a study while waiting for it."""
+
+BEST_EVERY_S = 2.0
+"""Seconds between two looks at all finished trials, for the best quality in the progress view."""
+
+LOGS_S = 1.0
+"""Seconds between two looks at a log that is followed."""
+
+RESTING = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "PAUSED"})
+"""States in which nothing happens without somebody's doing."""
+
+
+class StudyFailed(DriftlineError):
+    """The study that was waited for has failed; the message says why."""
+
+    code = "study-failed"
+    exit_code = 1
+
+
+class Job:
+    """One study in a service.
+
+    Args:
+        api: Connection to the service.
+        study_id: Its id.
+
+    Attributes:
+        id: Its id.
+    """
+
+    def __init__(self, api: ApiClient, study_id: str) -> None:
+        self._api = api
+        self.id = study_id
+
+    def __repr__(self) -> str:
+        record = self.record()
+        return f"Job({record.name!r}, {record.state.lower()}, id={self.id!r})"
+
+    def record(self) -> StudyRecord:
+        """The study as it is stored now: state, progress, specification."""
+        return self._api.study(self.id)
+
+    @property
+    def state(self) -> str:
+        """PENDING, QUEUED, RUNNING, PAUSING, PAUSED, CANCELLING, CANCELLED, SUCCEEDED or FAILED."""
+        return self.record().state
+
+    @property
+    def mlflow_url(self) -> str | None:
+        """Where its curves can be seen in MLflow: an address, or embedded the command that shows them; None nowhere."""
+        return self.record().mlflow_url
+
+    def wait(self, progress: bool = False, timeout_s: float | None = None) -> Job:
+        """Waits until the study has finished or is paused.
+
+        Args:
+            progress: Show it on stderr: a live table in a terminal, lines elsewhere.
+            timeout_s: Seconds after which to give up waiting (the study goes on); None waits for ever.
+
+        Returns:
+            The job itself, so that calls can be chained.
+
+        Raises:
+            StudyFailed: It has failed.
+            TimeoutError: It has not finished in time.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        shown = Progress(sys.stderr, self._metric(self.record())) if progress else None
+        try:
+            return self._wait(shown, deadline)
+        finally:
+            if shown is not None:
+                shown.close()
+
+    def _wait(self, shown: Progress | None, deadline: float | None) -> Job:
+        best: dict[str, float] = {}
+        seen, looked = -1, float("-inf")
+        while True:
+            record = self.record()
+            self._watch(shown)
+            if shown is not None:
+                resting = record.state in RESTING
+                if record.version != seen and (resting or time.monotonic() - looked >= BEST_EVERY_S):
+                    best, seen, looked = self.best(record), record.version, time.monotonic()
+                shown.update(record, best)
+            if record.state == "FAILED":
+                raise StudyFailed(f"study {record.name!r} failed: {record.reason}")
+            if record.state in RESTING:
+                return self
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it goes on")
+            time.sleep(POLL_S)
+
+    def _watch(self, shown: Progress | None) -> None:
+        """Called at every look while waiting; nothing to do for a service elsewhere."""
+
+    def best(self, record: StudyRecord | None = None) -> dict[str, float]:
+        """The best quality of each label so far, as the metric reads (an accuracy as it is, a loss as it is)."""
+        direction = sign(self._metric(record or self.record()))
+        found: dict[str, float] = {}
+        for trial in self.trials(state="COMPLETE"):
+            if trial.values is not None:
+                found[trial.label] = max(trial.values.quality, found.get(trial.label, float("-inf")))
+        return {label: direction * quality for label, quality in found.items()}
+
+    def trials(self, label: str | None = None, phase: str | None = None, state: str | None = None) -> list[TrialRecord]:
+        """Its trials, or those of a label, a phase ("search", "front") or a state."""
+        return list(self._api.trials(self.id, label=label, phase=phase, state=state))
+
+    def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
+        """Curves by trial id, one list a metric; of all trials unless some are named."""
+        return self._api.curves(self.id, trials)
+
+    def frontier(self, *, quality: str | None = None, cost: str | None = None) -> Frontier:
+        """The frontiers of all labels, as far as the study has come.
+
+        Args:
+            quality: Read against another metric that the trials reported; the study's objective by default.
+            cost: Read against "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
+
+        Raises:
+            InvalidSpec: There is no such cost, or no trial reported the metric.
+        """
+        if quality is None and cost is None:
+            return Frontier(self._api.frontier(self.id), self._load_curves)
+        result = study_result(self.record(), self.trials(), self.curves(), quality=quality, cost=cost)
+        result.require_reported(quality)
+        return Frontier(result.document, lambda: result.curves)
+
+    def compare(self, first: str, second: str) -> dict[str, Any]:
+        """Two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` says it in words."""
+        return self._api.compare(self.id, first, second)
+
+    def pause(self) -> Job:
+        """Asks for a stop with checkpoints; `resume` goes on from there."""
+        self._api.pause(self.id)
+        return self
+
+    def resume(self) -> Job:
+        """Goes on with a paused or failed study; repeats no finished trial."""
+        self._api.resume(self.id)
+        return self
+
+    def cancel(self) -> Job:
+        """Ends the study for good; what was measured stays."""
+        self._api.cancel(self.id)
+        return self
+
+    def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Job:
+        """Gives the study a larger budget; a finished one runs again, and repeats no finished trial.
+
+        Args:
+            trials_per_method: Settings searched for each label, at least as many as now; None leaves them.
+            seeds: Fresh seeds for the front, at least as many as now; None leaves them.
+
+        Raises:
+            InvalidSpec: A number is smaller than now.
+        """
+        self._api.extend(self.id, trials_per_method=trials_per_method, seeds=seeds)
+        return self
+
+    def retry(self, *trials: str) -> Job:
+        """Runs FAILED trials again, all of them or those that are named; a finished study goes on.
+
+        Args:
+            trials: Their ids.
+
+        Raises:
+            NotFound: The study has no such trial.
+            Conflict: No trial, or not every one that is named, is FAILED; or the study was cancelled.
+        """
+        self._api.retry(self.id, trials)
+        return self
+
+    def logs(self, follow: bool = False, after: int = 0) -> Iterator[LogLine]:
+        """The lines of the drivers' logs that are kept, the oldest first.
+
+        Args:
+            follow: Go on until the study has finished or is paused.
+            after: Only lines after the one of this id.
+        """
+        while True:
+            resting = not follow or self.state in RESTING  # looked at before the lines: none is missed
+            for line in self._api.logs(self.id, after):
+                after = line.id
+                yield line
+            if resting:
+                return
+            time.sleep(LOGS_S)
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """What happens to the study (states, progress, remarks), as it happens, until it has finished.
+
+        Args:
+            after: Only events after the one of this id.
+        """
+        return self._api.events(self.id, after)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: state, progress of each label, where the curves are."""
+        return job_html(self.record())
+
+    def _load_curves(self) -> list[TrialCurve]:
+        curves = self.curves()
+        return [TrialCurve.from_record(trial, curves.get(trial.id, {})) for trial in self.trials()]
+
+    @staticmethod
+    def _metric(record: StudyRecord) -> str:
+        return str(record.spec["objective"]["quality"])

@@ -1,0 +1,238 @@
+"""What people see while a study runs: a live table in a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from driftline.wire.records import TRIAL_FINISHED, LabelProgress, StudyRecord, TrialState
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+PLAIN_EVERY_S = 10.0
+"""Seconds between two plain lines while nothing but counts changes."""
+
+RATE_WINDOW_S = 30.0
+"""Rounds a second are measured over this many seconds."""
+
+
+RATE_AFTER_S = 5.0
+"""Seconds of progress before a rate is shown: packs report every two seconds."""
+
+
+@dataclass(frozen=True)
+class LabelView:
+    """One row of the view.
+
+    Attributes:
+        label: The entry.
+        search: Finished and planned search trials.
+        front: Finished and planned repeats of the best settings on fresh seeds.
+        diverged: Diverged trials so far.
+        best: Best quality so far, as the metric reads; None before the first.
+    """
+
+    label: str
+    search: tuple[int, int]
+    front: tuple[int, int]
+    diverged: int
+    best: float | None
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything shown at one moment.
+
+    Attributes:
+        state: The study's state.
+        rows: One row a label, in the study's order.
+        rate: Rounds of single trials a second; None until it is known.
+        left_s: Seconds left at this rate; None until it is known.
+    """
+
+    state: str
+    rows: tuple[LabelView, ...]
+    rate: float | None
+    left_s: float | None
+
+
+class Rate:
+    """Rounds a second over a trailing window.
+
+    Args:
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, rounds_done: int) -> float | None:
+        """Takes the rounds done so far; returns the rate, None until there has been progress for `RATE_AFTER_S`."""
+        now = self._clock()
+        if self._seen and self._seen[-1][1] == self._seen[0][1] == rounds_done:
+            self._seen.clear()  # what comes before the first progress (Ray starts) is no time of work
+        self._seen.append((now, rounds_done))
+        while len(self._seen) > 2 and now - self._seen[1][0] > RATE_WINDOW_S:
+            self._seen.popleft()
+        start, first = self._seen[0]
+        if now - start < RATE_AFTER_S or rounds_done <= first:
+            return None
+        return (rounds_done - first) / (now - start)
+
+
+def view(record: StudyRecord, best: Mapping[str, float], rate: float | None) -> View:
+    """What to show of a study.
+
+    Args:
+        record: The study.
+        best: Best quality by label, as the metric reads.
+        rate: Rounds a second; None when it is not known.
+    """
+    budget = record.spec.get("budget", {})
+    seeds, front = int(budget.get("seeds", 0)), int(budget.get("front", 0))
+    searched = int(budget.get("trials_per_method", 0))
+    rows = tuple(
+        LabelView(
+            label=label,
+            search=(_finished(progress.search), searched),
+            front=(_finished(progress.front), max(min(front, searched) * seeds, sum(progress.front.values()))),
+            diverged=progress.search.get("DIVERGED", 0) + progress.front.get("DIVERGED", 0),
+            best=best.get(label),
+        )
+        for label, progress in record.progress.items()
+    )
+    left = sum(max(progress.rounds_total - progress.rounds_done, 0) for progress in record.progress.values())
+    return View(record.state, rows, rate, left / rate if rate else None)
+
+
+def rounds_done(progress: Mapping[str, LabelProgress]) -> int:
+    """Rounds of single trials reported so far, over all labels."""
+    return sum(label.rounds_done for label in progress.values())
+
+
+def plain(shown: View) -> str:
+    """The view as one line.
+
+    Examples:
+        >>> row = LabelView("fedavg", (12, 64), (0, 24), 1, 0.91234)
+        >>> plain(View("RUNNING", (row,), 812.0, 95.0))
+        'running | fedavg 12/64 trials, 0/24 repeats, 1 diverged, best 0.9123 | 812 rounds/s | 1:35 left'
+    """
+    parts = [shown.state.lower()]
+    for row in shown.rows:
+        text = f"{row.label} {row.search[0]}/{row.search[1]} trials"
+        if row.front[1]:
+            text += f", {row.front[0]}/{row.front[1]} repeats"
+        if row.diverged:
+            text += f", {row.diverged} diverged"
+        if row.best is not None:
+            text += f", best {row.best:.4g}"
+        parts.append(text)
+    if shown.rate is not None and shown.left_s is not None:
+        parts += [f"{shown.rate:.0f} rounds/s", f"{clock_text(shown.left_s)} left"]
+    return " | ".join(parts)
+
+
+def clock_text(seconds: float) -> str:
+    """Minutes and seconds, hours where there are any.
+
+    Examples:
+        >>> clock_text(95), clock_text(4000)
+        ('1:35', '1:06:40')
+    """
+    whole = round(seconds)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Progress:
+    """Shows a study's progress until it is closed.
+
+    Args:
+        stream: Where to; a terminal gets a live table, anything else plain lines.
+        metric: Name of the quality, for the heading.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, stream: TextIO, metric: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._metric = metric
+        self._clock = clock
+        self._rate = Rate(clock)
+        self._live: Live | None = None
+        self._last: tuple[float, str] = (float("-inf"), "")
+        self._state = ""
+
+    def update(self, record: StudyRecord, best: Mapping[str, float]) -> None:
+        """Shows the study as it is now."""
+        shown = view(record, best, self._rate.add(rounds_done(record.progress)))
+        if self._stream.isatty():
+            self._update_live(shown)
+        else:
+            self._update_plain(shown)
+
+    def say(self, text: str) -> None:
+        """Prints one line above the live table, or a plain one."""
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Leaves the last view standing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _update_plain(self, shown: View) -> None:
+        line, now = plain(shown), self._clock()
+        due = now - self._last[0] >= PLAIN_EVERY_S or shown.state != self._state
+        if shown.rows and due and line != self._last[1]:
+            print(line, file=self._stream, flush=True)
+            self._last, self._state = (now, line), shown.state
+
+    def _update_live(self, shown: View) -> None:
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(file=self._stream), auto_refresh=False, transient=False)
+            self._live.start()
+        self._live.update(table(shown, self._metric), refresh=True)
+
+
+def table(shown: View, metric: str) -> Table:
+    """The view as a rich table."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    foot = shown.state.lower()
+    if shown.rate is not None and shown.left_s is not None:
+        foot += f", {shown.rate:.0f} rounds/s, {clock_text(shown.left_s)} left"
+    grid = Table(box=None, pad_edge=False, caption=foot, caption_justify="left")
+    grid.add_column("method")
+    grid.add_column("")
+    for heading in ("trials", "repeats", "diverged", f"best {metric}"):
+        grid.add_column(heading, justify="right")
+    for row in shown.rows:
+        done, total = row.search[0] + row.front[0], max(row.search[1] + row.front[1], 1)
+        grid.add_row(
+            row.label,
+            ProgressBar(total=total, completed=done, width=24),
+            f"{row.search[0]}/{row.search[1]}",
+            f"{row.front[0]}/{row.front[1]}" if row.front[1] else "-",
+            str(row.diverged),
+            "-" if row.best is None else f"{row.best:.4g}",
+        )
+    return grid
+
+
+def _finished(counts: Mapping[TrialState, int]) -> int:
+    return sum(count for state, count in counts.items() if state in TRIAL_FINISHED)

@@ -1,0 +1,96 @@
+"""A Driftline service from Python: submit studies, look at them again."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from driftline.client.api_client import ApiClient
+from driftline.errors import NotFound
+from driftline.sdk.job import Job
+from driftline.study.spec import Study
+from driftline.wire.records import StudyRecord
+
+_ID = re.compile("[0-9a-z]{26}")
+_SHOWN = 20
+
+
+class Client:
+    """A connection to a Driftline service.
+
+    Args:
+        url: Its address: ``https://driftline.example``.
+        token: Bearer token; None sends none.
+        transport: Instead of the network, for tests of your own: `driftline.sdk.offline.OfflineService`, or an
+            `httpx.MockTransport`.
+
+    A request that finds no service, or an overloaded one, is sent again with growing pauses (for 15 seconds in all),
+    not before the service wants to be asked again; submitting carries an idempotency key, so that it makes one study.
+
+    Examples:
+        >>> from driftline.sdk.remote import Client
+        >>> with Client("http://127.0.0.1:8080", token="...") as client:  # doctest: +SKIP
+        ...     job = client.submit(study).wait(progress=True)
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
+        self._api = ApiClient(url, token, transport=transport)
+
+    def submit(self, study: Study, key: str | None = None) -> Job:
+        """Submits a study.
+
+        Args:
+            study: What to run.
+            key: The same key again gives the study that was submitted under it before.
+
+        Returns:
+            The job; it runs whether anybody waits for it or not.
+
+        Raises:
+            InvalidSpec: The study cannot be right; the message names the key.
+        """
+        return Job(self._api, self._api.create(study.to_json(), key).id)
+
+    def job(self, study: str) -> Job:
+        """A study that was submitted before.
+
+        Args:
+            study: Its id, or its name (the newest of that name).
+
+        Raises:
+            NotFound: There is none; the message names those there are.
+        """
+        if _ID.fullmatch(study):
+            with contextlib.suppress(NotFound):
+                return Job(self._api, self._api.study(study).id)
+        records = self._api.studies()
+        for record in records:
+            if study in (record.id, record.name):
+                return Job(self._api, record.id)
+        known = list(dict.fromkeys(record.name for record in records))
+        names = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "") or "none yet"
+        raise NotFound(f"no study {study!r} (have: {names})")
+
+    def jobs(self) -> list[Job]:
+        """All studies, newest first."""
+        return [Job(self._api, record.id) for record in self._api.studies()]
+
+    def records(self) -> list[StudyRecord]:
+        """All studies as they are stored now, newest first."""
+        return self._api.studies()
+
+    def close(self) -> None:
+        """Closes the connection; studies go on."""
+        self._api.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,55 @@
+"""The shortest way from a study to a result, without a client in hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from driftline.sdk.frontier import Frontier
+from driftline.study.spec import Study
+from service.embedded.client import Client
+from service.embedded.stored import stored_frontier
+
+
+def run(study: Study | str | Path, out: str | Path | None = None, *, progress: bool = True) -> Frontier:
+    """Runs a study in this process and waits for it.
+
+    Args:
+        study: The study, or its YAML file.
+        out: Its output folder; out/NAME by default.
+        progress: Show it on stderr.
+
+    Returns:
+        Its frontiers; all files lie in the output folder.
+
+    Raises:
+        InvalidSpec: The study cannot be right; the message names the key.
+    """
+    whole = study if isinstance(study, Study) else Study.from_yaml(Path(study))
+    with Client() as client:
+        frontier = client.submit(whole, out=out).wait(progress=progress).frontier()
+        return Frontier(frontier.data)  # outlives the client
+
+
+def frontier(folder: str | Path, *, quality: str | None = None, cost: str | None = None) -> Frontier:
+    """The frontiers of an output folder, as far as its study has come.
+
+    Args:
+        folder: The output folder.
+        quality: Read against another metric that the trials reported; the study's objective by default.
+        cost: Read against "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
+
+    Raises:
+        NotFound: It holds no study.
+        InvalidSpec: There is no such cost, or no trial reported the metric.
+    """
+    return stored_frontier(Path(folder), quality, cost)
+
+
+def compare(folder: str | Path, first: str, second: str) -> dict[str, Any]:
+    """Two labels of an output folder at equal budgets: ``verdict`` is a label or None, ``why`` says it in words.
+
+    Raises:
+        NotFound: It holds no study, or no such label.
+    """
+    return frontier(folder).compare(first, second)

@@ -1,0 +1,247 @@
+"""A study checked in full before anything runs, by the same code that reads trials.
+
+Of every entry the settings at the corners of its space (all low, all high, and each end or choice with the rest low)
+are made into trial documents and read; what is wrong with one is reported under the study's own key. Settings that
+would merely diverge are fine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from driftline.errors import InvalidSpec
+from driftline.study.entries import MOST_CHOICES, Entry
+from driftline.study.sampler import name_of
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from driftline.study.validation import from_spec_error
+from search_spaces.parameters import Space
+from search_spaces.spaces import check as check_space
+from search_spaces.spaces import grid_size
+from search_spaces.values import same
+from trainers import spec
+from trainers.errors import SpecError
+from trainers.parts import offered
+from trainers.registry import methods, schedules, servers
+from trainers.remarks import mixed
+from trainers.scalars import shown, step
+from trainers.sizes import check_models
+from trainers.spelling import hint, nearest
+
+MOST_POINTS = 100_000
+"""The most points of a range on a grid."""
+
+
+def check(study: Study) -> list[str]:
+    """Everything that can be found wrong with a study before it runs; imports the trainers and torch.
+
+    Args:
+        study: The study.
+
+    Returns:
+        Remarks: what is allowed but probably not meant, one line each.
+
+    Raises:
+        InvalidSpec: One line with the key, what must hold, and what came.
+    """
+    remarks = []
+    first: spec.TrialSpec | None = None
+    _check_sizes(study)
+    for index, entry in enumerate(study.methods):
+        _check_spaces(entry, f"methods[{index}]")
+        read: list[spec.TrialSpec] = []
+        settings = list(corners(entry.parameters()))
+        for setting in settings[:2] if _readable(study, entry.label, settings[2:]) else settings:
+            try:
+                read.append(spec.parse(trial_document(study, entry.label, [setting], study.seed)))
+            except SpecError as error:
+                raise from_spec_error(error, _study_path(error.path, index)) from error
+        first = first or read[0]
+        remarks += _step_sizes(read[:2], f"methods[{index}]")
+        remarks += [*_start(study, index), *_grid(study, index)]
+    assert first is not None  # a study has a method
+    _check_packs(study, first)
+    _check_quality(study, first)
+    if study.budget.seeds and study.budget.front > study.budget.trials_per_method:
+        remarks.append(
+            f"budget.front: {study.budget.front} settings are to be repeated, but only "
+            f"{study.budget.trials_per_method} are searched: all of them will be"
+        )
+    return remarks
+
+
+def _readable(study: Study, label: str, settings: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether these settings can be read as one pack: much faster than one by one, which then says what is wrong."""
+    try:
+        if settings:
+            spec.parse(trial_document(study, label, settings, study.seed))
+    except (SpecError, ValueError):  # or they may not share a pack
+        return False
+    return True
+
+
+def _step_sizes(ends: Sequence[spec.TrialSpec], path: str) -> list[str]:
+    """What is to be said of the step sizes of a mixed method: at the low ends of its space, else at the high ends.
+
+    Args:
+        ends: Trials with all settings low, and with all high where that is another setting.
+        path: Of the entry.
+    """
+    where = ["at the low ends of its space already", "towards the high ends of its space"]
+    if len(ends) == 1:
+        where = ["with its one setting"]
+    for trial, place in zip(ends, where, strict=True):
+        lines = mixed(trial.method, trial.server, trial.schedule, trial.task, trial.clients_per_round)
+        if lines:
+            return [f"{path}, {place}: {line}" for line in lines]
+    return []
+
+
+def _check_sizes(study: Study) -> None:
+    """What would take minutes or all memory only to be looked at is refused: it cannot be meant.
+
+    Raises:
+        InvalidSpec: Too many choices in all, or too many points on a grid.
+    """
+    choices = 0
+    for index, entry in enumerate(study.methods):
+        for name, parameter in entry.parameters().items():
+            choices += len(parameter.ends())
+            points = getattr(parameter, "points", None) or 0
+            if points > MOST_POINTS:
+                path = f"methods[{index}].space.{step(name)}.points"
+                raise InvalidSpec(path, f"must be at most {MOST_POINTS}, got points={shown(points)}")
+    if choices > MOST_CHOICES:
+        raise InvalidSpec("methods", f"all spaces together must have at most {MOST_CHOICES} choices, got {choices}")
+
+
+def _check_packs(study: Study, first: spec.TrialSpec) -> None:
+    """A number of trials in a pack must not be too large for any machine."""
+    packs = study.resources.packs
+    if not isinstance(packs, int):
+        return
+    clients = first.clients_per_round or first.task.clients
+    try:
+        check_models(first.task, clients, min(packs, study.budget.trials_per_method), "resources.packs")
+    except SpecError as error:
+        raise from_spec_error(error) from error
+
+
+def _check_spaces(entry: Entry, path: str) -> None:
+    """Method, server optimizer and schedule must exist, and have hyperparameters that take the values of the spaces."""
+    for registry, part, place in (
+        (methods(), entry, path),
+        (servers(), entry.server, f"{path}.server"),
+        (schedules(), entry.schedule, f"{path}.schedule"),
+    ):
+        if part.name not in registry:
+            raise InvalidSpec(f"{place}.name", f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}")
+        known = {item.name: item for item in offered(registry[part.name])}
+        for key, parameter in part.space.items():
+            where = f"{place}.space.{step(key)}"
+            if key not in known:
+                raise InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}")
+            try:
+                check_space(parameter, known[key], key)
+            except SpecError as error:
+                raise from_spec_error(error, where) from error
+
+
+def corners(space: Space) -> Iterator[dict[str, Any]]:
+    """Settings at the corners of a space: all low, all high, and every end or choice with the rest low.
+
+    Examples:
+        >>> from search_spaces.parameters import Choice, Float
+        >>> [tuple(setting.values()) for setting in corners({"a": Float(1, 2), "b": Choice((3, 4))})]
+        [(1.0, 3), (2.0, 4), (2.0, 3), (1.0, 4)]
+    """
+    ends = {name: parameter.ends() for name, parameter in space.items()}
+    low = {name: values[0] for name, values in ends.items()}
+    yield low
+    if any(len(values) > 1 for values in ends.values()):
+        yield {name: values[min(1, len(values) - 1)] for name, values in ends.items()}
+    for name, values in ends.items():
+        for value in values[1:]:
+            yield low | {name: value}
+
+
+def _study_path(path: str, index: int) -> str:
+    """The study's key for a place in a trial document.
+
+    Examples:
+        >>> [_study_path(path, 0) for path in ("members.0.server.momentum", "method.name", "task.clients", "rounds")]
+        ['methods[0].server.space.momentum', 'methods[0].name', 'task.clients', 'budget.rounds']
+    """
+    entry = f"methods[{index}]"
+    path = re.sub(r"^members\.\d+\.?", "members.", path)
+    for prefix, place in (
+        ("members.server.", f"{entry}.server"),
+        ("members.schedule.", f"{entry}.schedule"),
+        ("members.", entry),
+        ("method.", entry),
+        ("server.", f"{entry}.server"),
+        ("schedule.", f"{entry}.schedule"),
+    ):
+        if path.startswith(prefix):
+            rest = path.removeprefix(prefix)
+            return f"{place}.name" if rest == "name" else f"{place}.space.{rest}".rstrip(".")
+    if path in ("method", "server", "schedule"):
+        return entry if path == "method" else f"{entry}.{path}"
+    return "budget.rounds" if path == "rounds" else path or entry
+
+
+def _check_quality(study: Study, trial: spec.TrialSpec) -> None:
+    """The metric must be one that the task reports, to a trial of the first method as to all."""
+    reported = (*trial.metrics, "train_loss")
+    if study.objective.quality not in reported:
+        quality = study.objective.quality
+        near = nearest(quality, reported)
+        raise InvalidSpec(
+            "objective.quality",
+            f"must be a metric of task {study.task['name']} ({', '.join(reported)}), got {shown(quality)}"
+            + (f": did you mean {near}?" if near else ""),
+        )
+
+
+def _among(value: Any, points: Iterable[Any]) -> bool:
+    return any(same(value, point) for point in points)
+
+
+def _start(study: Study, index: int) -> list[str]:
+    """Reads the settings that are tried first, the low ends for what one leaves out; remarks on repeated ones."""
+    entry = study.methods[index]
+    low = next(corners(entry.parameters()))
+    remarks = []
+    for number, point in enumerate(entry.start):
+        path = f"methods[{index}].start[{number}]"
+        try:
+            spec.parse(trial_document(study, entry.label, [low | point], study.seed))
+        except SpecError as error:
+            place = re.sub(r"^(members\.\d+|method)(\.|$)", "", error.path)
+            raise from_spec_error(error, f"{path}.{place}".rstrip(".")) from error
+        if point in entry.start[:number]:
+            twin = entry.start.index(point)
+            remarks.append(f"{path}: the same as start[{twin}]: one of them could be left out")
+    return remarks
+
+
+def _grid(study: Study, index: int) -> list[str]:
+    """With the grid sampler: refuses a budget beyond the grid, remarks on one short of it."""
+    if name_of(study.sampler) != "grid":
+        return []
+    entry, trials = study.methods[index], study.budget.trials_per_method
+    space = entry.parameters()
+    points = {name: parameter.grid() for name, parameter in space.items()}
+    off = sum(any(not _among(value, points[name]) for name, value in point.items()) for point in entry.start)
+    size = grid_size(space) + off
+    if trials > size:
+        raise InvalidSpec(
+            "budget.trials_per_method",
+            f"must be at most {size}, the settings on the grid of {entry.label}, got trials_per_method={trials}: "
+            f"take fewer, or give methods[{index}].space more points or choices",
+        )
+    if trials < size:
+        return [f"methods[{index}]: {trials} of the {size} settings on the grid of {entry.label} will be tried"]
+    return []

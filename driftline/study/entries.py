@@ -1,0 +1,156 @@
+"""The entries of a study: methods, server optimizers and schedules with what may be tried of their settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
+from pydantic import Field as Key
+
+from driftline.errors import InvalidSpec
+from driftline.study import starting_points as points
+from driftline.study.validation import Section, from_spec_error
+from search_spaces import forms, presets, spaces
+from search_spaces.parameters import Space
+from trainers.errors import SpecError
+from trainers.scalars import shown, step
+
+MOST_CHOICES = 5_000
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+
+
+def _label(value: str) -> str:
+    if not _LABEL.fullmatch(value):
+        raise ValueError(f"must be 1 to 50 letters, digits, '_' or '-', the first no mark, got {shown(value)}")
+    return value
+
+
+def _space(value: Any) -> Space:
+    if not isinstance(value, Mapping):
+        raise InvalidSpec(
+            "", f"must be a mapping of hyperparameters to what may be tried, or default, got {shown(value)}"
+        )
+    space: Space = {}
+    for name, form in value.items():
+        _short(form, str(name))
+        try:
+            space[str(name)] = forms.from_json(form, step(name))
+        except SpecError as error:
+            raise from_spec_error(error) from error
+    return space
+
+
+def _short(form: Any, name: str) -> None:
+    """Refuse lists of choices that would take minutes only to be compared with one another."""
+    parts = form.items() if isinstance(form, Mapping) else ()
+    for key, part in parts:
+        if isinstance(part, list) and len(part) > MOST_CHOICES:
+            raise InvalidSpec(f"{step(name)}.{step(key)}", f"must have at most {MOST_CHOICES} items, got {len(part)}")
+
+
+def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
+    """The values with "default" replaced by the default space of their name."""
+    if values.get("space") != "default" or not isinstance(values.get("name"), str):
+        return values
+    try:
+        return values | {"space": spaces.default(kind, values["name"])}
+    except SpecError as error:
+        raise InvalidSpec("name", str(error)) from error
+
+
+def _preset(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with a preset written out; what stands beside it replaces what it says."""
+    if "preset" not in values:
+        return values
+    if "name" in values:
+        raise InvalidSpec("preset", f"must stand without name, got preset {shown(values['preset'])} and name")
+    try:
+        return presets.entry(values["preset"]) | {key: value for key, value in values.items() if key != "preset"}
+    except SpecError as error:
+        raise InvalidSpec("preset", str(error)) from error
+
+
+SpaceField = Annotated[
+    Space,
+    PlainValidator(_space),
+    PlainSerializer(lambda space: {name: parameter.to_json() for name, parameter in space.items()}),
+    WithJsonSchema({"type": "object", "description": "hyperparameter -> what may be tried, or the text default"}),
+]
+
+
+class Part(Section):
+    """A server optimizer or a schedule with what may be tried of its settings.
+
+    Attributes:
+        name: As in trainers/server or trainers/schedules.
+        space: Setting -> parameter; settings that are left out keep their own defaults. "default" is the default space.
+    """
+
+    kind: ClassVar[spaces.Kind]
+
+    name: str
+    space: SpaceField = Key(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_space(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        if strange := [key for key in values if key not in cls.model_fields]:
+            raise InvalidSpec(step(strange[0]), "unknown key: known are name and space, and settings stand under space")
+        return _resolve(values, cls.kind)
+
+
+class Server(Part):
+    """A server optimizer with what may be tried of its settings."""
+
+    kind = "server"
+
+
+class Schedule(Part):
+    """A schedule with what may be tried of its settings."""
+
+    kind = "schedules"
+
+
+class Entry(Section):
+    """A method with its server optimizer, schedule and spaces, under a label.
+
+    Attributes:
+        label: What results call it; unique in the study. The method's name by default.
+        name: As in trainers/methods; or ``preset`` in its place, see `search_spaces.presets`.
+        space: Hyperparameter -> parameter; its default space by default.
+        server: sgd without momentum by default.
+        schedule: constant rates by default.
+        start: Settings that are tried first, see `driftline.study.starting_points`; none by default.
+    """
+
+    label: Annotated[str, AfterValidator(_label)]
+    name: str
+    space: SpaceField
+    server: Server = Server(name="sgd")
+    schedule: Schedule = Schedule(name="constant")
+    start: list[Any] = Key(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = {"space": "default", **_preset(values)}
+        if isinstance(values.get("name"), str):
+            values = {"label": values["name"], **values}
+        return _resolve(values, "methods")
+
+    @model_validator(mode="after")
+    def _start_in_the_space(self) -> Self:
+        object.__setattr__(self, "start", points.read(self.start, self.parameters()))
+        return self
+
+    def parameters(self) -> Space:
+        """Everything that may be tried, by dotted name: client_lr, server.momentum, schedule.window."""
+        dotted = {f"server.{name}": parameter for name, parameter in self.server.space.items()}
+        dotted |= {f"schedule.{name}": parameter for name, parameter in self.schedule.space.items()}
+        return self.space | dotted

@@ -1,0 +1,119 @@
+"""The `sampler` of a study: a name, or a mapping of the name and the sampler's settings.
+
+    sampler: tpe
+    sampler: {name: tpe, startup: 20}             # settings that are quasi-random before TPE begins
+    sampler: {name: nsga2, population_size: 24}   # trials in a generation
+    sampler: {name: gp, cap: 100}                 # finished trials on which the processes are fitted, at most
+
+Settings that are left out are the sampler's own; a mapping without any is the same as the plain name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field as Key
+from pydantic import PlainValidator, WithJsonSchema
+
+from driftline.errors import InvalidSpec
+from driftline.study.validation import Section, Whole
+from trainers.scalars import shown
+from trainers.spelling import hint
+
+MOST = 1_000_000
+"""The largest number in a sampler's settings: as many as an entry may have trials."""
+
+
+class _Plain(Section):
+    """A sampler without settings."""
+
+    name: str
+
+
+class _Tpe(_Plain):
+    startup: Whole | None = Key(default=None, ge=1, le=MOST)
+
+
+class _Nsga2(_Plain):
+    population_size: Whole | None = Key(default=None, ge=4, le=MOST)
+
+
+class _Gp(_Plain):
+    cap: Whole | None = Key(default=None, ge=16, le=MOST)
+
+
+_SECTIONS: dict[str, type[_Plain]] = {
+    "tpe": _Tpe,
+    "random": _Plain,
+    "grid": _Plain,
+    "quasi_random": _Plain,
+    "nsga2": _Nsga2,
+    "gp": _Gp,
+}
+NAMES = tuple(_SECTIONS)
+
+Chosen = str | dict[str, Any]
+"""A sampler's name; or, with settings, ``{"name": ..., setting: value}``."""
+
+
+def read(value: Any) -> Chosen:
+    """The sampler that a study asks for, checked, in its canonical form.
+
+    Args:
+        value: A name, or a mapping of the name and settings.
+
+    Raises:
+        InvalidSpec: No sampler of this name, or a setting that cannot be right; the path begins below ``sampler``.
+
+    Examples:
+        >>> read("tpe"), read({"name": "tpe"}), read({"name": "tpe", "startup": "20"})
+        ('tpe', 'tpe', {'name': 'tpe', 'startup': 20})
+    """
+    if isinstance(value, str):
+        _known(value, "")
+        return value
+    if not isinstance(value, Mapping):
+        problem = f"must be the name of a sampler, or a mapping of its name and settings, got {shown(value)}"
+        raise InvalidSpec("", problem)
+    if "name" not in value:
+        raise InvalidSpec("name", f"must be given: one of {', '.join(NAMES)}")
+    _known(value["name"], "name")
+    section = _SECTIONS[value["name"]].from_json(dict(value))
+    settings = section.model_dump(exclude_none=True)
+    return settings if len(settings) > 1 else section.name
+
+
+def name_of(chosen: Chosen) -> str:
+    """The name of a sampler that was read."""
+    return chosen if isinstance(chosen, str) else str(chosen["name"])
+
+
+def settings_of(chosen: Chosen) -> dict[str, Any]:
+    """The settings of a sampler that was read."""
+    return {} if isinstance(chosen, str) else {key: value for key, value in chosen.items() if key != "name"}
+
+
+def _known(name: Any, path: str) -> None:
+    if not isinstance(name, str) or name not in NAMES:
+        known = hint(name, NAMES) if isinstance(name, str) else f"known are {', '.join(sorted(NAMES))}"
+        raise InvalidSpec(path, f"no sampler {shown(name)}: {known}")
+
+
+_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "enum": list(NAMES)},
+        {
+            "type": "object",
+            "required": ["name"],
+            "additionalProperties": False,
+            "properties": {
+                "name": {"type": "string", "enum": list(NAMES)},
+                "startup": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "tpe"},
+                "population_size": {"type": "integer", "minimum": 4, "maximum": MOST, "description": "nsga2"},
+                "cap": {"type": "integer", "minimum": 16, "maximum": MOST, "description": "gp"},
+            },
+        },
+    ]
+}
+SamplerField = Annotated[Chosen, PlainValidator(read), WithJsonSchema(_SCHEMA)]

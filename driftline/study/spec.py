@@ -1,0 +1,262 @@
+"""A study as users write it: task, methods with their spaces, objective, budget, resources.
+
+Example::
+
+    name: digits-fedavg-vs-fedprox
+    task: {name: digits, clients: 50, partition: {dirichlet: 0.3}}
+    methods:                                              # what is compared
+      - label: fedavg                                     # the name by default; unique
+        name: fedavg
+        space: {client_lr: {float: [1e-3, 1.0], log: true, also: [0]}, local_steps: {choice: [1, 5, 10, 50]}, ...}
+        server: {name: sgd, space: {momentum: {choice: [0.0, 0.9]}}}
+        schedule: {name: plateau, space: default}
+      - name: fedprox
+        space: default
+        start: [{client_lr: 0.1, server_lr: 1.0}]         # tried first; the sampler fills in the rest
+    objective: {quality: test_accuracy, cost: rounds}
+    budget: {trials_per_method: 64, rounds: 200, seeds: 3}
+    resources: {gpu: auto, packs: auto}
+    sampler: tpe                                          # or {name: tpe, startup: 20}
+
+Forms of a space: `search_spaces.forms`; of a sampler: `driftline.study.sampler`; of `start`: `driftline.study.starting_points`.
+``space: default`` is the method's own default space and what an entry has that gives none; a server optimizer or
+schedule without a space keeps its own default settings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, JsonValue, model_validator
+from pydantic import Field as Key
+
+from driftline.errors import InvalidSpec
+from driftline.sdk.notebook import study_html
+from driftline.study import yaml_files as loading
+from driftline.study.entries import Entry
+from driftline.study.sampler import SamplerField
+from driftline.study.validation import Real, Section, Whole, auto_or_number
+from search_spaces.values import is_json
+from trainers.scalars import shown
+from trainers.spelling import hint
+
+Cost = Literal["rounds", "bytes", "client_gradients", "seconds"]
+MOST_TRIALS = 1_000_000
+MOST_ROUNDS = 1_000_000_000
+MOST_SEEDS = 10_000
+MOST_ENTRIES = 200
+LARGEST = 2**53
+"""Limits that no study comes near, and that every database, sampler and generator of random numbers can hold."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"must be 1 to 100 letters, digits, '.', '_' or '-', the first no mark, got {shown(value)}")
+    return value
+
+
+class Objective(Section):
+    """What is traded against what.
+
+    Attributes:
+        quality: A metric that the task reports; test_accuracy by default (loss for quadratics).
+        cost: "rounds", "bytes", "client_gradients" or "seconds".
+        optimize: What the sampler goes for: "both", "quality" (at the end) or "speed" (on the way).
+    """
+
+    quality: str
+    cost: Cost = "rounds"
+    optimize: Literal["both", "quality", "speed"] = "both"
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Names of the values that the sampler maximises."""
+        return ("quality", "speed") if self.optimize == "both" else (self.optimize,)
+
+
+class Budget(Section):
+    """How much is spent on every entry alike.
+
+    Attributes:
+        trials_per_method: Settings searched for each entry.
+        rounds: Server updates of a trial.
+        rungs: Not available yet: must be left out.
+        seeds: Fresh seeds on which the best settings are repeated; 0 reports from the search itself.
+        front: How many settings of each entry are repeated.
+    """
+
+    trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
+    rounds: Whole = Key(ge=1, le=MOST_ROUNDS)
+    rungs: list[Whole] | None = None
+    seeds: Whole = Key(default=3, ge=0, le=MOST_SEEDS)
+    front: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
+
+    @model_validator(mode="after")
+    def _no_rungs_yet(self) -> Self:
+        if self.rungs is not None:
+            raise InvalidSpec("rungs", "stopping trials at rungs is not available yet: leave it out")
+        return self
+
+
+class Resources(Section):
+    """What a pack of trials gets.
+
+    Attributes:
+        gpu: GPUs for each pack, or a share of one; "auto" takes what there is, and none is fine.
+        cpus: CPU cores for each pack.
+        packs: Trials trained together in one pack; "auto" chooses.
+    """
+
+    gpu: Annotated[float | Literal["auto"], auto_or_number(least=0, most=1e6)] = "auto"
+    cpus: Real = Key(default=1.0, gt=0, le=1e6)
+    packs: Annotated[int | Literal["auto"], auto_or_number(least=1, most=MOST_TRIALS, whole=True)] = "auto"
+
+
+class Study(Section):
+    """Several entries on one task, searched under equal budgets.
+
+    Attributes:
+        name: Also the name of its output folder.
+        task: As in a trial: its name and settings.
+        methods: The entries to compare.
+        objective: What is traded against what.
+        budget: Trials, rounds and seeds of every entry.
+        resources: What a pack gets.
+        sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
+        seed: Of the search: cohorts, batches and initial models of all its trials, and the sampler.
+        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As
+            in a trial; None leaves them to the task.
+    """
+
+    name: Annotated[str, AfterValidator(_name)]
+    task: dict[str, JsonValue]
+    methods: list[Entry] = Key(min_length=1, max_length=MOST_ENTRIES)
+    objective: Objective
+    budget: Budget
+    resources: Resources = Resources()
+    sampler: SamplerField = "tpe"
+    seed: Whole = Key(default=0, ge=0, le=LARGEST)
+    clients_per_round: Annotated[Whole, Key(le=LARGEST)] | None = None
+    batch_size: Annotated[Whole, Key(le=LARGEST)] | None = None
+    batching: str | None = None
+    weighting: str | None = None
+    dtype: str | None = None
+    eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, most=LARGEST, whole=True)] = None
+    loss_data: str | None = None
+    init: JsonValue = None
+    report: list[str] | None = None
+    adaptation: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _objective_of_the_task(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        objective = values.get("objective", {})
+        task = values.get("task")
+        if isinstance(objective, dict) and isinstance(task, dict):
+            quality = "loss" if task.get("name") == "quadratic" else "test_accuracy"
+            values = values | {"objective": {"quality": quality, **objective}}
+        return values
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not isinstance(self.task.get("name"), str):
+            raise InvalidSpec("task.name", "must be given: the name of a task, such as digits")
+        seen: dict[str, int] = {}
+        for index, entry in enumerate(self.methods):
+            if entry.label in seen:
+                twin = f"methods[{seen[entry.label]}]"
+                problem = f"must be unique, got {shown(entry.label)}, which {twin} has: give one of them another label"
+                raise InvalidSpec(f"methods[{index}].label", problem)
+            seen[entry.label] = index
+            if len(entry.start) > self.budget.trials_per_method:
+                raise InvalidSpec(
+                    f"methods[{index}].start",
+                    f"must hold at most {self.budget.trials_per_method} settings, the trials_per_method of the budget, "
+                    f"got {len(entry.start)}",
+                )
+        for key in ("task", "init"):
+            if not is_json(getattr(self, key)):
+                raise InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, in the order of the entries."""
+        return tuple(entry.label for entry in self.methods)
+
+    def entry(self, label: str) -> Entry:
+        """The entry of a label.
+
+        Raises:
+            InvalidSpec: There is none.
+        """
+        for entry in self.methods:
+            if entry.label == label:
+                return entry
+        raise InvalidSpec("label", f"no entry {shown(label)} in study {self.name}: {hint(label, self.labels)}")
+
+    @classmethod
+    def from_yaml(cls, source: str | Path) -> Self:
+        """The study in a YAML file, or in a YAML text.
+
+        Args:
+            source: A path; or a text, told from a path by its line breaks.
+
+        Raises:
+            InvalidSpec: One line with the key, what must hold, and what came.
+            NotFound: There is no such file.
+        """
+        document = loading.read(source)
+        if not isinstance(document, dict) and not (isinstance(source, str) and "\n" in source):
+            came = "nothing in it" if document is None else shown(document)
+            raise InvalidSpec("", f"{Path(source).name}: must hold a study, a mapping of keys to values, got {came}")
+        return cls.from_json(document)
+
+    def to_json(self) -> dict[str, Any]:
+        """The canonical JSON form: default spaces written out, what is left to the task or not given left out."""
+        document: dict[str, Any] = self.model_dump(mode="json", exclude_none=False)
+        optional = [
+            name for name, key in type(self).model_fields.items() if not key.is_required() and key.default is None
+        ]
+        for name in optional:
+            if document[name] is None:
+                del document[name]
+        del document["budget"]["rungs"]
+        for entry in document["methods"]:
+            if not entry["start"]:
+                del entry["start"]
+        return document
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON text (keys sorted, no spaces), in hexadecimal.
+
+        `resources` change no result and are left out.
+        """
+        document = {key: value for key, value in self.to_json().items() if key != "resources"}
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: task, budget, and what is tuned of each entry."""
+        return study_html(self.to_json())
+
+    def check(self) -> list[str]:
+        """Everything that can be found wrong before anything runs, by `driftline.study.check.check`.
+
+        Returns:
+            Remarks: things that are allowed but probably not meant, one line each.
+
+        Raises:
+            InvalidSpec: One line with the key, what must hold, and what came.
+        """
+        from driftline.study.check import check  # imports the trainers, and with them torch
+
+        return check(self)

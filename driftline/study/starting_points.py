@@ -1,0 +1,56 @@
+"""The `start` of an entry: settings that are tried before any sampler's, as far as they are given.
+
+    start: [{client_lr: 0.1, server_lr: 1.0, local_steps: 10}, {client_lr: 0, server.momentum: 0.9}]
+
+Names are dotted for server and schedule. Every value lies in its space; what a point leaves out is filled in by the
+sampler. The points are among the `trials_per_method` of the entry, so every label still has the same number of trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from driftline.errors import InvalidSpec
+from search_spaces.parameters import Choice, Float, Parameter, Space
+from search_spaces.values import plain, same
+from trainers.scalars import shown, step
+from trainers.spelling import hint
+
+
+def read(points: Sequence[Any], space: Space) -> list[dict[str, Any]]:
+    """The points, checked, each value in the type of its space.
+
+    Args:
+        points: Mappings of dotted names to values.
+        space: What may be tried, by dotted name.
+
+    Raises:
+        InvalidSpec: Something that cannot be tried; the path is ``start[1].client_lr``.
+
+    Examples:
+        >>> read([{"client_lr": "1e-1"}], {"client_lr": Float(0.01, 1), "local_steps": Choice((1, 5))})
+        [{'client_lr': 0.1}]
+    """
+    return [_point(point, space, f"start[{index}]") for index, point in enumerate(points)]
+
+
+def _point(point: Any, space: Space, path: str) -> dict[str, Any]:
+    if not isinstance(point, Mapping) or not point:
+        raise InvalidSpec(path, f"must be a mapping of hyperparameters to values, not empty, got {shown(point)}")
+    for name, value in point.items():
+        place = f"{path}.{step(name)}"
+        if name in ("server", "schedule") and isinstance(value, Mapping):
+            raise InvalidSpec(place, f"write its settings with a dot: {name}.{step(next(iter(value), 'setting'))}")
+        if name not in space:
+            raise InvalidSpec(place, f"no hyperparameter of the entry's spaces: {hint(name, space)}")
+        if not space[name].contains(plain(value)):
+            problem = f"must lie in its space {shown(space[name].to_json())}, got {shown(value)}: widen the space"
+            raise InvalidSpec(place, problem)
+    return {name: _typed(plain(point[name]), space[name]) for name in sorted(point)}
+
+
+def _typed(value: Any, parameter: Parameter) -> Any:
+    if isinstance(parameter, Choice):
+        return next(option for option in parameter.options if same(option, value))
+    return float(value) if isinstance(parameter, Float) else int(value)

@@ -1,0 +1,73 @@
+"""From a study and settings to the document that a trainer gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from driftline.study.entries import Entry
+from driftline.study.spec import Study
+from trainers.parts import offered
+from trainers.registry import Registry, methods, schedules, servers
+from trainers.scalars import shown
+
+SHARED = (
+    "clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init", "report",
+    "adaptation",
+)  # fmt: skip
+"""Keys that a study hands on to its trials as they are."""
+
+
+def trial_document(study: Study, label: str, settings: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
+    """The document of a pack of trials: one entry, one seed, several settings.
+
+    Args:
+        study: The study.
+        label: Label of the entry.
+        settings: One setting a member, by dotted name; structural values (gradient_weights, server.nesterov, ...) must
+            be the same in all.
+        seed: Of cohorts, batches and initial models.
+
+    Returns:
+        A trial document with ``members``; whatever may differ between members stands there, the rest in its part.
+
+    Raises:
+        ValueError: No setting, or settings that cannot share a pack.
+        InvalidSpec: No such label.
+    """
+    if not settings:
+        raise ValueError("a pack must have at least one setting, got none")
+    entry = study.entry(label)
+    parts: dict[str, dict[str, Any]] = {
+        "method": {"name": entry.name},
+        "server": {"name": entry.server.name},
+        "schedule": {"name": entry.schedule.name},
+    }
+    structural = _structural(entry)
+    for dotted, (kind, name) in structural.items():
+        values = [setting[dotted] for setting in settings if dotted in setting]
+        if not values:
+            continue
+        if len(values) < len(settings) or any(value != values[0] for value in values):
+            raise ValueError(f"settings of one pack must share {dotted}, got {shown(values)}")
+        parts[kind][name] = values[0]
+    document = {"task": dict(study.task), **parts}
+    document |= {key: value for key in SHARED if (value := getattr(study, key)) is not None}
+    members = [{key: value for key, value in setting.items() if key not in structural} for setting in settings]
+    return document | {"rounds": study.budget.rounds, "seed": seed, "members": members}
+
+
+def _structural(entry: Entry) -> dict[str, tuple[str, str]]:
+    """Dotted name -> (part, name in it) of what must be the same for all members of a pack."""
+    registries: dict[str, tuple[Registry, str, str]] = {
+        "method": (methods(), entry.name, ""),
+        "server": (servers(), entry.server.name, "server."),
+        "schedule": (schedules(), entry.schedule.name, "schedule."),
+    }
+    found = {}
+    for kind, (registry, chosen, prefix) in registries.items():
+        if chosen in registry:
+            for item in offered(registry[chosen]):
+                if not item.traced:
+                    found[f"{prefix}{item.name}"] = (kind, item.name)
+    return found

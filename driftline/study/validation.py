@@ -1,0 +1,200 @@
+"""A part of a study: a pydantic model whose errors are one line that names the key as the user wrote it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from driftline.errors import InvalidSpec
+from trainers import scalars
+from trainers.errors import SpecError
+from trainers.scalars import shown, step
+from trainers.spelling import hint
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DEEPEST = 64  # as of a body that the API reads
+_STEPS = 12  # of a path that is shown
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("above", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("below", "lt"),
+}
+_KINDS = {
+    "missing": "must be given",
+    "string_type": "must be a text",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+    "too_short": "must not be empty",
+    "too_long": "must not have that many items",
+}
+
+
+class Section(BaseModel):
+    """Base of a study's parts: immutable, unknown keys refused, errors as `InvalidSpec` with the key's path."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
+
+    def __init__(self, **values: Any) -> None:
+        _refuse_strange(values)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise_invalid(error, type(self))
+
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
+        """The section that a JSON value stands for.
+
+        Args:
+            document: A mapping, as it came from JSON or YAML.
+
+        Raises:
+            InvalidSpec: One line with the key, what must hold, and what came.
+        """
+        if not isinstance(document, dict):
+            raise InvalidSpec("", f"must be a mapping of keys to values, got {shown(document)}")
+        _refuse_strange(document)
+        return cls(**document)
+
+
+def _refuse_strange(document: Any) -> None:
+    """Refuses keys that are no text, halves of characters, and nesting so deep that reading would fail elsewhere."""
+    level: list[tuple[str, Any]] = [("", document)]
+    for _ in range(_DEEPEST):
+        below: list[tuple[str, Any]] = []
+        for path, value in level:
+            if isinstance(value, dict):
+                if strange := [key for key in value if not isinstance(key, str)]:
+                    raise InvalidSpec(join(path, step(strange[0])), "keys must be text")
+                below += [(path or key, inner) for key, inner in value.items()]
+                below += [(path or key, key) for key in value]
+            elif isinstance(value, list | tuple):
+                below += [(path, inner) for inner in value]
+            elif isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+                raise InvalidSpec(step(path), f"must hold whole characters, got {shown(value)}")
+        level = below
+    if level:
+        raise InvalidSpec(step(level[0][0]), f"must be nested at most {_DEEPEST} deep, got more")
+
+
+def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
+    """Raises the first of pydantic's errors (unknown keys before others) as `InvalidSpec`.
+
+    Args:
+        error: What pydantic found.
+        model: What it validated.
+    """
+    found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")[0]
+    place: tuple[int | str, ...] = found["loc"]
+    kind = found["type"]
+    context = found.get("ctx", {})
+    cause = context.get("error")
+    if isinstance(cause, InvalidSpec):
+        raise InvalidSpec(join(dotted(place), cause.path), cause.problem) from None
+    path = dotted(place)
+    name = str(place[-1]) if place else ""
+    came = f", got {f'{step(name)}=' if name and not name.isdigit() else ''}{shown(found['input'])}"
+    if kind == "extra_forbidden":
+        raise InvalidSpec(path, f"unknown key: {hint(name, model.model_fields)}") from None
+    if isinstance(cause, ValueError):
+        raise InvalidSpec(path, str(cause)) from None
+    if kind == "missing":
+        raise InvalidSpec(path, _KINDS[kind]) from None
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        raise InvalidSpec(path, f"must be {words} {shown(context[key])}{came}") from None
+    if kind == "literal_error":
+        expected = str(context["expected"]).replace("'", "")
+        raise InvalidSpec(path, f"must be {expected}{came}") from None
+    text = _KINDS.get(kind, found["msg"].replace("Input should", "must"))
+    raise InvalidSpec(path, f"{text}{came}") from None
+
+
+def from_spec_error(error: SpecError, path: str | None = None) -> InvalidSpec:
+    """The trainers' error as one of ours: the path once, in front.
+
+    Args:
+        error: Its message begins with its own path, or does not name it.
+        path: Where it is for the user; the error's own path by default.
+
+    Examples:
+        >>> error = SpecError("method.prox must be at least 0, got prox=-1", "method.prox")
+        >>> print(from_spec_error(error, "space.prox"))
+        space.prox: must be at least 0, got prox=-1
+    """
+    text = str(error)
+    if error.path and text.startswith(error.path):
+        text = text.removeprefix(error.path).lstrip(": ")
+    text = re.sub(r'^unknown key "[^"]*"( in [^:]+)?: ', "unknown key: ", text)
+    return InvalidSpec(error.path if path is None else path, text)
+
+
+def dotted(place: Sequence[int | str]) -> str:
+    """A path as users read it.
+
+    Examples:
+        >>> dotted(["methods", 0, "space", "client_lr"])
+        'methods[0].space.client_lr'
+    """
+    text = ""
+    for item in place[:_STEPS]:
+        text = f"{text}[{item}]" if isinstance(item, int) else join(text, step(item))
+    return text if len(place) <= _STEPS else f"{text} ..."
+
+
+def join(path: str, rest: str) -> str:
+    """Two paths as one; either may be empty."""
+    if not path or not rest:
+        return path or rest
+    return f"{path}{rest}" if rest.startswith("[") else f"{path}.{rest}"
+
+
+def _whole(value: Any) -> int:
+    try:
+        return scalars.integer(value, "", math.inf)  # the field has a limit of its own
+    except SpecError as error:
+        raise ValueError(str(error)) from None
+
+
+def _real(value: Any) -> float:
+    try:
+        return scalars.number(value, "")
+    except SpecError:
+        raise ValueError(f"must be a finite number, got {shown(value)}") from None
+
+
+def auto_or_number(least: float, most: float, whole: bool = False) -> BeforeValidator:
+    """A validator that takes the text auto, or a number in a range (a whole one, if need be); None passes."""
+
+    def check(value: Any) -> Any:
+        if value is None or value == "auto":
+            return value
+        kind = "a whole number" if whole else "a number"
+        try:
+            checked = scalars.number(value, "")
+            if whole and checked <= most:
+                checked = scalars.integer(value, "")
+        except SpecError:
+            checked = least - 1
+        if checked < least:
+            raise ValueError(f"must be auto or {kind} of at least {shown(least)}, got {shown(value)}")
+        if checked > most:
+            raise ValueError(f"must be auto or {kind} of at most {shown(most)}, got {shown(value)}")
+        return checked
+
+    return BeforeValidator(check)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A whole number; 10.0 and "10" count, true does not."""
+Real = Annotated[float, BeforeValidator(_real)]
+"""A finite number; "1e-3" counts, true does not."""

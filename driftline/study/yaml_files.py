@@ -1,0 +1,107 @@
+"""Study files: YAML with numbers as people mean them, and no key twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from driftline.errors import InvalidSpec, NotFound
+from trainers.errors import SpecError
+from trainers.scalars import digits, shown
+
+_LONGEST = 300  # characters of what the parser says of a text
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML 1.2's core types: 1e-3 is a number, ``no`` and ``on`` are texts, 1:30 is no time of day."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: dict[Any, Any] = {}
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key_node.start_mark)
+            if key in seen:
+                problem = f"key {shown(key)} is given twice (first in line {seen[key].line + 1}): keep one"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen[key] = key_node.start_mark
+        return super().construct_mapping(node, deep)
+
+
+_PLAIN = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("merge", r"<<", "<"),
+)
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in _PLAIN:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
+
+
+def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    try:
+        return digits(loader.construct_scalar(node))  # decimal: 010 is ten
+    except SpecError as error:
+        raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+
+
+def parse(text: str, origin: str = "") -> Any:
+    """The value of a YAML text.
+
+    Args:
+        text: One YAML document.
+        origin: Name of the file, for errors.
+
+    Raises:
+        InvalidSpec: Not YAML, or a key twice; says line and column.
+
+    Examples:
+        >>> parse("{client_lr: 1e-3, server_lr: [1, 1.5E+2], label: no}")
+        {'client_lr': 0.001, 'server_lr': [1, 150.0], 'label': 'no'}
+    """
+    prefix = f"{origin}: " if origin else ""
+    try:
+        return yaml.load(text, Loader=_Loader)  # a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "somewhere"
+        problem = " ".join(str(error.problem or error.context)[:_LONGEST].split())
+        raise InvalidSpec("", f"{prefix}{place}: {problem}") from error
+    except yaml.YAMLError as error:
+        raise InvalidSpec("", f"{prefix}{' '.join(str(error)[:_LONGEST].split())}") from error
+    except RecursionError as error:
+        raise InvalidSpec("", f"{prefix}must not be nested that deeply") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # PyYAML's, of a tag such as !!int on a word
+        raise InvalidSpec("", f"{prefix}a tag (!!) must suit its value, got {shown(str(error))}") from error
+
+
+def read(source: str | Path) -> Any:
+    """The value of a YAML file or text.
+
+    Args:
+        source: A path; or a text, told from a path by its line breaks.
+
+    Raises:
+        InvalidSpec: Not readable as text, or as `parse` says.
+        NotFound: There is no such file.
+    """
+    if isinstance(source, str) and "\n" in source:
+        return parse(source)
+    path = Path(source)
+    try:
+        return parse(path.read_text(encoding="utf-8"), path.name)
+    except FileNotFoundError as error:
+        raise NotFound(f"no study file {str(path)!r}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSpec("", f"cannot read study file {str(path)!r}: {error}") from error

@@ -1,0 +1,72 @@
+"""More of a study: a larger budget, failed trials once more; and what a study will cost."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from driftline.wire.records import Record
+
+
+class Extension(Record):
+    """POST :extend. Numbers are the new ones, not what is added: the same again changes nothing.
+
+    Attributes:
+        trials_per_method: Settings searched for each entry, at least as many as now.
+        seeds: Fresh seeds for the front, at least as many as now.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    trials_per_method: int | None = Field(default=None, ge=1)
+    seeds: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.trials_per_method is None and self.seeds is None:
+            raise ValueError("must give trials_per_method, seeds or both")
+        return self
+
+
+class Retry(Record):
+    """POST :retry. Runs FAILED trials again.
+
+    Attributes:
+        trials: Ids of FAILED trials; none stands for all of them.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    trials: list[str] = Field(default_factory=list)
+
+
+class StudyEstimate(Record):
+    """What a study will cost; None where it cannot be known.
+
+    Attributes:
+        trials: Trials, repeats on fresh seeds included.
+        packs: Packs they run in, on one worker; more workers may split them further.
+        rounds: Rounds over all trials.
+        client_gradients: Gradients that clients evaluate, on average over the space; no trial diverges.
+        bytes_up: Bytes that clients send.
+        bytes_down: Bytes that clients receive.
+        gpu_hours: GPUs times hours.
+        cpu_hours: CPU cores times hours.
+        seconds: Seconds from its start to its end.
+        finish: When it ends, if it waits for all unfinished studies before it.
+        rests_on: Where the numbers come from, one line each.
+    """
+
+    trials: int
+    packs: int
+    rounds: int
+    client_gradients: int | None = None
+    bytes_up: int | None = None
+    bytes_down: int | None = None
+    gpu_hours: float | None = None
+    cpu_hours: float | None = None
+    seconds: float | None = None
+    finish: datetime | None = None
+    rests_on: list[str] = Field(default_factory=list)

@@ -1,0 +1,84 @@
+"""Lines of a driver's log, as they travel."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from driftline.wire.records import Record
+
+LINE_CHARACTERS = 4000
+"""Longer lines are cut."""
+LINES_AT_ONCE = 1000
+
+
+def _text(value: str) -> str:
+    """Text that every database can hold, cut to `LINE_CHARACTERS`: a log is taken as it comes."""
+    clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    return clean if len(clean) <= LINE_CHARACTERS else f"{clean[: LINE_CHARACTERS - 4]} ..."
+
+
+Text = Annotated[str, AfterValidator(_text)]
+
+
+class NewLine(Record):
+    """A line of a driver's log.
+
+    Attributes:
+        at: When it was written, in seconds since 1970.
+        level: "debug", "info", "warning", "error" or whatever the driver calls it.
+        text: The line; cut at 4,000 characters.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    at: float = Field(ge=0, lt=253_402_300_800, allow_inf_nan=False)
+    level: Annotated[str, AfterValidator(lambda level: _text(level)[:16])] = "info"
+    text: Text
+
+
+class NewLines(Record):
+    """POST logs. The same request again, as the next one of its study, adds nothing.
+
+    Attributes:
+        attempt: The driver's; one that has been replaced may still tell its last lines.
+        lines: In their order.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    attempt: int = Field(ge=0, le=2**31 - 1)
+    lines: list[NewLine] = Field(max_length=LINES_AT_ONCE)
+
+
+class LogLine(Record):
+    """A stored line.
+
+    Attributes:
+        id: Grows; `after` names it.
+        at: When it was written.
+        attempt: Of the driver that wrote it.
+        level: As the driver calls it; "note" for one of the service's own, about lines that were dropped.
+        text: The line.
+    """
+
+    id: int
+    at: datetime
+    attempt: int
+    level: str
+    text: str
+
+
+class LogPage(Record):
+    """Lines in their order. `next_page_token` is None at the end: ask again later, after the last line's id."""
+
+    lines: list[LogLine]
+    next_page_token: str | None = None
+
+
+class StoredLines(Record):
+    """Answer to `NewLines`: how many lines were added, 0 for a repetition."""
+
+    stored: int
