@@ -1,32 +1,52 @@
-"""Driftline's front door: the names that people use. Everything is imported when it is first asked for.
+"""Driftline tunes local update methods and maps, for each method, what quality it reaches for what cost.
 
-from driftline import Client, Study
-job = Client().submit(Study.from_yaml("examples/digits.yaml"))
-print(job.wait(progress=True).frontier().table())
+    from driftline import Client, Study
+
+    study = Study.from_yaml("study.yaml")
+    frontier = Client().submit(study).wait(progress=True).frontier()
+    print(frontier.table())
+
+What lives here is light: it needs no server code and loads no torch before a study is checked in full.
+
+    study/    what people write: studies, entries, budgets, YAML, checks
+    wire/     what travels between client, API and driver
+    client/   HTTP: connection, retries, the API client
+    results/  pure functions: curves -> frontier, comparison, ledger; show/: tables, pictures, pages
+    sdk/      Client, Job, Frontier, AsyncClient, OfflineService
+
+Dependencies run one way: sdk -> client -> results -> wire -> study, and from here only to search_spaces and trainers.
+Without the address of a service, `Client` runs studies in this process, with what the entry point group
+``driftline.local`` names.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from driftline.errors import DriftlineError
-    from driftline.sdk.asynchronous import AsyncClient
-    from driftline.sdk.frontier import Frontier
-    from driftline.sdk.job import Job
-    from driftline.sdk.offline import OfflineService
-    from driftline.sdk.shortcuts import compare, frontier, run
-    from driftline.study.spec import Study
-    from search_spaces.parameters import Choice, Float, Int
-    from service.embedded.client import Client
+    from driftline.errors import DriftlineError as DriftlineError
+    from driftline.sdk.asynchronous import AsyncClient as AsyncClient
+    from driftline.sdk.client import Client as Client
+    from driftline.sdk.frontier import Frontier as Frontier
+    from driftline.sdk.job import Job as Job
+    from driftline.sdk.offline import OfflineService as OfflineService
+    from driftline.sdk.shortcuts import compare as compare
+    from driftline.sdk.shortcuts import frontier as frontier
+    from driftline.sdk.shortcuts import run as run
+    from driftline.study.spec import Study as Study
+    from search_spaces.parameters import Choice as Choice
+    from search_spaces.parameters import Float as Float
+    from search_spaces.parameters import Int as Int
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncClient": "driftline.sdk.asynchronous",
     "Choice": "search_spaces.parameters",
-    "Client": "service.embedded.client",
+    "Client": "driftline.sdk.client",
     "DriftlineError": "driftline.errors",
     "Float": "search_spaces.parameters",
     "Frontier": "driftline.sdk.frontier",
@@ -55,13 +75,32 @@ __all__ = [
     "run",
 ]
 
+_SIBLINGS = ("search_spaces", "trainers", "service")
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'driftline' has no attribute {name!r} (it has: {', '.join(__all__)})")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+
+def _refuse_hidden_siblings() -> None:
+    """Raises ImportError where a folder or file of the user's hides one of Driftline's other packages."""
+    home = Path(__file__).resolve().parent.parent
+    for name in _SIBLINGS:
+        spec = PathFinder.find_spec(name)
+        places = [] if spec is None else [Path(place).resolve() for place in spec.submodule_search_locations or ()]
+        if spec is not None and home / name not in places:
+            hiding = places[0] if places else spec.origin
+            raise ImportError(
+                f"{hiding} hides Driftline's package {name!r} in {home}: rename it, or start Python elsewhere"
+            )
+
+
+_refuse_hidden_siblings()
+
+if not TYPE_CHECKING:  # a type checker reads the imports above, and must see other names as errors
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'driftline' has no attribute {name!r} (it has: {', '.join(__all__)})")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,10 @@
-"""What the environment says, read once.
+"""What the environment says to a service and to studies of this process; `driftline.client.environment` has the rest.
 
-For clients, and for studies that run in this process:
+For studies of this process:
 
 | variable | meaning | default |
 |---|---|---|
-| DRIFTLINE_URL | address of a service; without it everything runs in this process | none |
-| DRIFTLINE_TOKEN | bearer token for that service | none |
-| DRIFTLINE_OUT | folder under which embedded studies keep their files | out |
-| DRIFTLINE_RAY_ADDRESS | Ray cluster that embedded studies use; without it a local one is started | none |
+| DRIFTLINE_RAY_ADDRESS | Ray cluster that they use; without it a local one is started | none |
 
 For drivers, those of embedded studies included:
 
@@ -39,7 +36,6 @@ DATA_DIR, the folder of the data sets, is read by the trainers alone.
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import math
 import os
@@ -47,31 +43,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from driftline.client.environment import address
 from driftline.errors import InvalidSpec
 
 HANG_S = 900.0
 SILENT_S = 60.0
-
-__all__ = ["HANG_S", "SILENT_S", "ServiceSettings", "Settings", "read", "read_service", "settings"]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The environment's settings for clients.
-
-    Attributes:
-        url: Address of a service, without a slash at the end; None runs embedded.
-        token: Bearer token; None sends none.
-        out: Folder under which embedded studies keep their files.
-        ray_address: Ray cluster for embedded studies; None starts a local one.
-        hang_seconds: A worker without a report for so long, and for ten times its longest silence before, is replaced.
-    """
-
-    url: str | None = None
-    token: str | None = None
-    out: Path = Path("out")
-    ray_address: str | None = None
-    hang_seconds: float = HANG_S
 
 
 @dataclass(frozen=True)
@@ -113,25 +89,6 @@ class ServiceSettings:
     silent_seconds: float = SILENT_S
 
 
-def read(environ: Mapping[str, str]) -> Settings:
-    """Settings from a mapping of environment variables; an empty value counts as not set.
-
-    Raises:
-        InvalidSpec: DRIFTLINE_URL is no http(s) address, or DRIFTLINE_HANG_SECONDS no number above 0.
-
-    Examples:
-        >>> read({"DRIFTLINE_URL": "http://tuner:8080/"}).url
-        'http://tuner:8080'
-    """
-    return Settings(
-        url=_address(environ, "DRIFTLINE_URL"),
-        token=environ.get("DRIFTLINE_TOKEN") or None,
-        out=Path(environ.get("DRIFTLINE_OUT") or "out"),
-        ray_address=environ.get("DRIFTLINE_RAY_ADDRESS") or None,
-        hang_seconds=_seconds(environ, "DRIFTLINE_HANG_SECONDS", HANG_S),
-    )
-
-
 def read_service(environ: Mapping[str, str]) -> ServiceSettings:
     """A service's settings from a mapping of environment variables; an empty value counts as not set.
 
@@ -157,7 +114,7 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
         database=database or f"sqlite:///{home / 'driftline.db'}",
         secret=environ.get("DRIFTLINE_SECRET") or None,
         admin_token=environ.get("DRIFTLINE_ADMIN_TOKEN") or None,
-        api_url=_address(environ, "DRIFTLINE_API_URL"),
+        api_url=address(environ, "DRIFTLINE_API_URL"),
         checkpoints=checkpoints if "://" in checkpoints else str(Path(checkpoints).absolute()),
         launcher=environ.get("DRIFTLINE_LAUNCHER") or "local",
         launcher_config=Path(config) if config else None,
@@ -171,10 +128,18 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
     )
 
 
-@functools.cache
-def settings() -> Settings:
-    """The settings of this process, read from the environment at the first call."""
-    return read(os.environ)
+def ray_address() -> str | None:
+    """DRIFTLINE_RAY_ADDRESS: the Ray cluster that studies of this process use; None starts one."""
+    return os.environ.get("DRIFTLINE_RAY_ADDRESS") or None
+
+
+def hang_seconds() -> float:
+    """DRIFTLINE_HANG_SECONDS: a worker is replaced when it is silent for so long, and ten times as long as ever.
+
+    Raises:
+        InvalidSpec: It is no number above 0.
+    """
+    return _seconds(os.environ, "DRIFTLINE_HANG_SECONDS", HANG_S)
 
 
 def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
@@ -186,13 +151,6 @@ def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     if not (math.isfinite(seconds) and seconds > 0):
         raise InvalidSpec(name, f"must be a number of seconds above 0, got {text!r}")
     return seconds
-
-
-def _address(environ: Mapping[str, str], name: str) -> str | None:
-    url = environ.get(name, "").rstrip("/") or None
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise InvalidSpec(name, f"must start with http:// or https://, got {url!r}")
-    return url
 
 
 def _networks(environ: Mapping[str, str], name: str) -> tuple[str, ...]:

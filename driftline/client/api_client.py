@@ -1,4 +1,4 @@
-"""The HTTP client: what the SDK, the command line and the driver can ask of a service."""
+"""What the owner of studies asks of a service: the SDK and the command line."""
 
 from __future__ import annotations
 
@@ -13,38 +13,16 @@ import httpx
 
 from driftline.client.connection import SILENCE_S, Connection, failure, pauses
 from driftline.errors import Unavailable
-from driftline.wire.access import MadeToken, NewToken, ProjectQuota, Quota, TokenPage, TokenRecord, Whoami
 from driftline.wire.budgets import Extension, Retry
 from driftline.wire.curve_columns import CurvesPage
-from driftline.wire.driver_messages import (
-    Acquire,
-    CreateTrials,
-    Desired,
-    Heartbeat,
-    HeartbeatAnswer,
-    Lease,
-    NewTrial,
-    Release,
-    Released,
-    Report,
-    Results,
-    StartPack,
-    Stored,
-    TrialResult,
-)
-from driftline.wire.logs import LogLine, LogPage, NewLine, NewLines, StoredLines
+from driftline.wire.logs import LogLine, LogPage
 from driftline.wire.records import Event, StudyPage, StudyRecord, TrialPage, TrialRecord
 
 _TRIALS_AT_ONCE = 50
 
 
 class ApiClient(Connection):
-    """A connection to a service with everything that can be asked of it; may be used by several threads.
-
-    Its arguments are those of `Connection`.
-    """
-
-    # ---- studies, as their owner sees them
+    """A connection for the owner of studies; may be used by several threads. Arguments are those of `Connection`."""
 
     def create(self, study: Mapping[str, Any], key: str | None = None) -> StudyRecord:
         """Submits a study.
@@ -79,19 +57,19 @@ class ApiClient(Connection):
         Raises:
             NotFound: No such study.
         """
-        return self._get(_path(study_id), StudyRecord)
+        return self._get(study_path(study_id), StudyRecord)
 
     def pause(self, study_id: str) -> StudyRecord:
         """Asks for a stop with checkpoints."""
-        return self._post(_path(study_id, ":pause"), None, StudyRecord)
+        return self._post(study_path(study_id, ":pause"), None, StudyRecord)
 
     def resume(self, study_id: str) -> StudyRecord:
         """Goes on with a paused or failed study."""
-        return self._post(_path(study_id, ":resume"), None, StudyRecord)
+        return self._post(study_path(study_id, ":resume"), None, StudyRecord)
 
     def cancel(self, study_id: str) -> StudyRecord:
         """Ends a study for good."""
-        return self._post(_path(study_id, ":cancel"), None, StudyRecord)
+        return self._post(study_path(study_id, ":cancel"), None, StudyRecord)
 
     def extend(self, study_id: str, *, trials_per_method: int | None = None, seeds: int | None = None) -> StudyRecord:
         """Gives a study a larger budget; the numbers are the new ones, and a finished study runs again.
@@ -100,7 +78,7 @@ class ApiClient(Connection):
             InvalidSpec: A number is smaller than now.
         """
         body = Extension(trials_per_method=trials_per_method, seeds=seeds)
-        return self._post(_path(study_id, ":extend"), body, StudyRecord)
+        return self._post(study_path(study_id, ":extend"), body, StudyRecord)
 
     def retry(self, study_id: str, trials: Sequence[str] = (), key: str | None = None) -> StudyRecord:
         """Runs FAILED trials of a study again.
@@ -115,20 +93,21 @@ class ApiClient(Connection):
             Conflict: No trial, or not every one that is named, is FAILED; or the study was cancelled.
         """
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
-        return self._post(_path(study_id, ":retry"), Retry(trials=list(trials)), StudyRecord, headers=headers)
+        return self._post(study_path(study_id, ":retry"), Retry(trials=list(trials)), StudyRecord, headers=headers)
 
     def trials(
         self, study_id: str, *, label: str | None = None, phase: str | None = None, state: str | None = None
     ) -> list[TrialRecord]:
         """The study's trials in the order label, phase (search before front), number; all, or those that fit."""
-        asked = {"label": label, "phase": phase, "state": state, "page_size": "1000"}
-        params = {name: value for name, value in asked.items() if value is not None}
-        return [trial for page in self._pages(_path(study_id, "/trials"), params, TrialPage) for trial in page.trials]
+        filters = {"label": label, "phase": phase, "state": state, "page_size": "1000"}
+        params = {name: value for name, value in filters.items() if value is not None}
+        path = study_path(study_id, "/trials")
+        return [trial for page in self._pages(path, params, TrialPage) for trial in page.trials]
 
     def curves(self, study_id: str, trials: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
         """Curves by trial id, one list a metric; of all trials unless some are named."""
         found: dict[str, dict[str, list[Any]]] = {}
-        path = _path(study_id, "/curves")
+        path = study_path(study_id, "/curves")
         if not trials:
             for page in self._pages(path, {}, CurvesPage):
                 found |= page.curves
@@ -139,13 +118,13 @@ class ApiClient(Connection):
 
     def frontier(self, study_id: str) -> dict[str, Any]:
         """The frontiers of all labels, as far as the study has come."""
-        answer: dict[str, Any] = self._request("GET", _path(study_id, "/frontier")).json()
+        answer: dict[str, Any] = self._request("GET", study_path(study_id, "/frontier")).json()
         return answer
 
     def compare(self, study_id: str, first: str, second: str) -> dict[str, Any]:
         """Two labels at equal budgets, paired over seeds."""
         params = {"a": first, "b": second}
-        answer: dict[str, Any] = self._request("GET", _path(study_id, "/compare"), params=params).json()
+        answer: dict[str, Any] = self._request("GET", study_path(study_id, "/compare"), params=params).json()
         return answer
 
     def events(self, study_id: str, after: int = 0) -> Iterator[Event]:
@@ -182,108 +161,13 @@ class ApiClient(Connection):
     def logs(self, study_id: str, after: int = 0) -> list[LogLine]:
         """The lines of the drivers' logs that are kept, in their order, from the beginning or after a line."""
         params = {"after": str(after), "page_size": "1000"}
-        return [line for page in self._pages(_path(study_id, "/logs"), params, LogPage) for line in page.lines]
-
-    # ---- access
-
-    def whoami(self) -> Whoami:
-        """What this connection's token allows."""
-        return self._get("/v1/whoami", Whoami)
-
-    def make_token(self, token: NewToken) -> MadeToken:
-        """Makes a token; it is shown this once. Sent once only: a second request would make a second one."""
-        content, headers = token.model_dump_json(), {"Content-Type": "application/json"}
-        try:
-            answer = self._http.post("/v1/tokens", content=content, headers=headers)
-        except httpx.TransportError as error:
-            raise self._silent(error) from error
-        if not answer.is_success:
-            raise failure(answer)
-        return MadeToken.model_validate_json(answer.content)
-
-    def tokens(self) -> list[TokenRecord]:
-        """All tokens, without the tokens themselves, newest first."""
-        return [token for page in self._pages("/v1/tokens", {}, TokenPage) for token in page.tokens]
-
-    def revoke_token(self, token_id: str) -> None:
-        """Has a token be known no longer; again changes nothing.
-
-        Raises:
-            NotFound: There is none of this id.
-        """
-        self._request("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
-
-    def quota(self, project: str | None = None) -> ProjectQuota:
-        """What a project may have, and what it has.
-
-        Args:
-            project: Any one, for an admin; the token's own by default.
-        """
-        return self._get("/v1/quota" if project is None else _quota(project), ProjectQuota)
-
-    def set_quota(self, project: str, quota: Quota) -> ProjectQuota:
-        """Sets what a project may have, in place of the service's defaults."""
-        content = quota.model_dump_json()
-        return ProjectQuota.model_validate_json(self._request("PUT", _quota(project), content=content).content)
-
-    # ---- the driver's side
-
-    def acquire(self, study_id: str, holder: str) -> Lease:
-        """Takes the study for a driver.
-
-        Args:
-            study_id: Its id.
-            holder: Who asks, as `names.holder` says it.
-
-        Raises:
-            Conflict: Another driver holds it, or it is in no state to be driven.
-        """
-        return self._post(_path(study_id, "/driver:acquire"), Acquire(holder=holder), Lease)
-
-    def heartbeat(self, study_id: str, attempt: int) -> Desired:
-        """Renews the lease; returns what the study's owner wants.
-
-        Raises:
-            StaleDriver: Another driver has taken over.
-        """
-        path = _path(study_id, "/driver:heartbeat")
-        return self._post(path, Heartbeat(attempt=attempt), HeartbeatAnswer).desired
-
-    def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
-        """Creates trials; returns them in the order given, those that existed already as they are."""
-        body = CreateTrials(attempt=attempt, trials=list(trials))
-        return self._post(_path(study_id, "/trials"), body, TrialPage).trials
-
-    def start_pack(
-        self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
-    ) -> list[TrialRecord]:
-        """Marks trials as running in a pack that has so many GPUs; each one's attempt grows by 1."""
-        body = StartPack(attempt=attempt, pack=pack, trials=list(trials), gpus=gpus)
-        return self._post(_path(study_id, "/packs"), body, TrialPage).trials
-
-    def report(self, study_id: str, report: Report) -> int:
-        """Stores what a pack has reported since last time; returns the study's version."""
-        return self._post(_path(study_id, "/reports"), report, Stored).version
-
-    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
-        """Stores how trials ended; returns the study's version."""
-        return self._post(_path(study_id, "/results"), Results(attempt=attempt, results=list(results)), Stored).version
-
-    def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyRecord:
-        """Lets go of the study; returns it as it is afterwards."""
-        body = Release(attempt=attempt, state=state, reason=reason)
-        return self._post(_path(study_id, "/driver:release"), body, StudyRecord)
-
-    def send_logs(self, study_id: str, attempt: int, lines: Sequence[NewLine]) -> int:
-        """Adds lines to the study's log; returns how many were new (none when they were sent before)."""
-        body = NewLines(attempt=attempt, lines=list(lines))
-        return self._post(_path(study_id, "/logs"), body, StoredLines).stored
+        return [line for page in self._pages(study_path(study_id, "/logs"), params, LogPage) for line in page.lines]
 
     def _stream(self, study_id: str, after: int) -> Iterator[Event | Literal["heartbeat", "end"]]:
         """Events and heartbeats of one connection, and the end when the service says that there will be no more."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         timeout = httpx.Timeout(SILENCE_S, connect=10.0)
-        with self._http.stream("GET", _path(study_id, "/events"), headers=headers, timeout=timeout) as answer:
+        with self._http.stream("GET", study_path(study_id, "/events"), headers=headers, timeout=timeout) as answer:
             if not answer.is_success:
                 answer.read()
                 raise failure(answer)
@@ -305,9 +189,6 @@ class ApiClient(Connection):
                     name, data = "message", ""
 
 
-def _quota(project: str) -> str:
-    return f"/v1/projects/{quote(project, safe='')}/quota"
-
-
-def _path(study_id: str, rest: str = "") -> str:
+def study_path(study_id: str, rest: str = "") -> str:
+    """The address of a study, or of something below it."""
     return f"/v1/studies/{quote(study_id, safe='')}{rest}"

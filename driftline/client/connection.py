@@ -20,6 +20,7 @@ import httpx
 from pydantic import BaseModel
 
 from driftline.errors import DriftlineError, Unavailable, from_problem
+from driftline.wire.access import Whoami
 
 PAUSE_S = 0.1
 """Seconds before the second attempt; each pause is twice the last (at most `LONGEST_PAUSE_S`), less some by chance."""
@@ -105,6 +106,10 @@ class Connection:
             token = getattr(page, "next_page_token", None)
             if token is None:
                 return
+
+    def whoami(self) -> Whoami:
+        """What this connection's token allows."""
+        return self._get("/v1/whoami", Whoami)
 
     def _request(self, method: str, path: str, *, content: str | None = None, **options: Any) -> httpx.Response:
         headers = dict(options.pop("headers", {}))

@@ -1,8 +1,8 @@
 """The theory's prediction beside what was measured, for studies on quadratic tasks.
 
-A round with exact gradients and all clients is an affine map, so the curve of a trial is known without training. From
-it the point is taken with the definitions of `driftline.results.points`: what differs is then noise, sampled clients, or
-a mistake. Imported only for studies on quadratic tasks; it needs numpy, not torch.
+A round with exact gradients and all clients is an affine map, so the curve of a trial is known without training. The
+point is taken from it with the definitions of `driftline.results.points`: what differs is then noise, sampled clients,
+or a mistake. Imported only for studies on quadratic tasks; it needs numpy, not torch.
 """
 
 from __future__ import annotations

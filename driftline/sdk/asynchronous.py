@@ -21,7 +21,7 @@ import httpx
 
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
-from driftline.sdk.remote import Client
+from driftline.sdk.remote import RemoteStudies
 from driftline.study.spec import Study
 from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, StudyRecord, TrialRecord
@@ -134,7 +134,7 @@ class AsyncClient:
     def __init__(
         self, url: str = "http://driftline", token: str | None = None, *, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self._client = Client(url, token, transport=transport)
+        self._client = RemoteStudies(url, token, transport=transport)
 
     async def submit(self, study: Study, key: str | None = None) -> AsyncJob:
         """Submits a study; the same key again gives the study that was submitted under it before."""

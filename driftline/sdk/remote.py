@@ -1,11 +1,10 @@
-"""A Driftline service from Python: submit studies, look at them again."""
+"""The studies of a service: submit them, find them again."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from types import TracebackType
-from typing import Self
+from pathlib import Path
 
 import httpx
 
@@ -19,51 +18,27 @@ _ID = re.compile("[0-9a-z]{26}")
 _SHOWN = 20
 
 
-class Client:
-    """A connection to a Driftline service.
+class RemoteStudies:
+    """The studies of a service.
 
     Args:
         url: Its address: ``https://driftline.example``.
         token: Bearer token; None sends none.
-        transport: Instead of the network, for tests of your own: `driftline.sdk.offline.OfflineService`, or an
-            `httpx.MockTransport`.
+        transport: Replaces the network in tests.
 
     A request that finds no service, or an overloaded one, is sent again with growing pauses (for 15 seconds in all),
     not before the service wants to be asked again; submitting carries an idempotency key, so that it makes one study.
-
-    Examples:
-        >>> from driftline.sdk.remote import Client
-        >>> with Client("http://127.0.0.1:8080", token="...") as client:  # doctest: +SKIP
-        ...     job = client.submit(study).wait(progress=True)
     """
 
     def __init__(self, url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
         self._api = ApiClient(url, token, transport=transport)
 
-    def submit(self, study: Study, key: str | None = None) -> Job:
-        """Submits a study.
-
-        Args:
-            study: What to run.
-            key: The same key again gives the study that was submitted under it before.
-
-        Returns:
-            The job; it runs whether anybody waits for it or not.
-
-        Raises:
-            InvalidSpec: The study cannot be right; the message names the key.
-        """
+    def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
+        """Submits a study; see `driftline.Client.submit`. The service keeps its files, so `out` changes nothing."""
         return Job(self._api, self._api.create(study.to_json(), key).id)
 
     def job(self, study: str) -> Job:
-        """A study that was submitted before.
-
-        Args:
-            study: Its id, or its name (the newest of that name).
-
-        Raises:
-            NotFound: There is none; the message names those there are.
-        """
+        """A study that was submitted before; see `driftline.Client.job`."""
         if _ID.fullmatch(study):
             with contextlib.suppress(NotFound):
                 return Job(self._api, self._api.study(study).id)
@@ -86,11 +61,3 @@ class Client:
     def close(self) -> None:
         """Closes the connection; studies go on."""
         self._api.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from driftline.sdk.frontier import Frontier
+from driftline.sdk.studies import local_studies
 from driftline.study.spec import Study
-from service.embedded.client import Client
-from service.embedded.stored import stored_frontier
 
 
 def run(study: Study | str | Path, out: str | Path | None = None, *, progress: bool = True) -> Frontier:
-    """Runs a study in this process and waits for it.
+    """Runs a study in this process and waits for it, whatever DRIFTLINE_URL says.
 
     Args:
         study: The study, or its YAML file.
@@ -23,12 +22,15 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, progress: b
         Its frontiers; all files lie in the output folder.
 
     Raises:
-        InvalidSpec: The study cannot be right; the message names the key.
+        InvalidSpec: The study is invalid; the message names the key.
     """
     whole = study if isinstance(study, Study) else Study.from_yaml(Path(study))
-    with Client() as client:
-        frontier = client.submit(whole, out=out).wait(progress=progress).frontier()
-        return Frontier(frontier.data)  # outlives the client
+    studies = local_studies()
+    try:
+        frontier = studies.submit(whole, out=out).wait(progress=progress).frontier()
+        return Frontier(frontier.data)  # outlives the run
+    finally:
+        studies.close()
 
 
 def frontier(folder: str | Path, *, quality: str | None = None, cost: str | None = None) -> Frontier:
@@ -43,7 +45,7 @@ def frontier(folder: str | Path, *, quality: str | None = None, cost: str | None
         NotFound: It holds no study.
         InvalidSpec: There is no such cost, or no trial reported the metric.
     """
-    return stored_frontier(Path(folder), quality, cost)
+    return local_studies().frontier(Path(folder), quality, cost)
 
 
 def compare(folder: str | Path, first: str, second: str) -> dict[str, Any]:

@@ -18,7 +18,8 @@ Example::
     resources: {gpu: auto, packs: auto}
     sampler: tpe                                          # or {name: tpe, startup: 20}
 
-Forms of a space: `search_spaces.forms`; of a sampler: `driftline.study.sampler`; of `start`: `driftline.study.starting_points`.
+Forms of a space: `search_spaces.forms`; of a sampler: `driftline.study.sampler`; of `start`:
+`driftline.study.starting_points`.
 ``space: default`` is the method's own default space and what an entry has that gives none; a server optimizer or
 schedule without a space keeps its own default settings.
 """
@@ -35,9 +36,9 @@ from pydantic import AfterValidator, JsonValue, model_validator
 from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
-from driftline.sdk.notebook import study_html
 from driftline.study import yaml_files as loading
 from driftline.study.entries import Entry
+from driftline.study.notebook import study_html
 from driftline.study.sampler import SamplerField
 from driftline.study.validation import Real, Section, Whole, auto_or_number
 from search_spaces.values import is_json

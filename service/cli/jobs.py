@@ -10,11 +10,11 @@ from pathlib import Path
 
 import typer
 
+from driftline.client.environment import environment
 from driftline.errors import InvalidSpec
+from driftline.sdk.client import Client
 from driftline.sdk.job import Job
-from driftline.sdk.remote import Client
 from driftline.study.spec import Study
-from service.settings import settings
 
 
 def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
@@ -23,13 +23,13 @@ def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
     Raises:
         InvalidSpec: Nothing says where, or the token's file cannot be read.
     """
-    where = url or settings().url
+    where = url or environment().url
     if where is None:
         raise InvalidSpec("--url", "must be given, or DRIFTLINE_URL be set: the address of a service")
     if not where.startswith(("http://", "https://")):
         raise InvalidSpec("--url", f"must start with http:// or https://, got {where!r}")
     if token_file is None:
-        return where, settings().token
+        return where, environment().token
     try:
         return where, token_file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

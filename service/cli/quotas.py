@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from driftline.client.api_client import ApiClient
+from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
 from driftline.wire.access import ProjectQuota, Quota
 from service.cli.jobs import address
@@ -35,7 +35,7 @@ def quota(
     """
     new = {name: _limit(name, text) for name, text in wanted.items() if text is not None}
     where, token = address(url, token_file)
-    with ApiClient(where, token) as api:
+    with AdminClient(where, token) as api:
         found = api.quota(project)
         if new:
             try:

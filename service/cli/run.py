@@ -12,10 +12,10 @@ from types import FrameType
 
 import typer
 
+from driftline.client.environment import environment
 from driftline.study.spec import Study
-from service.embedded.client import EmbeddedJob
 from service.embedded.run import EmbeddedRun
-from service.settings import settings
+from service.embedded.studies import EmbeddedJob
 
 
 def run_study(file: Path, out: Path | None, ray_address: str | None) -> None:
@@ -23,7 +23,7 @@ def run_study(file: Path, out: Path | None, ray_address: str | None) -> None:
     study = Study.from_yaml(file)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
-    folder = out or settings().out / study.name
+    folder = out or environment().out / study.name
     with EmbeddedRun(folder, study, ray_address=ray_address, source=file.read_text(encoding="utf-8")) as run:
         _follow(run)
 

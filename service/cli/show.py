@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from driftline.client.environment import environment
 from driftline.errors import NotFound
-from service.settings import settings
 from trainers.catalogue import exchanges, range_of, source, summary
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
@@ -93,7 +93,7 @@ def show_tasks(name: str | None) -> None:
 
 def is_remote(study: str, url: str | None) -> bool:
     """Whether a study is one of a service: a service is named, and there is no such folder."""
-    return (url or settings().url) is not None and not Path(study).is_dir()
+    return (url or environment().url) is not None and not Path(study).is_dir()
 
 
 def _frontier(study: str, quality: str | None, cost: str | None, url: str | None, token_file: Path | None) -> Frontier:

@@ -9,7 +9,7 @@ from typing import cast
 
 import typer
 
-from driftline.client.api_client import ApiClient
+from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
 from driftline.wire.access import SCOPES, NewToken, Scope
 from service.cli.jobs import address
@@ -81,9 +81,9 @@ def revoke(url: str | None, token_file: Path | None, token: str) -> None:
     typer.echo(f"{token}: revoked")
 
 
-def _api(url: str | None, token_file: Path | None) -> ApiClient:
+def _api(url: str | None, token_file: Path | None) -> AdminClient:
     where, token = address(url, token_file)
-    return ApiClient(where, token)
+    return AdminClient(where, token)
 
 
 def _day(moment: datetime) -> str:

@@ -15,11 +15,12 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
-from driftline.client.api_client import ApiClient
+from driftline.client.driver_client import DriverClient
+from driftline.client.environment import environment
 from driftline.errors import DriftlineError
 from service.driver.run import NODES_S, Ended, run_driver
 from service.driver.shipping import Shipper
-from service.settings import settings
+from service.settings import hang_seconds, ray_address
 
 PATIENCE_S = 600.0
 """How long the API may be away before a driver gives up."""
@@ -35,9 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    where, token = asked.url or settings().url or "http://driftline", settings().token
-    client = ApiClient(where, token, socket=asked.socket, patience_s=PATIENCE_S)
-    impatient = ApiClient(where, token, socket=asked.socket, patience_s=0.0)
+    where, token = asked.url or environment().url or "http://driftline", environment().token
+    client = DriverClient(where, token, socket=asked.socket, patience_s=PATIENCE_S)
+    impatient = DriverClient(where, token, socket=asked.socket, patience_s=0.0)
     shipper = Shipper(impatient, asked.study)
 
     def taken(attempt: int) -> None:
@@ -53,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     asked.study,
                     stop,
                     folder=asked.folder,
-                    address=asked.address or settings().ray_address,
+                    address=asked.address or ray_address(),
                     progress=lambda line: logging.info("%s", line),
                     num_cpus=asked.num_cpus,
                     nodes_s=asked.nodes_seconds,
                     worker_gpus=asked.worker_gpus,
                     most_nodes=asked.most_nodes,
-                    hang_s=settings().hang_seconds,
+                    hang_s=hang_seconds(),
                     taken=taken,
                 )
             )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from driftline.client.api_client import ApiClient
+from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError, StaleDriver, Unavailable
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released
@@ -28,7 +28,7 @@ Ended = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED", "STALE", "LOST"]
 
 
 def run_driver(
-    client: ApiClient,
+    client: DriverClient,
     study_id: str,
     stop: threading.Event,
     *,
@@ -113,7 +113,7 @@ def run_driver(
 
 
 def _drive(
-    client: ApiClient,
+    client: DriverClient,
     study_id: str,
     attempt: int,
     watch: Watch,
@@ -198,7 +198,7 @@ def _ended(
     return otherwise[0], watch.reason or otherwise[1]
 
 
-def _release(client: ApiClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
+def _release(client: DriverClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
     try:
         client.release(study_id, attempt, state, reason)
     except StaleDriver:

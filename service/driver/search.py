@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from driftline.client.api_client import ApiClient
+from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
@@ -56,7 +56,7 @@ class Search:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: DriverClient,
         study_id: str,
         study: Study,
         attempt: int,

@@ -27,7 +27,7 @@ CLOSE_S = 10.0
 
 
 class Receiver(Protocol):
-    """Takes lines: an `ApiClient` without patience."""
+    """Takes lines: an `DriverClient` without patience."""
 
     def send_logs(self, study_id: str, attempt: int, lines: list[NewLine]) -> int:
         """Stores lines; the same batch again adds nothing."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self
 
-from driftline.client.api_client import ApiClient
+from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError, StaleDriver, Unavailable
 
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Watch:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: DriverClient,
         study_id: str,
         attempt: int,
         *,

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 
-from driftline.client.api_client import ApiClient
+from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from service.launchers.protocol import Launch, Seen
 
@@ -26,7 +26,7 @@ class ThreadLauncher:
     """
 
     def __init__(
-        self, connect: Callable[[str], ApiClient], drive: Callable[[ApiClient, str, threading.Event], object]
+        self, connect: Callable[[str], DriverClient], drive: Callable[[DriverClient, str, threading.Event], object]
     ) -> None:
         self._connect = connect
         self._drive = drive

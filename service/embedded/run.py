@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from driftline.client.api_client import ApiClient
+from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, NotFound
 from driftline.results.study_result import FILES
 from driftline.study.spec import Study
@@ -32,7 +32,8 @@ from service.embedded.folder import LOG, Folder
 from service.embedded.launcher import ThreadLauncher
 from service.embedded.stored import artifact_root, mlflow_uri, stored_result
 from service.scheduler.loop import Scheduler
-from service.settings import settings
+from service.settings import hang_seconds
+from service.settings import ray_address as ray_cluster
 
 if TYPE_CHECKING:
     from service.recorders.mlflow_recorder import Recorder
@@ -79,7 +80,7 @@ class EmbeddedRun:
         self.abandoned = False
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
-        self._ray_address = ray_address or settings().ray_address
+        self._ray_address = ray_address or ray_cluster()
         if study is not None and self._ray_address is None:
             _require_room(study)
         self._folder = Folder(folder, create=study is not None)
@@ -222,10 +223,10 @@ class EmbeddedRun:
         _LOG.info("%s", text)
         self._messages.put(text)
 
-    def _connect(self, token: str) -> ApiClient:
-        return ApiClient(self._server.url, token, socket=self._server.socket)
+    def _connect(self, token: str) -> DriverClient:
+        return DriverClient(self._server.url, token, socket=self._server.socket)
 
-    def _drive(self, client: ApiClient, study_id: str, stop: threading.Event) -> None:
+    def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
         from service.driver.run import run_driver
 
         if not self._take_turn(study_id, stop):
@@ -239,7 +240,7 @@ class EmbeddedRun:
                 folder=checkpoints,
                 address=self._ray_address,
                 progress=self._say,
-                hang_s=settings().hang_seconds,
+                hang_s=hang_seconds(),
             )
         finally:
             _turn.release()

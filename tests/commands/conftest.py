@@ -12,9 +12,8 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from driftline.client.api_client import ApiClient
+from driftline.client.environment import environment
 from driftline.study.spec import Study
-from service import settings
 from service.cli.composition import Service
 from service.cli.main import app
 from service.driver.search import Search
@@ -22,6 +21,7 @@ from service.driver.worker import Worker
 from service.embedded.launcher import ThreadLauncher
 from service.launchers import local
 from service.settings import read_service
+from tests.clients import EveryClient
 
 STUDY = {
     "name": "small",
@@ -53,7 +53,7 @@ class Drivers:
         self.deaths = 0
         self._folder = folder
 
-    def drive(self, client: ApiClient, study_id: str, stop: threading.Event) -> None:
+    def drive(self, client: EveryClient, study_id: str, stop: threading.Event) -> None:
         """Drives a study."""
         attempt = client.acquire(study_id, f"thread/{threading.get_ident()}").attempt
         if self.fail:
@@ -106,7 +106,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -
     """A service in this process; DRIFTLINE_URL and DRIFTLINE_TOKEN lead to it."""
 
     def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
-        return ThreadLauncher(lambda token: ApiClient(url, token), drivers.drive)
+        return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
 
     monkeypatch.setattr(local, "build", build)
     home = tmp_path / "home"
@@ -115,11 +115,11 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -
     )
     monkeypatch.setenv("DRIFTLINE_URL", made.url)
     monkeypatch.setenv("DRIFTLINE_TOKEN", (home / "admin-token").read_text().strip())
-    settings.settings.cache_clear()
+    environment.cache_clear()
     yield made
     drivers.gate.set()
     made.close()
-    settings.settings.cache_clear()
+    environment.cache_clear()
     logging.getLogger("uvicorn.error").handlers.clear()
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import httpx
 
-from driftline.client.api_client import ApiClient
+from tests.clients import EveryClient
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -78,7 +78,7 @@ class Begun(NamedTuple):
 
     processes: Processes
     port: int
-    client: ApiClient
+    client: EveryClient
     study: str
 
 
@@ -102,7 +102,7 @@ def begun(home: Path, **settings: str) -> Iterator[Begun]:
     try:
         processes.start("--port", str(port))
         until(lambda: processes.ready(port), 120)
-        with ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as client:
+        with EveryClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as client:
             study = client.create(SMALL).id
             until(lambda: any(trial.rounds_done for trial in client.trials(study)), 300)
             yield Begun(processes, port, client, study)

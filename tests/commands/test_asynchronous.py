@@ -10,9 +10,9 @@ import yaml
 
 from driftline import Study
 from driftline.sdk.asynchronous import AsyncClient, AsyncJob
+from driftline.sdk.client import Client
 from driftline.sdk.job import Job, StudyFailed
 from driftline.sdk.offline import OfflineService
-from driftline.sdk.remote import Client
 
 from .conftest import STUDY
 

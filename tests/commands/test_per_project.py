@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from driftline.client.api_client import ApiClient
 from driftline.errors import DriftlineError
 from driftline.wire.access import NewToken
 from service.cli import composition
 from service.embedded.launcher import ThreadLauncher
 from service.launchers import local
+from tests.clients import EveryClient
 from tests.commands.conftest import STUDY, Drivers
 from tests.ports import free_port
 from tests.waiting import until
@@ -37,7 +37,7 @@ def test_a_project_has_no_more_studies_at_once_than_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers, run: Callable[..., Result]
 ) -> None:
     def build(config: object, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
-        return ThreadLauncher(lambda token: ApiClient(url, token), drivers.drive)
+        return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
 
     kind = SimpleNamespace(Config=local.Config, build=build)
     monkeypatch.setattr(composition, "launcher_kind", lambda name: kind)
@@ -50,10 +50,10 @@ def test_a_project_has_no_more_studies_at_once_than_it_may(
 
     def look() -> None:
         try:
-            with ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as admin:
+            with EveryClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as admin:
                 until(admin.ready)
                 token = admin.make_token(NewToken(name="ann", project="other")).token
-                with ApiClient(admin.url, token) as other:
+                with EveryClient(admin.url, token) as other:
                     first, second, third = (admin.create(STUDY).id for _ in range(3))
                     foreign = other.create(STUDY).id
                     until(lambda: other.study(foreign).state == "RUNNING")

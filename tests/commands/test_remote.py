@@ -10,11 +10,11 @@ import httpx
 import pytest
 from click.testing import Result
 
-from driftline.client.api_client import ApiClient
+from driftline.client.environment import environment
 from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
 from driftline.sdk.job import StudyFailed
 from service.cli.composition import Service
-from service.settings import settings
+from tests.clients import EveryClient
 from tests.waiting import until
 
 from .conftest import Drivers
@@ -22,8 +22,8 @@ from .conftest import Drivers
 Run = Callable[..., Result]
 
 
-def api() -> ApiClient:
-    return ApiClient(settings().url or "", settings().token)
+def api() -> EveryClient:
+    return EveryClient(environment().url or "", environment().token)
 
 
 def test_a_study_from_submission_to_comparison(service: Service, run: Run, study_file: Path) -> None:
@@ -109,7 +109,7 @@ def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Even
     with api() as client:
         until(lambda: client.study(study).state == "RUNNING")
         token = service_token(service, study)
-    with ApiClient(service.url, token) as driver:
+    with EveryClient(service.url, token) as driver:
         lines = [NewLine(at=1.8e9 + number, level="info", text=f"line {number}") for number in range(1100)]
         driver.send_logs(study, 1, lines[:600])
         driver.send_logs(study, 1, lines[600:])
@@ -189,7 +189,7 @@ def test_errors_say_what_to_do(
     broken.write_text(study_file.read_text().replace("fedavg", "fedavgg"))
     assert "fedavg" in str(run("submit", broken).exception)
     monkeypatch.delenv("DRIFTLINE_URL")
-    settings.cache_clear()
+    environment.cache_clear()
     assert "DRIFTLINE_URL" in str(run("list").exception)
     monkeypatch.setattr("driftline.client.connection.PAUSE_S", 1e9)
     assert isinstance(run("list", "--url", "http://127.0.0.1:9").exception, Unavailable)

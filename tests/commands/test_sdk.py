@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from driftline import Client, Study
+from driftline.client import environment
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.sdk.job import StudyFailed
 from driftline.sdk.notebook import job_html, study_html
@@ -26,7 +27,7 @@ PAGE = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
 def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.Event) -> None:
     gate.clear()
     with Client() as client:
-        assert not client.embedded
+        assert not client.local
         job = client.submit(Study.from_yaml(study_file))
         until(lambda: job.state == "RUNNING")
         job.pause()
@@ -132,7 +133,7 @@ def test_the_recipe_of_the_page_works(result: dict[str, Any], tmp_path: Path, mo
 
 
 def test_the_page_names_every_variable() -> None:
-    module = inspect.getdoc(settings) or ""
+    module = f"{inspect.getdoc(settings)} {inspect.getdoc(environment)}"
     known = set(re.findall(r"DRIFTLINE_[A-Z_]+", module))
     assert len(known) >= 15
     assert {name for name in known if name not in PAGE} == {"DRIFTLINE_OUT", "DRIFTLINE_RAY_ADDRESS"}

@@ -13,13 +13,13 @@ import httpx
 import pytest
 import yaml
 
-from driftline.client.api_client import ApiClient
 from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.cli import composition, serve
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
 from service.settings import read_service
 from service.store import database
 from service.store.store import Store
+from tests.clients import EveryClient
 from tests.commands.processes import SMALL, Processes, begun
 from tests.ports import free_port
 from tests.service.conftest import Postgresql, postgresql
@@ -45,7 +45,7 @@ def test_the_first_start_makes_what_is_needed_and_says_how_to_go_on(processes: P
     until(lambda: "driftline submit" in processes.said())
     assert f"DRIFTLINE_URL=http://127.0.0.1:{port}" in processes.said()
     assert token not in processes.said()
-    with ApiClient(f"http://127.0.0.1:{port}", token) as client:
+    with EveryClient(f"http://127.0.0.1:{port}", token) as client:
         assert client.whoami().project == "default"
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
@@ -62,7 +62,7 @@ def test_a_second_start_uses_what_is_kept(tmp_path: Path) -> None:
         composition.Service(settings, host="127.0.0.1", port=port, only="api")
     second = composition.Service(settings, host="127.0.0.1", port=0, only="api")
     assert (first.first, second.first) == (True, False)
-    with ApiClient(second.url, token) as client:
+    with EveryClient(second.url, token) as client:
         assert client.studies() == []
     first.close()
     second.close()
@@ -208,7 +208,7 @@ def test_replicas_over_postgresql_finish_a_study_although_the_acting_scheduler_i
             processes.start("--only", part, "--port", str(port))
         for port in ports:
             until(lambda port=port: processes.ready(port), 120)
-        clients = [ApiClient(f"http://127.0.0.1:{port}", "admin", patience_s=30) for port in ports[:2]]
+        clients = [EveryClient(f"http://127.0.0.1:{port}", "admin", patience_s=30) for port in ports[:2]]
         study = clients[0].create(yaml.safe_load(yaml.safe_dump(SMALL))).id
         until(lambda: any(trial.rounds_done for trial in clients[1].trials(study)), 200)
         acting = [number for number in (2, 3) if "driver of study" in processes.said(number)]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driftline.client.api_client import ApiClient
 from service.api.limits import Limits
 from service.api.oidc import Oidc
 from service.api.streams import StreamLimits
 from service.launchers.ray_jobs import Config as RayJobs
+from tests.clients import EveryClient
 from tests.commands.page import Page, Terminal
 from tests.ports import free_port
 from tests.service.conftest import Postgresql, postgresql
@@ -75,7 +75,7 @@ def smaller(folder: Path) -> None:
 
 def rounds(url: str, folder: Path) -> int:
     token = (folder / "driftline-home" / "admin-token").read_text().strip()
-    with ApiClient(url, token) as client:
+    with EveryClient(url, token) as client:
         record = client.studies()[0]
         assert record.state != "FAILED", record.reason
         return sum(progress.rounds_done for progress in record.progress.values())

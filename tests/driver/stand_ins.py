@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from driftline.client.api_client import ApiClient
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import Desired, Lease, NewTrial, Released, Report, TrialResult
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.store.store import Store
+from tests.clients import EveryClient
 
 
-class StoreClient(ApiClient):
+class StoreClient(EveryClient):
     """The client's methods, answered by a store in this process; counts calls and fails on demand."""
 
     def __init__(self, store: Store) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from driftline.client.api_client import ApiClient
 from driftline.errors import Conflict
 from driftline.study.spec import Study
 from service.api.access import Access, Tokens
@@ -33,6 +32,7 @@ from service.recorders import mlflow_recorder
 from service.recorders.studies_recorder import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
+from tests.clients import EveryClient
 from tests.driver.stand_ins import quadratic
 from tests.faults import fuse as fuses
 from tests.faults.fuse import Fuse
@@ -87,8 +87,8 @@ class Place:
     def mlflow(self) -> str:
         return f"sqlite:///{self.folder / 'mlflow.db'}"
 
-    def client(self) -> ApiClient:
-        return ApiClient(self.url, _TOKEN, patience_s=_PATIENCE_S)
+    def client(self) -> EveryClient:
+        return EveryClient(self.url, _TOKEN, patience_s=_PATIENCE_S)
 
 
 def tokens() -> Tokens:
@@ -124,7 +124,7 @@ def scheduler(place: Place, fuse: Fuse, start: Callable[..., Any]) -> None:
     fuse.around(local.LocalLauncher, "start", lambda *_: "launcher start")
     fuse.around(local.LocalLauncher, "stop", lambda *_, **__: "launcher stop")
     launcher = local.LocalLauncher(place.url, str(place.checkpoints), place.folder / "logs")
-    answers = ApiClient(place.url).ready
+    answers = EveryClient(place.url).ready
     hurry = {"back_seconds": 4.0, "start_seconds": 20.0} if place.hurried else {}
     loop = Scheduler(place.store(), launcher, tokens().driver, answers=answers, **hurry)
     while True:

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from driftline.client.api_client import ApiClient
 from driftline.wire.records import Event
 from service.store.store import Store
+from tests.clients import EveryClient
 from tests.service.api_setup import running
 from tests.service.conftest import SPEC
 
@@ -62,7 +62,7 @@ def test_a_reader_that_is_cut_off_again_and_again_misses_and_repeats_nothing(tmp
         transport = BreakingTransport(str(service.server.socket) if service.server.socket else None)
 
         def follow() -> None:
-            with ApiClient(service.server.url, "all", transport=transport, sleep=lambda _: None) as client:
+            with EveryClient(service.server.url, "all", transport=transport, sleep=lambda _: None) as client:
                 seen.extend(client.events(study))
 
         reader = threading.Thread(target=follow)

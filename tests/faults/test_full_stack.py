@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import yaml
 
-from driftline.client.api_client import ApiClient
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyRecord
@@ -27,6 +26,7 @@ from service.driver.worker import columns
 from service.recorders.tracking import KEY, connect
 from service.samplers.build import build
 from service.store.store import Store
+from tests.clients import EveryClient
 from tests.driver.stand_ins import quadratic
 from tests.ports import free_port
 from tests.waiting import until
@@ -124,8 +124,8 @@ class Stack:
                 [sys.executable, *options[part]], env=self._environment, stdout=log, stderr=log, start_new_session=True
             )
 
-    def client(self) -> ApiClient:
-        return ApiClient(self.url, (self.home / ADMIN_TOKEN).read_text().strip(), patience_s=90.0)
+    def client(self) -> EveryClient:
+        return EveryClient(self.url, (self.home / ADMIN_TOKEN).read_text().strip(), patience_s=90.0)
 
     def kill(self, part: str, study_id: str) -> None:
         """SIGKILL, and a fresh start of what nothing else starts again."""
@@ -236,7 +236,7 @@ def test_fifteen_processes_are_killed_under_one_study(stack: Stack) -> None:
     assert {trial.id for trial in trials} <= set(names)
 
 
-def advance(client: ApiClient, study_id: str) -> None:
+def advance(client: EveryClient, study_id: str) -> None:
     """Returns when the study has trained more rounds; sees to it that some are left."""
     record = client.study(study_id)
     if asked(record) - record.progress["one"].search.get("COMPLETE", 0) < ENOUGH:

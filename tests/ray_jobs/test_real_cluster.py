@@ -14,9 +14,9 @@ import httpx
 import pytest
 import yaml
 
-from driftline.client.api_client import ApiClient
 from service.cli.composition import Service
 from service.settings import read_service
+from tests.clients import EveryClient
 from tests.commands.processes import SMALL
 from tests.ports import free_port
 from tests.waiting import until
@@ -149,7 +149,7 @@ def driver_pid(service: Service, study: str) -> int:
 
 def test_a_study_survives_its_driver_and_a_node(cluster: Cluster, service: Service) -> None:
     nodes = [cluster.add_node(), cluster.add_node()]
-    with ApiClient(service.url, "admin") as client:
+    with EveryClient(service.url, "admin") as client:
 
         def rounds() -> int:
             return sum(trial.rounds_done for trial in client.trials(study))
@@ -179,7 +179,7 @@ def test_a_study_survives_its_driver_and_a_node(cluster: Cluster, service: Servi
 
 
 def test_a_study_waits_for_a_node_and_says_so(cluster: Cluster, service: Service) -> None:
-    with ApiClient(service.url, "admin") as client:
+    with EveryClient(service.url, "admin") as client:
         study = client.create({**STUDY, "resources": {"gpu": 3}}).id
         until(lambda: client.study(study).reason, 60)
         record = client.study(study)

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 
-from driftline.client.api_client import ApiClient
 from driftline.errors import InvalidSpec
 from service.api.access import Access, Tokens
 from service.api.app import create_app
 from service.api.serve import Server
 from service.api.submission import CheckedStudy
 from service.store.store import Store
+from tests.clients import EveryClient
 
 TOKENS = {
     "all": Access(),
@@ -53,8 +53,8 @@ class Service:
     server: Server
     tokens: Tokens
 
-    def client(self, token: str | None = "all", **options: Any) -> ApiClient:
-        return ApiClient(self.server.url, token, socket=self.server.socket, **options)
+    def client(self, token: str | None = "all", **options: Any) -> EveryClient:
+        return EveryClient(self.server.url, token, socket=self.server.socket, **options)
 
     def http(self, token: str | None = "all") -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}

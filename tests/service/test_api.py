@@ -98,7 +98,10 @@ def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
         "methods": [{"name": "fedavg", "space": space}],
         "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
     }
-    with running(sqlite_store, check=submission.check, results=None) as service, service.client() as client:
+    with (
+        running(sqlite_store, check=submission.check, results=None) as service,
+        service.client() as client,
+    ):
         made = client.create(document)
         assert made.spec["objective"]["quality"] == "loss"
         assert len(made.fingerprint) == 64

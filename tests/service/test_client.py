@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pytest
 
-from driftline.client.api_client import ApiClient
 from driftline.client.connection import LONGEST_PAUSE_S
 from driftline.errors import (
     Conflict,
@@ -21,6 +20,7 @@ from driftline.errors import (
     problem,
 )
 from driftline.wire.access import NewToken
+from tests.clients import EveryClient
 
 STUDY = {
     "id": "s1",
@@ -32,9 +32,11 @@ STUDY = {
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
-def client(handler: Handler, waits: list[float] | None = None, **options: Any) -> ApiClient:
+def client(handler: Handler, waits: list[float] | None = None, **options: Any) -> EveryClient:
     pauses = waits if waits is not None else []
-    return ApiClient("http://tuner/", "secret", transport=httpx.MockTransport(handler), sleep=pauses.append, **options)
+    return EveryClient(
+        "http://tuner/", "secret", transport=httpx.MockTransport(handler), sleep=pauses.append, **options
+    )
 
 
 def failing(
@@ -118,7 +120,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         "driftline.client.connection.time", SimpleNamespace(monotonic=lambda: now[0])
     )  # this clock alone
     handle, _ = failing(1000, refused)
-    api = ApiClient("http://tuner", transport=httpx.MockTransport(handle), sleep=sleep, patience_s=60)
+    api = EveryClient("http://tuner", transport=httpx.MockTransport(handle), sleep=sleep, patience_s=60)
     with api, pytest.raises(Unavailable, match="no answer from http://tuner: connection refused"):
         api.study("s1")
     assert 50 < sum(waits) <= 60

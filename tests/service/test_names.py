@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driftline.client.environment import Environment, read
 from driftline.errors import InvalidSpec, NotFound
 from driftline.wire import ids as names
-from service.settings import Settings, read
 
 
 def test_study_ids_are_unique_and_sort_by_time():
@@ -38,14 +38,13 @@ def test_holder_names_this_process():
 
 
 def test_settings_defaults_and_values():
-    assert read({}) == Settings(None, None, Path("out"), None)
-    assert read({"DRIFTLINE_URL": "", "DRIFTLINE_OUT": ""}) == Settings()
+    assert read({}) == Environment(None, None, Path("out"))
+    assert read({"DRIFTLINE_URL": "", "DRIFTLINE_OUT": ""}) == Environment()
     given = {
         "DRIFTLINE_URL": "https://tuner/",
         "DRIFTLINE_TOKEN": "t",
         "DRIFTLINE_OUT": "runs",
-        "DRIFTLINE_RAY_ADDRESS": "ray:1",
     }
-    assert read(given) == Settings("https://tuner", "t", Path("runs"), "ray:1")
+    assert read(given) == Environment("https://tuner", "t", Path("runs"))
     with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_URL: must start with http:// or https://, got 'tuner:8080'$"):
         read({"DRIFTLINE_URL": "tuner:8080"})

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, Unavailable
-from service import settings
 from service.api.oidc import Oidc
 from service.api.oidc_keys import IssuerKeys, require_safe
 from service.cli import composition
@@ -93,13 +93,13 @@ def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer, monkeypat
             ((tmp_path / "home" / "admin-token").read_text().strip(), "configured: project default, may admin"),
         ):
             monkeypatch.setenv("DRIFTLINE_TOKEN", token)
-            settings.settings.cache_clear()
+            environment.cache_clear()
             said = CliRunner().invoke(app, ["whoami"])
             assert said.exit_code == 0, said.output
             assert said.output.startswith(shown)
     finally:
         service.close()
-        settings.settings.cache_clear()
+        environment.cache_clear()
 
 
 def test_a_service_without_it_loads_no_cryptography() -> None:

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
-from driftline.client.api_client import ApiClient
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
@@ -12,6 +11,7 @@ from service.launchers.protocol import Launch, Seen
 from service.scheduler.loop import Scheduler
 from service.scheduler.reconcile import Note
 from service.store.store import Store
+from tests.clients import EveryClient
 from tests.waiting import until
 
 from .api_setup import running
@@ -171,7 +171,7 @@ class ThreadLauncher:
         if thread is not None:
             thread.join()
 
-    def _drive(self, study_id: str, client: ApiClient) -> None:
+    def _drive(self, study_id: str, client: EveryClient) -> None:
         with client:
             attempt = client.acquire(study_id, holder()).attempt
             trials = [trial.id for trial in client.create_trials(study_id, attempt, new_trials("fedavg", 2))]

@@ -1,4 +1,4 @@
-"""`Client`: a service elsewhere when there is one, this process when there is none; the same lines serve both."""
+"""Studies that run in this process; what `driftline.Client` uses when no service is named."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-import httpx
-
+from driftline.client.environment import environment
 from driftline.errors import NotFound
-from driftline.sdk import remote as sdk
+from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.sdk.progress import Progress
 from driftline.study.spec import Study
+from driftline.wire.records import StudyRecord
 from service.embedded.run import EmbeddedRun
-from service.settings import settings
+from service.embedded.stored import stored_frontier
 
 
 class EmbeddedJob(Job):
@@ -105,62 +103,25 @@ def _take_signals_back() -> None:
             signal.signal(signal.SIGTERM, handler)
 
 
-class Client(sdk.Client):
-    """Where studies run: a service when there is one, else this process.
+class LocalStudies:
+    """Studies that run in this process, each over an output folder.
 
     Args:
-        url: Address of a service; DRIFTLINE_URL by default. Without either, studies run embedded.
-        token: Bearer token; DRIFTLINE_TOKEN by default.
-        out: Embedded: folder under which each study keeps its files in a folder of its name; DRIFTLINE_OUT or "out".
-        transport: Instead of the network, for tests of your own: `httpx.MockTransport`.
+        out: Folder under which each study keeps its files in a folder of its name; DRIFTLINE_OUT or "out" by default.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        token: str | None = None,
-        *,
-        out: str | Path | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        found = settings()
+    def __init__(self, out: str | Path | None = None) -> None:
         self._runs: dict[Path, EmbeddedRun] = {}
         self._closed = threading.Event()
-        self._out = Path(out) if out is not None else found.out
-        address = url or found.url
-        self.embedded = address is None and transport is None
-        if not self.embedded:
-            super().__init__(address or "http://driftline", token or found.token, transport=transport)
+        self._out = Path(out) if out is not None else environment().out
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
-        """Submits a study; embedded, it starts in this process.
-
-        Args:
-            study: What to run.
-            key: With a service: the same key again gives the study that was submitted under it before.
-            out: Embedded: the study's folder; by default one of its name under the client's.
-
-        Returns:
-            The job. The same study into the same folder goes on where it stopped, or is finished at once.
-
-        Raises:
-            InvalidSpec: The study cannot be right; the message names the key.
-            Conflict: The folder is another study's.
-        """
-        if not self.embedded:
-            return super().submit(study, key)
+        """Starts a study, or goes on with it; see `driftline.Client.submit`. The folder serves as `key`."""
         study.check()
-        folder = Path(out) if out is not None else self._out / study.name
-        return self._start(folder, study)
+        return self._start(Path(out) if out is not None else self._out / study.name, study)
 
     def job(self, study: str) -> Job:
-        """A study that was submitted before: its id or name; embedded, the name of its folder under the client's.
-
-        Raises:
-            NotFound: There is none; the message names those there are.
-        """
-        if not self.embedded:
-            return super().job(study)
+        """The study in the folder of this name; see `driftline.Client.job`."""
         folder = self._out / study
         if not (folder / "driftline.db").is_file():
             names = ", ".join(found.name for found in self._folders()) or "none yet"
@@ -169,26 +130,22 @@ class Client(sdk.Client):
 
     def jobs(self) -> list[Job]:
         """All studies, newest first."""
-        if not self.embedded:
-            return super().jobs()
         return [self._start(folder, None, start=False) for folder in self._folders()]
 
+    def records(self) -> list[StudyRecord]:
+        """All studies as they are stored now, newest first."""
+        return [job.record() for job in self.jobs()]
+
+    def frontier(self, folder: Path, quality: str | None, cost: str | None) -> Frontier:
+        """The frontiers in an output folder; see `driftline.frontier`."""
+        return stored_frontier(folder, quality, cost)
+
     def close(self) -> None:
-        """Closes the connection; embedded, stops what runs, cleanly."""
-        if not self.embedded:
-            super().close()
+        """Stops what runs, cleanly."""
         for run in self._runs.values():
             run.close()
         self._runs.clear()
         self._closed.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _close_with_main(self) -> None:
         """Stops what runs when the program ends without `close`; before Ray's own exit handler ends it unsaved."""

@@ -1,0 +1,81 @@
+"""What the driver of a study asks of a service, beside what its owner may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from driftline.client.api_client import ApiClient, study_path
+from driftline.wire.driver_messages import (
+    Acquire,
+    CreateTrials,
+    Desired,
+    Heartbeat,
+    HeartbeatAnswer,
+    Lease,
+    NewTrial,
+    Release,
+    Released,
+    Report,
+    Results,
+    StartPack,
+    Stored,
+    TrialResult,
+)
+from driftline.wire.logs import NewLine, NewLines, StoredLines
+from driftline.wire.records import StudyRecord, TrialPage, TrialRecord
+
+
+class DriverClient(ApiClient):
+    """A connection for the driver of a study; its token is for that study alone."""
+
+    def acquire(self, study_id: str, holder: str) -> Lease:
+        """Takes the study for a driver.
+
+        Args:
+            study_id: Its id.
+            holder: Who asks, as `names.holder` says it.
+
+        Raises:
+            Conflict: Another driver holds it, or it is in no state to be driven.
+        """
+        return self._post(study_path(study_id, "/driver:acquire"), Acquire(holder=holder), Lease)
+
+    def heartbeat(self, study_id: str, attempt: int) -> Desired:
+        """Renews the lease; returns what the study's owner wants.
+
+        Raises:
+            StaleDriver: Another driver has taken over.
+        """
+        path = study_path(study_id, "/driver:heartbeat")
+        return self._post(path, Heartbeat(attempt=attempt), HeartbeatAnswer).desired
+
+    def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
+        """Creates trials; returns them in the order given, those that existed already as they are."""
+        body = CreateTrials(attempt=attempt, trials=list(trials))
+        return self._post(study_path(study_id, "/trials"), body, TrialPage).trials
+
+    def start_pack(
+        self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
+    ) -> list[TrialRecord]:
+        """Marks trials as running in a pack that has so many GPUs; each one's attempt grows by 1."""
+        body = StartPack(attempt=attempt, pack=pack, trials=list(trials), gpus=gpus)
+        return self._post(study_path(study_id, "/packs"), body, TrialPage).trials
+
+    def report(self, study_id: str, report: Report) -> int:
+        """Stores what a pack has reported since last time; returns the study's version."""
+        return self._post(study_path(study_id, "/reports"), report, Stored).version
+
+    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
+        """Stores how trials ended; returns the study's version."""
+        body = Results(attempt=attempt, results=list(results))
+        return self._post(study_path(study_id, "/results"), body, Stored).version
+
+    def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyRecord:
+        """Lets go of the study; returns it as it is afterwards."""
+        body = Release(attempt=attempt, state=state, reason=reason)
+        return self._post(study_path(study_id, "/driver:release"), body, StudyRecord)
+
+    def send_logs(self, study_id: str, attempt: int, lines: Sequence[NewLine]) -> int:
+        """Adds lines to the study's log; returns how many were new (none when they were sent before)."""
+        body = NewLines(attempt=attempt, lines=list(lines))
+        return self._post(study_path(study_id, "/logs"), body, StoredLines).stored

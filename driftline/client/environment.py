@@ -1,0 +1,68 @@
+"""What the environment says to clients.
+
+| variable | meaning | default |
+|---|---|---|
+| DRIFTLINE_URL | address of a service; without it studies run in this process | none |
+| DRIFTLINE_TOKEN | bearer token for that service | none |
+| DRIFTLINE_OUT | folder under which local studies keep their files | out |
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftline.errors import InvalidSpec
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The environment's settings for clients.
+
+    Attributes:
+        url: Address of a service, without a slash at the end; None runs studies in this process.
+        token: Bearer token; None sends none.
+        out: Folder under which local studies keep their files.
+    """
+
+    url: str | None = None
+    token: str | None = None
+    out: Path = Path("out")
+
+
+def read(environ: Mapping[str, str]) -> Environment:
+    """Settings from a mapping of environment variables; an empty value counts as not set.
+
+    Raises:
+        InvalidSpec: DRIFTLINE_URL is no http(s) address.
+
+    Examples:
+        >>> read({"DRIFTLINE_URL": "http://tuner:8080/"}).url
+        'http://tuner:8080'
+    """
+    return Environment(
+        url=address(environ, "DRIFTLINE_URL"),
+        token=environ.get("DRIFTLINE_TOKEN") or None,
+        out=Path(environ.get("DRIFTLINE_OUT") or "out"),
+    )
+
+
+@functools.cache
+def environment() -> Environment:
+    """The settings of this process, read from the environment at the first call."""
+    return read(os.environ)
+
+
+def address(environ: Mapping[str, str], name: str) -> str | None:
+    """An http(s) address without a slash at the end, or None.
+
+    Raises:
+        InvalidSpec: The variable holds something else.
+    """
+    url = environ.get(name, "").rstrip("/") or None
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise InvalidSpec(name, f"must start with http:// or https://, got {url!r}")
+    return url

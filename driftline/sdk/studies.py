@@ -1,0 +1,67 @@
+"""Where a client's studies run: in a service (`driftline.sdk.remote`), or in this process (``driftline.local``)."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol
+
+from driftline.errors import DriftlineError
+from driftline.sdk.frontier import Frontier
+from driftline.sdk.job import Job
+from driftline.study.spec import Study
+from driftline.wire.records import StudyRecord
+
+LOCAL = "driftline.local"
+"""Entry point group; its one entry makes a `LocalStudies` from the folder for output, or None for the default."""
+
+
+class Studies(Protocol):
+    """What a client asks of the place where its studies run."""
+
+    def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
+        """Submits a study; see `driftline.Client.submit`."""
+        ...
+
+    def job(self, study: str) -> Job:
+        """A study that was submitted before; see `driftline.Client.job`."""
+        ...
+
+    def jobs(self) -> list[Job]:
+        """All studies, newest first."""
+        ...
+
+    def records(self) -> list[StudyRecord]:
+        """All studies as they are stored now, newest first."""
+        ...
+
+    def close(self) -> None:
+        """Frees what is held."""
+        ...
+
+
+class LocalStudies(Studies, Protocol):
+    """Studies that run in this process, each over an output folder."""
+
+    def frontier(self, folder: Path, quality: str | None, cost: str | None) -> Frontier:
+        """The frontiers in an output folder; see `driftline.frontier`."""
+        ...
+
+
+def local_studies(out: str | Path | None = None) -> LocalStudies:
+    """Studies of this process, by the entry point group ``driftline.local``.
+
+    Args:
+        out: Folder under which each study keeps its files; DRIFTLINE_OUT or "out" by default.
+
+    Raises:
+        DriftlineError: Nothing installed can run studies here.
+    """
+    found = sorted(entry_points(group=LOCAL), key=lambda point: point.name)
+    if not found:
+        raise DriftlineError(
+            f"no package installed here can run studies (entry point group {LOCAL}): install driftline again, "
+            "or set DRIFTLINE_URL to the address of a service"
+        )
+    studies: LocalStudies = found[0].load()(out)
+    return studies
