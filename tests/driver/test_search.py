@@ -276,7 +276,7 @@ def test_an_error_in_the_pack_is_told(client: StoreClient, tmp_path: Path) -> No
 def test_a_metric_that_is_never_reported_ends_the_study(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(objective={"quality": "test_accuracy"})
     bench = Bench(client, client.submit(study), study, tmp_path)
-    with pytest.raises(InvalidSpec, match="got 'test_accuracy'"):
+    with pytest.raises(InvalidSpec, match='got "test_accuracy"'):
         bench.run()
 
 
