@@ -75,15 +75,15 @@ def _refuse_strange(document: Any) -> None:
             if isinstance(value, dict):
                 if strange := [key for key in value if not isinstance(key, str)]:
                     raise InvalidSpec(join(path, step(strange[0])), "keys must be text")
-                below += [(path or key, inner) for key, inner in value.items()]
-                below += [(path or key, key) for key in value]
+                below += [(path or step(key), inner) for key, inner in value.items()]
+                below += [(path or step(key), key) for key in value]
             elif isinstance(value, list | tuple):
                 below += [(path, inner) for inner in value]
             elif isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
-                raise InvalidSpec(step(path), f"must hold whole characters, got {shown(value)}")
+                raise InvalidSpec(path, f"must hold whole characters, got {shown(value)}")
         level = below
     if level:
-        raise InvalidSpec(step(level[0][0]), f"must be nested at most {_DEEPEST} deep, got more")
+        raise InvalidSpec(level[0][0], f"must be nested at most {_DEEPEST} deep, got more")
 
 
 def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:

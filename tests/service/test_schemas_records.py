@@ -80,7 +80,7 @@ def test_a_study_record_round_trips():
         ({"round": [0, 0]}, "rounds must increase"),
         ({"round": [0, 1.5]}, "rounds must be whole numbers"),
         ({"round": [-1]}, "rounds must be whole numbers from 0"),
-        ({"round": [0, 1], "loss": [1.0]}, "column 'loss' must have 2 values"),
+        ({"round": [0, 1], "loss": [1.0]}, 'column "loss" must have 2 values'),
         ({"round": [0], "loss": ["x"]}, "valid"),
     ],
 )

@@ -82,7 +82,7 @@ def test_settings_say_range_and_meaning(name):
         ({"hiden": [3]}, 'unknown key "hiden" in task.model: did you mean hidden'),
         ({"hidden": []}, "task.model.hidden must be a list of at least one number"),
         ({"hidden": [3.5]}, "task.model.hidden.0 must be a whole number"),
-        ({"hidden": [0]}, "task.model.hidden.0 must be at least 1"),
+        ({"hidden": [0]}, "task.model.hidden.0 must be in [1, 100000000]"),
         ({"dropout": 1.0}, "task.model.dropout must be in"),
     ],
 )

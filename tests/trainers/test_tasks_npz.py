@@ -206,7 +206,9 @@ def test_another_file_is_refused(folder: Path) -> None:
     np.savez(folder / "mine.npz", **changed)
     with pytest.raises(SpecError, match=r"task\.path must stay as it is, got another mine\.npz: start again"):
         npz.build(settings, "float32")
-    with pytest.raises(SpecError, match=r"task\.sha256 must be that of the file, [0-9a-f]{64}, got " + settings.sha256):
+    with pytest.raises(
+        SpecError, match=r'task\.sha256 must be that of the file, [0-9a-f]{64}, got "' + settings.sha256[:50]
+    ):
         npz.parse(settings.document, "task")
     os.remove(folder / "mine.npz")
     with pytest.raises(MissingDataError, match=r"no file mine\.npz any more"):
