@@ -40,7 +40,7 @@ def fill(store: Store, trials: int, rounds: int) -> str:
     methods = [{"label": label, "name": "fedavg", "space": SPACE} for label in LABELS]
     each = trials // len(LABELS)
     front = each // (3 * SEEDS)
-    budget = {"trials_per_method": each - front * SEEDS, "rounds": rounds, "seeds": SEEDS, "front": front}
+    budget = {"trials_per_method": each - front * SEEDS, "rounds": rounds, "seeds": SEEDS, "confirmation": front}
     document = {"name": "large", "task": {"name": "digits"}, "methods": methods, "budget": budget}
     study = Study.from_json({**document, "objective": {"quality": "test_loss"}, "sampler": "quasi_random"})
     study_id = store.create_study(study.to_json(), study.fingerprint()).id
@@ -55,7 +55,7 @@ def fill(store: Store, trials: int, rounds: int) -> str:
         for number in range(front * SEEDS):
             of, seed = divmod(number, SEEDS)
             of_front = {"number": number, "seed": 1 + seed, "setting": of, "hyperparameters": settings[of]}
-            new.append(NewTrial(label=label, phase="front", **of_front))
+            new.append(NewTrial(label=label, phase="confirmation", **of_front))
         for first in range(0, len(new), PACK):
             ids = [trial.id for trial in store.create_trials(study_id, attempt, new[first : first + PACK])]
             pack = f"{label}.{first}"

@@ -78,7 +78,7 @@ def check(parameter: Parameter, item: Hyperparameter, path: str) -> None:
 
 
 def grid_size(space: dict[str, Parameter]) -> int:
-    """Number of settings of a grid over the space.
+    """Number of configurations of a grid over the space.
 
     Examples:
         >>> grid_size(default("methods", "fedavg"))

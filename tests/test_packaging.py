@@ -1,6 +1,6 @@
 """The package as it is installed: its names are its own, the front door is light, and its list is true."""
 
-import importlib
+import os
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
@@ -10,6 +10,7 @@ import pytest
 
 import driftline
 
+ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "ray", "optuna", "mlflow", "sqlalchemy", "fastapi", "matplotlib", "plotly", "pandas")
 
 
@@ -37,7 +38,58 @@ def test_imports_stay_light(module: str) -> None:
     assert set(done.stdout.split()) <= allowed
 
 
-@pytest.mark.parametrize("package", ["service", "trainers", "search_spaces"])
-def test_init_files_are_empty(package: str) -> None:
-    root = Path(importlib.import_module(package).__path__[0])
-    assert [str(file) for file in root.rglob("__init__.py") if file.read_text().strip()] == []
+def test_the_front_door_loads_no_server_code() -> None:
+    heavy = (*HEAVY, "uvicorn", "kubernetes", "service")
+    code = f"import sys; from driftline import Client, Study; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["service", "trainers", "search_spaces"])
+def test_a_folder_of_the_user_that_hides_a_package_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", "import driftline"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"ImportError: {tmp_path / name} hides Driftline's package {name!r} in "), last
+
+
+def test_a_folder_without_code_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "service").mkdir()  # a namespace package at most: Driftline's own comes first
+    subprocess.run([sys.executable, "-c", "import driftline"], cwd=tmp_path, check=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_type_checkers_see_the_types(tmp_path: Path) -> None:
+    """A wrong keyword and an unknown name are errors for mypy, from an editable install and from a wheel."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from driftline import Client, Clint, Study\n"
+        'job = Client().submit(Study.from_yaml("study.yaml"))\n'
+        "job.wait(progres=True)\n"
+        "reveal_type(job.frontier().table())\n"
+    )
+    wheels = tmp_path / "wheels"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(ROOT)]
+    subprocess.run(build, check=True, timeout=300)
+    (wheel,) = wheels.glob("driftline-*.whl")
+    installed = tmp_path / "installed"
+    subprocess.run(
+        [*pip, "install", "-q", "--no-deps", "--target", str(installed), str(wheel)], check=True, timeout=300
+    )
+    for place in (ROOT, installed):
+        done = subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)],
+            cwd=tmp_path,
+            env={**os.environ, "MYPYPATH": "", "PYTHONPATH": str(place)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert 'Unexpected keyword argument "progres"' in done.stdout, (place, done.stdout, done.stderr)
+        assert 'has no attribute "Clint"' in done.stdout
+        assert 'Revealed type is "str"' in done.stdout

@@ -98,7 +98,7 @@ class ApiClient(Connection):
     def trials(
         self, study_id: str, *, label: str | None = None, phase: str | None = None, state: str | None = None
     ) -> list[TrialRecord]:
-        """The study's trials in the order label, phase (search before front), number; all, or those that fit."""
+        """The study's trials in the order label, phase (search before confirmation), number; all, or those that fit."""
         filters = {"label": label, "phase": phase, "state": state, "page_size": "1000"}
         params = {name: value for name, value in filters.items() if value is not None}
         path = study_path(study_id, "/trials")

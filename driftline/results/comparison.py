@@ -28,7 +28,7 @@ def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
         ``{"a", "b", "verdict", "why", "reasons", "seeds", "difference", "ranges", "ledger", "definition"}``: the
         verdict is the label with the larger hypervolume, or None with the reasons why there is none; `seeds` has
         both hypervolumes for each common seed and `difference` their median (a minus b), smallest and largest;
-        `ranges` says where along the cost the bands of the envelopes lie apart, and which is better there. With a
+        `ranges` says where along the cost the bands of the frontiers lie apart, and which is better there. With a
         and b exchanged verdict and ranges are the same and the differences change sign.
 
     Raises:
@@ -42,7 +42,7 @@ def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
     differences = [left[seed] - right[seed] for seed in common]
     reasons = _reasons(a, b, first, second, common, parameters)
     verdict = None if reasons else max(((first["hypervolume"], a), (second["hypervolume"], b)))[1]
-    apart = ranges(a, b, first["envelope"], second["envelope"], parameters["metric"])
+    apart = ranges(a, b, first["frontier"], second["frontier"], parameters["metric"])
     return {
         "a": a,
         "b": b,
@@ -69,7 +69,7 @@ def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
 def ranges(
     a: str, b: str, first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]], metric: str
 ) -> list[dict[str, Any]]:
-    """Where along the cost two envelopes lie apart.
+    """Where along the cost two frontiers lie apart.
 
     Args:
         a: Label of `first`.
@@ -80,7 +80,7 @@ def ranges(
 
     Returns:
         ``[{"from", "to", "better"}]`` in a row from one round to the budget: the label whose whole band is better, or
-        None where the bands overlap. Empty when one of the envelopes is.
+        None where the bands overlap. Empty when one of the frontiers is.
     """
     if not first or not second:
         return []
@@ -171,7 +171,7 @@ def _why(
     said = (
         f"{verdict} is better than {other}: its hypervolume is {won['low']:.3f} to {won['high']:.3f} over {seeds} "
         f"seeds, against {lost['low']:.3f} to {lost['high']:.3f}, with equal budgets. The bands are "
-        "over seeds of the settings that this search has found; another search may find others."
+        "over seeds of the configurations that this search has found; another search may find others."
     )
     where = [f"from {number(row['from'])} to {number(row['to'])}" for row in apart if row["better"] == other]
     return f"{said} Not everywhere: {' and '.join(where)} {cost} {other} is better." if where else said

@@ -39,10 +39,10 @@ class TrialCurve:
     Attributes:
         trial: Its id.
         label: Label of its entry.
-        phase: "search" or "front".
+        phase: "search" or "confirmation".
         number: Counts from 0 within label and phase.
         seed: Its seed.
-        setting: For the front: number of the search trial that it repeats; None in the search.
+        configuration: Number of the search trial with these hyperparameters.
         hyperparameters: Dotted name to value.
         state: COMPLETE, DIVERGED, ... as in `TrialRecord`.
         columns: Metric to values, (reports,) each; NaN where a metric was not reported. "round" increases.
@@ -54,7 +54,7 @@ class TrialCurve:
     phase: str
     number: int
     seed: int
-    setting: int | None
+    configuration: int
     hyperparameters: Mapping[str, Any]
     state: str
     columns: Mapping[str, Array]
@@ -76,7 +76,7 @@ class TrialCurve:
             phase=record.phase,
             number=record.number,
             seed=record.seed,
-            setting=record.setting,
+            configuration=record.configuration,
             hyperparameters=dict(record.hyperparameters),
             state=record.state,
             columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},
@@ -85,7 +85,7 @@ class TrialCurve:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What trials are ordered by: label, phase (search before front), number."""
+        """What trials are ordered by: label, phase (search before confirmation), number."""
         return (self.label, "0" if self.phase == "search" else "1", self.number)
 
     @property

@@ -32,19 +32,19 @@ def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
         "point": f"cost from which the quality stays within {within} of the way from the start to the trial's own "
         f"tail; quality is the tail. A point counts only when its tail has come {half} of the way from the trial's "
         "start to the study's best tail, so a frozen model is no point",
-        "envelope": "best quality within a cost over the label's trials, a step function for each seed; quality is "
+        "frontier": "best quality within a cost over the label's trials, a step function for each seed; quality is "
         "the median over seeds, low and high the smallest and the largest",
-        "frontier": "points that no other point of the label beats in cost and quality (on_frontier); settings sums "
-        "up all seeds of a setting that ended, by their medians; it is on the frontier only when it counts in more "
+        "pareto": "points that no other point of the label beats in cost and quality; configurations sums up all "
+        "seeds of a configuration that ended, by their medians; it is in the Pareto set only when it counts in more "
         "than half of its seeds",
         "hypervolume": "share of the plane that a seed's points dominate: log10 cost from one round (0) to the budget "
         "(1), quality from the start (0) to the study's best tail (1); the median over seeds, low and high beside it",
         "speed": "mean quality over log10 cost up to the last evaluation; what the sampler maximises beside the tail",
-        "trials": "points and envelopes are of the front trials of a label (its best settings, run again on fresh "
-        "seeds) as soon as one has finished, and of its search trials until then; see reported",
+        "trials": "points and the frontier are of the confirmation trials of a label (its best configurations, run "
+        "again on fresh seeds) as soon as one has finished, and of its search trials until then; see reported",
         "diverged": "trials whose loss became infinite or exploded; counted, shown as diverged, never imputed",
-        "ledger": "what all of a label's trials have spent, search and front; granted: what the finished ones were "
-        "allowed to spend, a diverged trial with all its rounds",
+        "ledger": "what all of a label's trials have spent, search and confirmation; granted: what the finished ones "
+        "were allowed to spend, a diverged trial with all its rounds",
         "comparison": f"pairs seeds; no verdict when trials or granted cost differ by more than {tolerance}, when the "
         f"bands of the hypervolume overlap, or with fewer than {LEAST_SEEDS} common seeds",
         "parameters": {

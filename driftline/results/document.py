@@ -1,8 +1,8 @@
 """The result of a study as one JSON document: frontier.json.
 
     {"study", "definitions", "scale", "methods": {LABEL: {
-        "points": [{"trial", "seed", "cost", "quality", "hyperparameters", "on_frontier", "setting"}],
-        "settings": [...], "envelope": [{"cost", "quality", "low", "high"}], "hypervolume", "hypervolume_band",
+        "points": [{"trial", "seed", "cost", "quality", "hyperparameters", "pareto", "configuration"}],
+        "configurations": [...], "frontier": [{"cost", "quality", "low", "high"}], "hypervolume", "hypervolume_band",
         "hypervolume_seeds", "diverged", "not_counted", "failed", "reported", "ledger", "granted"}}}
 
 Qualities are in the metric's own unit: low and high are the smaller and the larger number, also for a loss.
@@ -19,7 +19,7 @@ import numpy as np
 from driftline.results.curves import Array, TrialCurve, check_cost, cost_per_round
 from driftline.results.definitions import definitions
 from driftline.results.directions import sign
-from driftline.results.envelope import band, envelope
+from driftline.results.frontier import band, best_within
 from driftline.results.ledger import COUNTED, granted, ledger
 from driftline.results.pareto import hypervolume, non_dominated
 from driftline.results.points import Progress, progress
@@ -63,10 +63,10 @@ class _Point:
     quality: float  # oriented
 
 
-def frontier(
+def frontier_document(
     study: str, curves: Iterable[TrialCurve], objective: Objective, rounds: int, labels: Sequence[str] = ()
 ) -> Json:
-    """Points, envelopes, frontiers and ledgers of all labels of a study.
+    """Points, frontiers, Pareto sets and ledgers of all labels of a study.
 
     Args:
         study: Its name.
@@ -114,10 +114,10 @@ class _Follow:
 
 
 def _reported(curves: Sequence[TrialCurve]) -> list[TrialCurve]:
-    """Finished trials of the front, or of the search when none of the front has finished."""
+    """Finished confirmation trials, or those of the search while no confirmation trial has finished."""
     finished = [curve for curve in curves if curve.state in COUNTED]
-    front = [curve for curve in finished if curve.phase == "front"]
-    return front or finished
+    confirmed = [curve for curve in finished if curve.phase == "confirmation"]
+    return confirmed or finished
 
 
 def _scale(curves: Sequence[TrialCurve], follow: _Follow) -> Scale:
@@ -142,8 +142,8 @@ def _method(trials: Sequence[TrialCurve], reported: Sequence[TrialCurve], scale:
     numbers = [volume for _, volume in volumes] or [0.0]
     return {
         "points": _points(points, sign(follow.metric)),
-        "settings": _settings(ended, points, reported, sign(follow.metric)),
-        "envelope": _envelope(reported, seeds, scale, follow) if reported else [],
+        "configurations": _configurations(ended, points, reported, sign(follow.metric)),
+        "frontier": _frontier(reported, seeds, scale, follow) if reported else [],
         "hypervolume": float(np.median(numbers)),
         "hypervolume_band": {"low": min(numbers), "high": max(numbers)},
         "hypervolume_seeds": [{"seed": seed, "hypervolume": volume} for seed, volume in volumes],
@@ -182,32 +182,28 @@ def _points(points: Sequence[_Point], direction: float) -> list[Json]:
             "cost": point.cost,
             "quality": direction * point.quality,
             "hyperparameters": dict(point.curve.hyperparameters),
-            "on_frontier": bool(kept),
-            "setting": _setting(point.curve),
+            "pareto": bool(kept),
+            "configuration": point.curve.configuration,
         }
         for point, kept in rows
     ]
 
 
-def _setting(curve: TrialCurve) -> int:
-    return curve.number if curve.setting is None else curve.setting
-
-
-def _settings(
+def _configurations(
     ended: Sequence[_Point], points: Sequence[_Point], reported: Sequence[TrialCurve], direction: float
 ) -> list[Json]:
-    """Settings with a point, summed up over all seeds that came to an end, whether these count or not.
+    """Configurations with a point, summed up over all seeds that came to an end, whether these count or not.
 
-    Leaving out the seeds on which a setting failed to learn would flatter it. On the frontier are only settings that
-    count in more than half of their seeds, diverged ones included.
+    Leaving out the seeds on which a configuration failed to learn would flatter it. On the frontier are only
+    configurations that count in more than half of their seeds, diverged ones included.
     """
     ran: dict[int, list[TrialCurve]] = {}
     for curve in reported:
-        ran.setdefault(_setting(curve), []).append(curve)
+        ran.setdefault(curve.configuration, []).append(curve)
     counted = {point.curve.trial for point in points}
     groups: dict[int, list[_Point]] = {}
     for point in ended:
-        groups.setdefault(_setting(point.curve), []).append(point)
+        groups.setdefault(point.curve.configuration, []).append(point)
     rows = [
         _summary(number, group, counted, ran[number], direction)
         for number, group in sorted(groups.items())
@@ -216,8 +212,8 @@ def _settings(
     usual = [row for row in rows if 2 * row["counted"] > row["seeds"]]
     on = non_dominated([row["cost"] for row in usual], [direction * row["quality"] for row in usual])
     for row, kept in zip(usual, on, strict=True):
-        row["on_frontier"] = bool(kept)
-    return sorted(rows, key=lambda row: (row["cost"], -direction * row["quality"], row["setting"]))
+        row["pareto"] = bool(kept)
+    return sorted(rows, key=lambda row: (row["cost"], -direction * row["quality"], row["configuration"]))
 
 
 def _summary(
@@ -227,7 +223,7 @@ def _summary(
     quality = direction * np.array([point.quality for point in group])
     hyperparameters: Mapping[str, Any] = group[0].curve.hyperparameters
     return {
-        "setting": number,
+        "configuration": number,
         "hyperparameters": dict(hyperparameters),
         "seeds": len(ran),
         "counted": sum(point.curve.trial in counted for point in group),
@@ -238,21 +234,21 @@ def _summary(
         "quality": _median(quality),
         "low": float(quality.min()),
         "high": float(quality.max()),
-        "on_frontier": False,
+        "pareto": False,
     }
 
 
 def _median(values: Array) -> float:
-    """Of one value that value: `numpy.median` takes its time, and in a search every setting has one trial."""
+    """Of one value that value: `numpy.median` takes its time, and in a search every configuration has one trial."""
     return float(values[0] if len(values) == 1 else np.median(values))
 
 
-def _envelope(reported: Sequence[TrialCurve], seeds: Sequence[int], scale: Scale, follow: _Follow) -> list[Json]:
+def _frontier(reported: Sequence[TrialCurve], seeds: Sequence[int], scale: Scale, follow: _Follow) -> list[Json]:
     steps = []
     for seed in seeds:
         followed = [(curve, found) for curve in reported if curve.seed == seed and (found := follow(curve)) is not None]
         start = float(np.median([found.start for _, found in followed])) if followed else scale.start
-        steps.append(envelope([found for curve, found in followed if curve.state == "COMPLETE"], start))
+        steps.append(best_within([found for curve, found in followed if curve.state == "COMPLETE"], start))
     summed = band(steps, scale.one_round, scale.budget)
     direction = sign(follow.metric)
     rows = zip(summed.cost, summed.middle, summed.worst, summed.best, strict=True)

@@ -14,7 +14,7 @@ COUNTED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
 
 
 def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
-    """What the trials of a label have spent so far, in search and front together, whatever became of them.
+    """What the trials of a label have spent so far, in search and confirmation together, whatever became of them.
 
     Returns:
         ``{"trials", "rounds", "client_gradients", "bytes"}``; trials that have reported nothing are not in it, and a

@@ -9,7 +9,7 @@ from driftline.results.curves import Array
 
 
 def non_dominated(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.bool_]:
-    """Which points are on the frontier: no other is as cheap and as good, and better in one of the two.
+    """Which points are in the Pareto set: no other is as cheap and as good, and better in one of the two.
 
     Equal points do not dominate each other.
 

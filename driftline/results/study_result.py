@@ -9,7 +9,7 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import COSTS, Array, TrialCurve
-from driftline.results.document import frontier
+from driftline.results.document import frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.wire.records import StudyRecord, TrialRecord
@@ -116,7 +116,7 @@ def study_result(
     rounds = int(study.spec["budget"]["rounds"])
     curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
     labels = [entry["label"] for entry in study.spec["methods"]]
-    document = frontier(study.name, curves, reading, rounds, labels)
+    document = frontier_document(study.name, curves, reading, rounds, labels)
     if study.spec.get("task", {}).get("name") == "quadratic":
         from driftline.results.theory import with_theory
 

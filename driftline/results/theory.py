@@ -31,16 +31,16 @@ DIGITS = 12
 """Predicted qualities that agree to so many digits are equal: rounding takes nothing off the frontier."""
 
 MOST_WORK = 2e9
-"""Multiplications for the predictions of a label; settings beyond them have none."""
+"""Multiplications for the predictions of a label; configurations beyond them have none."""
 
 THEORY = (
     "what a trial with exact gradients and all clients measures, from the affine map of its rounds: its cost to settle "
     "and its tail by the definitions above, the limit of its quality after infinitely many rounds, and its asymptotic "
-    "rate. Each setting has its own; theory of a label lists those that no other beats (drawn dashed)"
+    "rate. Each configuration has its own; theory of a label lists those that no other beats (drawn dashed)"
 )
 DISAGREEMENT = (
-    "median and largest, over a label's settings, of the relative difference between what is measured (median over "
-    "seeds) and predicted: of the tail (quality), of the cost to settle (cost), and of the measured tail from the "
+    "median and largest, over a label's configurations, of the relative difference between what is measured (median "
+    "over seeds) and predicted: of the tail (quality), of the cost to settle (cost), and of the measured tail from the "
     "predicted limit (limit). Relative to the larger of both numbers; for qualities at least to "
     f"{ROUNDING:g} of the start's"
 )
@@ -71,10 +71,10 @@ def with_theory(
         rounds: Budget of a trial in rounds.
 
     Returns:
-        The document; in it, for each label, ``"theory"`` ([{"cost", "quality", "limit", "setting"}], by cost, empty
-        where there is none), ``"theory_note"`` (what is left out of the prediction, or why there is none) and
-        ``"disagreement"`` (None without a prediction); each of ``"settings"`` with ``"theory"``, {"cost", "quality",
-        "limit", "rate"} or None. Definitions tell what they are.
+        The document; in it, for each label, ``"theory"`` ([{"cost", "quality", "limit", "configuration"}], by cost,
+        empty where there is none), ``"theory_note"`` (what is left out of the prediction, or why there is none) and
+        ``"disagreement"`` (None without a prediction); each of ``"configurations"`` with ``"theory"``, {"cost",
+        "quality", "limit", "rate"} or None. Definitions tell what they are.
     """
     held = {curve.trial: curve for curve in curves}
     entries = {entry["label"]: entry for entry in spec["methods"]}
@@ -99,28 +99,30 @@ class _Study:
 
     def label(self, method: Mapping[str, Any], entry: Mapping[str, Any], held: Mapping[str, TrialCurve]) -> Json:
         """What the theory adds to a label's result."""
-        found, reasons = self._settings(method["settings"], entry)
-        rows = {row["setting"]: row for row in method["settings"]}
+        found, reasons = self._configurations(method["configurations"], entry)
+        rows = {row["configuration"]: row for row in method["configurations"]}
         predicted: dict[int, Json] = {}
         if found:
             raw = self.predictor.curves(list(found.values()), self.init, self.rounds, self.reading.quality)
             start = float(raw[0, 0])
             ended: dict[int, list[TrialCurve]] = {}
             for point in method["points"]:
-                ended.setdefault(point["setting"], []).append(held[point["trial"]])
-            for (number, setting), values in zip(found.items(), raw, strict=True):
-                predicted[number] = self._point(setting, values, ended.get(number, []))
+                ended.setdefault(point["configuration"], []).append(held[point["trial"]])
+            for (number, configuration), values in zip(found.items(), raw, strict=True):
+                predicted[number] = self._point(configuration, values, ended.get(number, []))
         return {
-            "settings": [{**row, "theory": predicted.get(row["setting"])} for row in method["settings"]],
+            "configurations": [
+                {**row, "theory": predicted.get(row["configuration"])} for row in method["configurations"]
+            ],
             "theory": _frontier(predicted, sign(self.reading.quality)),
             "theory_note": _note(reasons, bool(predicted), bool(rows), self.left_out),
             "disagreement": _disagreement(rows, predicted, start) if predicted else None,
         }
 
-    def _settings(
+    def _configurations(
         self, rows: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]
     ) -> tuple[dict[int, Setting], Counter[str]]:
-        """Settings that have a prediction, and the reasons of those that have none."""
+        """Configurations that have a prediction, and the reasons of those that have none."""
         found: dict[int, Setting] = {}
         reasons: Counter[str] = Counter()
         if self.reading.quality not in METRICS:
@@ -128,24 +130,24 @@ class _Study:
             return found, reasons
         clients, dimension = self.predictor.clients.centers.shape
         work = 0.0
-        for row in sorted(rows, key=lambda row: (not row["on_frontier"], row["setting"])):
+        for row in sorted(rows, key=lambda row: (not row["pareto"], row["configuration"])):
             work += self.rounds * 4.0 * dimension**2 + 4.0 * clients * dimension**3
             if work > MOST_WORK:
                 reasons["so many models of this size would take long to predict"] += 1
                 continue
             parts = _parts(entry, row["hyperparameters"])
             try:
-                setting = self.predictor.setting(parts["method"], parts["server"], parts["schedule"]["name"])
+                configuration = self.predictor.setting(parts["method"], parts["server"], parts["schedule"]["name"])
             except SpecError as error:
                 reasons[str(error)] += 1
                 continue
-            if setting.rate < 1:
-                found[row["setting"]] = setting
+            if configuration.rate < 1:
+                found[row["configuration"]] = configuration
             else:
                 reasons["by the theory it does not converge"] += 1
         return found, reasons
 
-    def _point(self, setting: Setting, values: Array, trials: Sequence[TrialCurve]) -> Json:
+    def _point(self, configuration: Setting, values: Array, trials: Sequence[TrialCurve]) -> Json:
         """The prediction in the rounds in which these trials were evaluated, at what their rounds cost."""
         metric, cost = self.reading.quality, self.reading.cost
         direction = sign(metric)
@@ -159,8 +161,8 @@ class _Study:
         return {
             "cost": float(np.median(settles)),
             "quality": float(np.median(tails)),
-            "limit": float(self.predictor.values(setting.limit, metric)),
-            "rate": setting.rate,
+            "limit": float(self.predictor.values(configuration.limit, metric)),
+            "rate": configuration.rate,
         }
 
 
@@ -189,23 +191,23 @@ def _left_out(spec: Mapping[str, Any], method: str, task: quadratic.Settings) ->
 
 def _note(reasons: Counter[str], some: bool, points: bool, left_out: str) -> str:
     if not points and not reasons:
-        return "No prediction yet: no setting has been counted."
+        return "No prediction yet: no configuration has been counted."
     if not some:
         return f"No prediction: {'; '.join(reasons)}."
     count = sum(reasons.values())
-    missing = f"{count} of the settings have no prediction: {'; '.join(reasons)}." if count else ""
+    missing = f"{count} of the configurations have no prediction: {'; '.join(reasons)}." if count else ""
     return " ".join(text for text in (left_out, missing) if text)
 
 
 def _frontier(predicted: Mapping[int, Mapping[str, Any]], direction: float) -> list[Json]:
     rows = [
-        {"cost": row["cost"], "quality": row["quality"], "limit": row["limit"], "setting": number}
+        {"cost": row["cost"], "quality": row["quality"], "limit": row["limit"], "configuration": number}
         for number, row in predicted.items()
     ]
     level = [direction * float(f"{row['quality']:.{DIGITS}g}") for row in rows]
     on = non_dominated([row["cost"] for row in rows], level)
     kept = [row for row, good in zip(rows, on, strict=True) if good]
-    return sorted(kept, key=lambda row: (row["cost"], -direction * row["quality"], row["setting"]))
+    return sorted(kept, key=lambda row: (row["cost"], -direction * row["quality"], row["configuration"]))
 
 
 def _disagreement(
@@ -218,7 +220,11 @@ def _disagreement(
         "limit": [_relative(rows[number]["quality"], row["limit"], least) for number, row in predicted.items()],
     }
     medians = {name: float(np.median(values)) for name, values in found.items()}
-    return {**medians, "largest": {name: max(values) for name, values in found.items()}, "settings": len(predicted)}
+    return {
+        **medians,
+        "largest": {name: max(values) for name, values in found.items()},
+        "configurations": len(predicted),
+    }
 
 
 def _relative(measured: float, predicted: float, least: float) -> float:

@@ -11,6 +11,7 @@ from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.show.text_table import table
+from driftline.study import version_0_1
 
 if TYPE_CHECKING:
     from typing import Self
@@ -24,7 +25,7 @@ class Frontier:
         curves: Gives the study's trials when a page wants their learning curves; None leaves these out.
 
     Attributes:
-        data: The document of frontier.json: points, envelopes with bands, hypervolumes, ledgers, definitions.
+        data: The document of frontier.json: points, frontiers with bands, hypervolumes, ledgers, definitions.
     """
 
     def __init__(self, data: dict[str, Any], curves: Callable[[], Sequence[TrialCurve]] | None = None) -> None:
@@ -42,7 +43,7 @@ class Frontier:
         file = place / "frontier.json" if place.is_dir() else place
         if not file.is_file():
             raise NotFound(f"no frontier.json at {place}: run a study into it first")
-        return cls(json.loads(file.read_text(encoding="utf-8")))
+        return cls(version_0_1.frontier(json.loads(file.read_text(encoding="utf-8"))))
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ class Job:
         return {label: direction * quality for label, quality in found.items()}
 
     def trials(self, label: str | None = None, phase: str | None = None, state: str | None = None) -> list[TrialRecord]:
-        """Its trials, or those of a label, a phase ("search", "front") or a state."""
+        """Its trials, or those of a label, a phase ("search", "confirmation") or a state."""
         return list(self._api.trials(self.id, label=label, phase=phase, state=state))
 
     def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
@@ -171,8 +171,8 @@ class Job:
         """Gives the study a larger budget; a finished one runs again, and repeats no finished trial.
 
         Args:
-            trials_per_method: Settings searched for each label, at least as many as now; None leaves them.
-            seeds: Fresh seeds for the front, at least as many as now; None leaves them.
+            trials_per_method: Configurations searched for each label, at least as many as now; None leaves them.
+            seeds: Fresh seeds for confirmation, at least as many as now; None leaves them.
 
         Raises:
             InvalidSpec: A number is smaller than now.

@@ -17,7 +17,12 @@ def job_html(record: StudyRecord) -> str:
     shown = escape(link, quote=True)
     mlflow = f'<p><a href="{shown}">{shown}</a></p>' if link.startswith(("http://", "https://")) else ""
     state = f"{record.state.lower()}, {record.id}"
-    return html_title(record.name, state) + reason + html_table(("label", "search", "front", "rounds"), rows) + mlflow
+    return (
+        html_title(record.name, state)
+        + reason
+        + html_table(("label", "search", "confirmation", "rounds"), rows)
+        + mlflow
+    )
 
 
 def _done(progress: LabelProgress) -> tuple[str, str, str]:
@@ -26,4 +31,4 @@ def _done(progress: LabelProgress) -> tuple[str, str, str]:
 
     total = progress.rounds_total
     share = f" ({100 * progress.rounds_done / total:.0f} %)" if total else ""
-    return phase(progress.search), phase(progress.front), f"{progress.rounds_done}{share}"
+    return phase(progress.search), phase(progress.confirmation), f"{progress.rounds_done}{share}"

@@ -32,14 +32,14 @@ class LabelView:
     Attributes:
         label: The entry.
         search: Finished and planned search trials.
-        front: Finished and planned repeats of the best settings on fresh seeds.
+        confirmation: Finished and planned confirmation trials.
         diverged: Diverged trials so far.
         best: Best quality so far, as the metric reads; None before the first.
     """
 
     label: str
     search: tuple[int, int]
-    front: tuple[int, int]
+    confirmation: tuple[int, int]
     diverged: int
     best: float | None
 
@@ -95,14 +95,17 @@ def view(record: StudyRecord, best: Mapping[str, float], rate: float | None) -> 
         rate: Rounds a second; None when it is not known.
     """
     budget = record.spec.get("budget", {})
-    seeds, front = int(budget.get("seeds", 0)), int(budget.get("front", 0))
+    seeds, confirm = int(budget.get("seeds", 0)), int(budget.get("confirm", 0))
     searched = int(budget.get("trials_per_method", 0))
     rows = tuple(
         LabelView(
             label=label,
             search=(_finished(progress.search), searched),
-            front=(_finished(progress.front), max(min(front, searched) * seeds, sum(progress.front.values()))),
-            diverged=progress.search.get("DIVERGED", 0) + progress.front.get("DIVERGED", 0),
+            confirmation=(
+                _finished(progress.confirmation),
+                max(min(confirm, searched) * seeds, sum(progress.confirmation.values())),
+            ),
+            diverged=progress.search.get("DIVERGED", 0) + progress.confirmation.get("DIVERGED", 0),
             best=best.get(label),
         )
         for label, progress in record.progress.items()
@@ -127,8 +130,8 @@ def plain(shown: View) -> str:
     parts = [shown.state.lower()]
     for row in shown.rows:
         text = f"{row.label} {row.search[0]}/{row.search[1]} trials"
-        if row.front[1]:
-            text += f", {row.front[0]}/{row.front[1]} repeats"
+        if row.confirmation[1]:
+            text += f", {row.confirmation[0]}/{row.confirmation[1]} confirmed"
         if row.diverged:
             text += f", {row.diverged} diverged"
         if row.best is not None:
@@ -222,12 +225,12 @@ def table(shown: View, metric: str) -> Table:
     for heading in ("trials", "repeats", "diverged", f"best {metric}"):
         grid.add_column(heading, justify="right")
     for row in shown.rows:
-        done, total = row.search[0] + row.front[0], max(row.search[1] + row.front[1], 1)
+        done, total = row.search[0] + row.confirmation[0], max(row.search[1] + row.confirmation[1], 1)
         grid.add_row(
             row.label,
             ProgressBar(total=total, completed=done, width=24),
             f"{row.search[0]}/{row.search[1]}",
-            f"{row.front[0]}/{row.front[1]}" if row.front[1] else "-",
+            f"{row.confirmation[0]}/{row.confirmation[1]}" if row.confirmation[1] else "-",
             str(row.diverged),
             "-" if row.best is None else f"{row.best:.4g}",
         )

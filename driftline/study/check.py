@@ -1,7 +1,7 @@
 """A study checked in full before anything runs, by the same code that reads trials.
 
-Of every entry the settings at the corners of its space (all low, all high, and each end or choice with the rest low)
-are made into trial documents and read; what is wrong with one is reported under the study's own key. Settings that
+The configurations at the corners of every entry's space (all low, all high, and each end or choice with the rest low)
+are made into trial documents and read; an error is reported under the study's own key. Configurations that
 would merely diverge are fine.
 """
 
@@ -52,10 +52,12 @@ def check(study: Study) -> list[str]:
     for index, entry in enumerate(study.methods):
         _check_spaces(entry, f"methods[{index}]")
         read: list[spec.TrialSpec] = []
-        settings = list(corners(entry.parameters()))
-        for setting in settings[:2] if _readable(study, entry.label, settings[2:]) else settings:
+        configurations = list(corners(entry.parameters()))
+        for hyperparameters in (
+            configurations[:2] if _readable(study, entry.label, configurations[2:]) else configurations
+        ):
             try:
-                read.append(spec.parse(trial_document(study, entry.label, [setting], study.seed)))
+                read.append(spec.parse(trial_document(study, entry.label, [hyperparameters], study.seed)))
             except SpecError as error:
                 raise from_spec_error(error, _study_path(error.path, index)) from error
         first = first or read[0]
@@ -64,19 +66,19 @@ def check(study: Study) -> list[str]:
     assert first is not None  # a study has a method
     _check_packs(study, first)
     _check_quality(study, first)
-    if study.budget.seeds and study.budget.front > study.budget.trials_per_method:
+    if study.budget.seeds and study.budget.confirm > study.budget.trials_per_method:
         remarks.append(
-            f"budget.front: {study.budget.front} settings are to be repeated, but only "
+            f"budget.confirm: {study.budget.confirm} configurations are to be repeated, but only "
             f"{study.budget.trials_per_method} are searched: all of them will be"
         )
     return remarks
 
 
-def _readable(study: Study, label: str, settings: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether these settings can be read as one pack: much faster than one by one, which then says what is wrong."""
+def _readable(study: Study, label: str, configurations: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether these can be read as one pack: much faster than one by one, which then says what is wrong."""
     try:
-        if settings:
-            spec.parse(trial_document(study, label, settings, study.seed))
+        if configurations:
+            spec.parse(trial_document(study, label, configurations, study.seed))
     except (SpecError, ValueError):  # or they may not share a pack
         return False
     return True
@@ -86,12 +88,12 @@ def _step_sizes(ends: Sequence[spec.TrialSpec], path: str) -> list[str]:
     """What is to be said of the step sizes of a mixed method: at the low ends of its space, else at the high ends.
 
     Args:
-        ends: Trials with all settings low, and with all high where that is another setting.
+        ends: Trials with all configurations low, and with all high where that is another configuration.
         path: Of the entry.
     """
     where = ["at the low ends of its space already", "towards the high ends of its space"]
     if len(ends) == 1:
-        where = ["with its one setting"]
+        where = ["with its one configuration"]
     for trial, place in zip(ends, where, strict=True):
         lines = mixed(trial.method, trial.server, trial.schedule, trial.task, trial.clients_per_round)
         if lines:
@@ -150,11 +152,11 @@ def _check_spaces(entry: Entry, path: str) -> None:
 
 
 def corners(space: Space) -> Iterator[dict[str, Any]]:
-    """Settings at the corners of a space: all low, all high, and every end or choice with the rest low.
+    """Configurations at the corners of a space: all low, all high, and every end or choice with the rest low.
 
     Examples:
         >>> from search_spaces.parameters import Choice, Float
-        >>> [tuple(setting.values()) for setting in corners({"a": Float(1, 2), "b": Choice((3, 4))})]
+        >>> [tuple(configuration.values()) for configuration in corners({"a": Float(1, 2), "b": Choice((3, 4))})]
         [(1.0, 3), (2.0, 4), (2.0, 3), (1.0, 4)]
     """
     ends = {name: parameter.ends() for name, parameter in space.items()}
@@ -210,7 +212,7 @@ def _among(value: Any, points: Iterable[Any]) -> bool:
 
 
 def _start(study: Study, index: int) -> list[str]:
-    """Reads the settings that are tried first, the low ends for what one leaves out; remarks on repeated ones."""
+    """Reads the configurations that are tried first, the low ends for what one leaves out; remarks on repeated ones."""
     entry = study.methods[index]
     low = next(corners(entry.parameters()))
     remarks = []
@@ -239,9 +241,9 @@ def _grid(study: Study, index: int) -> list[str]:
     if trials > size:
         raise InvalidSpec(
             "budget.trials_per_method",
-            f"must be at most {size}, the settings on the grid of {entry.label}, got trials_per_method={trials}: "
+            f"must be at most {size}, the configurations on the grid of {entry.label}, got trials_per_method={trials}: "
             f"take fewer, or give methods[{index}].space more points or choices",
         )
     if trials < size:
-        return [f"methods[{index}]: {trials} of the {size} settings on the grid of {entry.label} will be tried"]
+        return [f"methods[{index}]: {trials} of the {size} configurations on the grid of {entry.label} will be tried"]
     return []

@@ -36,6 +36,7 @@ from pydantic import AfterValidator, JsonValue, model_validator
 from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
+from driftline.study import version_0_1
 from driftline.study import yaml_files as loading
 from driftline.study.entries import Entry
 from driftline.study.notebook import study_html
@@ -85,18 +86,18 @@ class Budget(Section):
     """How much is spent on every entry alike.
 
     Attributes:
-        trials_per_method: Settings searched for each entry.
+        trials_per_method: Configurations searched for each entry.
         rounds: Server updates of a trial.
         rungs: Not available yet: must be left out.
-        seeds: Fresh seeds on which the best settings are repeated; 0 reports from the search itself.
-        front: How many settings of each entry are repeated.
+        seeds: Fresh seeds on which the best configurations are confirmed; 0 reports from the search itself.
+        confirm: How many configurations of each entry are run again, on fresh seeds.
     """
 
     trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
     rounds: Whole = Key(ge=1, le=MOST_ROUNDS)
     rungs: list[Whole] | None = None
     seeds: Whole = Key(default=3, ge=0, le=MOST_SEEDS)
-    front: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
+    confirm: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
 
     @model_validator(mode="after")
     def _no_rungs_yet(self) -> Self:
@@ -159,6 +160,9 @@ class Study(Section):
     def _objective_of_the_task(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
+        if renamed := version_0_1.renamed(values):
+            old, new = renamed
+            raise InvalidSpec(old, f"is spelled {new} since Driftline 0.2")
         objective = values.get("objective", {})
         task = values.get("task")
         if isinstance(objective, dict) and isinstance(task, dict):
@@ -180,8 +184,8 @@ class Study(Section):
             if len(entry.start) > self.budget.trials_per_method:
                 raise InvalidSpec(
                     f"methods[{index}].start",
-                    f"must hold at most {self.budget.trials_per_method} settings, the trials_per_method of the budget, "
-                    f"got {len(entry.start)}",
+                    f"must hold at most {self.budget.trials_per_method} configurations, the trials_per_method of the "
+                    f"budget, got {len(entry.start)}",
                 )
         for key in ("task", "init"):
             if not is_json(getattr(self, key)):

@@ -1,4 +1,4 @@
-"""The `start` of an entry: settings that are tried before any sampler's, as far as they are given.
+"""The `start` of an entry: configurations that are tried before any sampler's, as far as they are given.
 
     start: [{client_lr: 0.1, server_lr: 1.0, local_steps: 10}, {client_lr: 0, server.momentum: 0.9}]
 

@@ -1,4 +1,4 @@
-"""From a study and settings to the document that a trainer gets."""
+"""From a study and configurations to the document that a trainer gets."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ SHARED = (
 """Keys that a study hands on to its trials as they are."""
 
 
-def trial_document(study: Study, label: str, settings: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
-    """The document of a pack of trials: one entry, one seed, several settings.
+def trial_document(study: Study, label: str, configurations: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
+    """The document of a pack of trials: one entry, one seed, several configurations.
 
     Args:
         study: The study.
         label: Label of the entry.
-        settings: One setting a member, by dotted name; structural values (gradient_weights, server.nesterov, ...) must
-            be the same in all.
+        configurations: One configuration a member, by dotted name; structural values (gradient_weights,
+            server.nesterov, ...) must be the same in all.
         seed: Of cohorts, batches and initial models.
 
     Returns:
         A trial document with ``members``; whatever may differ between members stands there, the rest in its part.
 
     Raises:
-        ValueError: No setting, or settings that cannot share a pack.
+        ValueError: No configuration, or configurations that cannot share a pack.
         InvalidSpec: No such label.
     """
-    if not settings:
-        raise ValueError("a pack must have at least one setting, got none")
+    if not configurations:
+        raise ValueError("a pack must have at least one configuration, got none")
     entry = study.entry(label)
     parts: dict[str, dict[str, Any]] = {
         "method": {"name": entry.name},
@@ -45,15 +45,18 @@ def trial_document(study: Study, label: str, settings: Sequence[Mapping[str, Any
     }
     structural = _structural(entry)
     for dotted, (kind, name) in structural.items():
-        values = [setting[dotted] for setting in settings if dotted in setting]
+        values = [hyperparameters[dotted] for hyperparameters in configurations if dotted in hyperparameters]
         if not values:
             continue
-        if len(values) < len(settings) or any(value != values[0] for value in values):
-            raise ValueError(f"settings of one pack must share {dotted}, got {shown(values)}")
+        if len(values) < len(configurations) or any(value != values[0] for value in values):
+            raise ValueError(f"configurations of one pack must share {dotted}, got {shown(values)}")
         parts[kind][name] = values[0]
     document = {"task": dict(study.task), **parts}
     document |= {key: value for key in SHARED if (value := getattr(study, key)) is not None}
-    members = [{key: value for key, value in setting.items() if key not in structural} for setting in settings]
+    members = [
+        {key: value for key, value in hyperparameters.items() if key not in structural}
+        for hyperparameters in configurations
+    ]
     return document | {"rounds": study.budget.rounds, "seed": seed, "members": members}
 
 

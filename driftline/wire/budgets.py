@@ -14,8 +14,8 @@ class Extension(Record):
     """POST :extend. Numbers are the new ones, not what is added: the same again changes nothing.
 
     Attributes:
-        trials_per_method: Settings searched for each entry, at least as many as now.
-        seeds: Fresh seeds for the front, at least as many as now.
+        trials_per_method: Configurations searched for each entry, at least as many as now.
+        seeds: Fresh seeds for confirmation, at least as many as now.
     """
 
     model_config = ConfigDict(strict=True)

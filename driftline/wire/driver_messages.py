@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from driftline.wire.curve_columns import CurveColumns
-from driftline.wire.records import Phase, Record, Setting, Values
+from driftline.wire.records import Hyperparameters, Phase, Record, Values
 
 Desired = Literal["run", "pause", "cancel"]
 Outcome = Literal["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
@@ -53,13 +53,14 @@ class NewTrial(Record):
     phase: Phase
     number: int = Field(ge=0)
     seed: int
-    setting: int | None = None
-    hyperparameters: Setting
+    configuration: int = Field(ge=0)
+    hyperparameters: Hyperparameters
 
     @model_validator(mode="after")
-    def _front_repeats_a_setting(self) -> Self:
-        if (self.phase == "front") != (self.setting is not None):
-            raise ValueError("a front trial names the search trial it repeats in `setting`, a search trial does not")
+    def _own_number(self) -> Self:
+        if self.phase == "search" and self.configuration != self.number:
+            problem = f"configuration must be the number of a search trial, {self.number}, got {self.configuration}"
+            raise ValueError(problem)
         return self
 
 

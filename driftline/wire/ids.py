@@ -2,7 +2,7 @@
 
 A study's id is 26 lower-case characters that sort by time of creation (a ULID: 48 bits of milliseconds and 80 random
 bits in Crockford's base 32). A trial's id follows from what it is, so that creating it twice is harmless:
-``01k6...x.fedavg.s00012`` is search trial 12 of label fedavg, ``....f00003`` its repeat 3 of the front.
+``01k6...x.fedavg.s00012`` is search trial 12 of label fedavg, ``....c00003`` confirmation trial 3.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from trainers.scalars import shown
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
-_PHASES: dict[str, Phase] = {"s": "search", "f": "front"}
-_TRIAL = re.compile(r"(?P<study>[^.]+)\.(?P<label>[^.]+)\.(?P<phase>[sf])(?P<number>\d{5,})")
+_PHASES: dict[str, Phase] = {"s": "search", "c": "confirmation"}
+_TRIAL = re.compile(r"(?P<study>[^.]+)\.(?P<label>[^.]+)\.(?P<phase>[sc])(?P<number>\d{5,})")
 
 
 class TrialName(NamedTuple):
@@ -55,7 +55,7 @@ def trial_id(study_id: str, label: str, phase: Phase, number: int) -> str:
     Args:
         study_id: Id of the study.
         label: Label of the entry; holds no dot (`Entry` sees to it).
-        phase: "search" or "front".
+        phase: "search" or "confirmation".
         number: Counts from 0 within label and phase.
 
     Examples:
@@ -72,8 +72,8 @@ def parse_trial_id(text: str) -> TrialName:
         NotFound: The text is no trial's id.
 
     Examples:
-        >>> parse_trial_id("01k6.fedavg.f00003")
-        TrialName(study_id='01k6', label='fedavg', phase='front', number=3)
+        >>> parse_trial_id("01k6.fedavg.c00003")
+        TrialName(study_id='01k6', label='fedavg', phase='confirmation', number=3)
     """
     match = _TRIAL.fullmatch(text)
     if match is None:

@@ -14,8 +14,8 @@ StudyState = Literal[
     "PENDING", "QUEUED", "RUNNING", "PAUSING", "PAUSED", "CANCELLING", "CANCELLED", "SUCCEEDED", "FAILED"
 ]
 TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "DIVERGED", "FAILED", "CANCELLED"]
-Phase = Literal["search", "front"]
-Setting = dict[str, JsonValue]
+Phase = Literal["search", "confirmation"]
+Hyperparameters = dict[str, JsonValue]
 """One value for every hyperparameter, by dotted name: client_lr, server.momentum, schedule.window."""
 
 STUDY_FINISHED: frozenset[str] = frozenset({"CANCELLED", "SUCCEEDED", "FAILED"})
@@ -41,16 +41,16 @@ class Values(Record):
 
 
 class TrialRecord(Record):
-    """One setting of all hyperparameters, trained with one seed, and how far it has come.
+    """One configuration of all hyperparameters, trained with one seed, and how far it has come.
 
     Attributes:
         id: As `names.trial_id` makes it.
         study_id: Its study.
         label: Its entry.
-        phase: "search", or "front" for repeats of the best settings on fresh seeds.
+        phase: "search", or "confirmation" for the best configurations again on fresh seeds.
         number: Counts from 0 within label and phase.
         seed: Seed of cohorts, batches and initial model.
-        setting: For the front: number of the search trial that it repeats; None in the search.
+        configuration: Number of the search trial with these hyperparameters: its own in the search.
         hyperparameters: Dotted name to value.
         state: WAITING, RUNNING, or finished: COMPLETE, DIVERGED, FAILED, CANCELLED.
         attempt: How often it has been handed to a pack.
@@ -72,8 +72,8 @@ class TrialRecord(Record):
     phase: Phase
     number: int = Field(ge=0)
     seed: int
-    setting: int | None = None
-    hyperparameters: Setting
+    configuration: int = Field(ge=0)
+    hyperparameters: Hyperparameters
     state: TrialState = "WAITING"
     attempt: int = 0
     rounds_done: int = 0
@@ -98,13 +98,13 @@ class LabelProgress(Record):
 
     Attributes:
         search: Number of search trials by state.
-        front: Number of front trials by state.
+        confirmation: Number of confirmation trials by state.
         rounds_done: Rounds reported, over all its trials.
         rounds_total: Rounds that it will take as far as is known now (diverged trials shorten it).
     """
 
     search: dict[TrialState, int] = {}
-    front: dict[TrialState, int] = {}
+    confirmation: dict[TrialState, int] = {}
     rounds_done: int = 0
     rounds_total: int = 0
 
@@ -158,7 +158,7 @@ class StudyPage(Record):
 
 
 class TrialPage(Record):
-    """Trials in the order label, phase (search before front), number."""
+    """Trials in the order label, phase (search before confirmation), number."""
 
     trials: list[TrialRecord]
     next_page_token: str | None = None

@@ -25,20 +25,22 @@ def main(folders: Sequence[str]) -> None:
 
 
 def show(folder: Path) -> None:
-    """Best settings with their accuracy, envelopes, every setting of a grid, verdicts."""
+    """Best configurations with their accuracy, frontiers, every configuration of a grid, verdicts."""
     study = Study.from_yaml(folder / "study.yaml")
     with Client() as client:
         job = client.submit(study, out=folder).wait()  # it is finished: nothing runs
         result = job.frontier()
-        front = job.trials(phase="front")
-        curves = job.curves(*(trial.id for trial in front))
+        confirmed = job.trials(phase="confirmation")
+        curves = job.curves(*(trial.id for trial in confirmed))
     methods = result.data["methods"]
     last = study.budget.rounds - result.data["definitions"]["parameters"]["window_rounds"]
     print(f"\n## {study.name}\n")
     ends = {
         label: {
-            number: Ends([trial for trial in front if (trial.label, trial.setting) == (label, number)], curves, last)
-            for number in sorted({trial.setting or 0 for trial in front if trial.label == label})
+            number: Ends(
+                [trial for trial in confirmed if (trial.label, trial.setting) == (label, number)], curves, last
+            )
+            for number in sorted({trial.setting or 0 for trial in confirmed if trial.label == label})
         }
         for label in methods
     }
@@ -56,12 +58,12 @@ def show(folder: Path) -> None:
                 str(method["diverged"]),
             ]
         )
-    table(["label", "hypervolume", "lowest test loss", "its accuracy, %", "its setting", "diverged"], rows)
+    table(["label", "hypervolume", "lowest test loss", "its accuracy, %", "its configuration", "diverged"], rows)
     shown = [rounds for rounds in ROUNDS if rounds <= study.budget.rounds]
     table(
         ["best test loss within", *(f"{rounds} rounds" for rounds in shown)],
         (
-            [f"`{label}`", *(within(method["envelope"], rounds) for rounds in shown)]
+            [f"`{label}`", *(within(method["frontier"], rounds) for rounds in shown)]
             for label, method in methods.items()
         ),
     )
@@ -82,7 +84,7 @@ def show(folder: Path) -> None:
 
 
 class Ends:
-    """How a setting ends on each of its fresh seeds, those on which it came to nothing too; infinite if it diverged."""
+    """How a configuration ends on each of its fresh seeds; infinite where it diverged."""
 
     def __init__(self, trials: Sequence[Any], curves: dict[str, Any], last: int) -> None:
         self.hyperparameters = trials[0].hyperparameters
@@ -93,7 +95,7 @@ class Ends:
 
     def cell(self, method: dict[str, Any], number: int) -> str:
         """Medians over the seeds; when it settled only where every seed came halfway."""
-        row = next((row for row in method["settings"] if row["setting"] == number), None)
+        row = next((row for row in method["configurations"] if row["configuration"] == number), None)
         settled = f" @ {row['cost']:.0f}" if row and row["counted"] == row["seeds"] else ""
         return f"{median(self.losses):.3f}{settled}"
 
@@ -105,9 +107,9 @@ def tail(columns: dict[str, list[Any]], metric: str, last: int) -> float:
     return sum(values) / len(values)
 
 
-def within(envelope: Sequence[dict[str, float]], rounds: float) -> str:
-    """The envelope at a cost."""
-    row = [row for row in envelope if row["cost"] <= rounds][-1]
+def within(frontier: Sequence[dict[str, float]], rounds: float) -> str:
+    """The frontier at a cost."""
+    row = [row for row in frontier if row["cost"] <= rounds][-1]
     return f"{row['quality']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
 
 

@@ -1,4 +1,4 @@
-"""Server Yogi: what may be tried, and the settings of [B] section 8.4 with its best rates.
+"""Server Yogi: what may be tried, and the configurations of [B] section 8.4 with its best rates.
 
 [B] Charles and Konecny, "On the Outsized Importance of Learning Rates in Local Update Methods". Its study is FedAvg
 with 10 local steps, 50 clients a round and batches of 16 on two tasks of Stack Overflow. The rates tried are
@@ -50,14 +50,14 @@ def tag_prediction() -> list[dict[str, float]]:
     The rate of client_lr 1e-3 is not printed.
 
     Examples:
-        >>> [setting["client_lr"] for setting in tag_prediction()]
+        >>> [configuration["client_lr"] for configuration in tag_prediction()]
         [100.0, 10.0, 1.0, 0.1, 0.01, 0.0]
     """
     return _settings(dict.fromkeys((100.0, 10.0, 1.0, 1e-1, 1e-2, 0.0), -0.5))
 
 
 def _settings(exponents: dict[float, float]) -> list[dict[str, float]]:
-    """Settings from client_lr -> log10 of server_lr, which is on the grid of half decades."""
+    """Configurations from client_lr -> log10 of server_lr, which is on the grid of half decades."""
     grid: tuple[float, ...] = half_decades().options
     rates = {client_lr: grid[round(2 * exponent) + 6] for client_lr, exponent in exponents.items()}
     return [{"client_lr": c, "server_lr": s, "local_steps": _LOCAL_STEPS} for c, s in rates.items()]

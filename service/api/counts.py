@@ -1,7 +1,7 @@
 """How much work a study is, counted by the engine itself: one round of each label with one local step, and with two.
 
-Bytes do not depend on the number of local steps, gradients rise evenly with it: two rounds give both for every setting
-of a space, however many steps that has. Nothing of it is stored.
+Bytes do not depend on the number of local steps, gradients rise evenly with it: two rounds give both for every
+configuration of a space, however many steps that has. Nothing of it is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from search_spaces.parameters import Parameter
 from trainers.errors import SpecError
 
 DRAWS = 256
-"""Settings that the mean number of local steps is taken over."""
+"""Configurations that the mean number of local steps is taken over."""
 
 _MOST_PARAMETERS = 1e7  # of a model that is built here
 _LONGEST = 1000  # weights of a list that is tried as it is
@@ -71,23 +71,23 @@ def a_round(study: Study) -> Mapping[str, Work]:
 
 def _label(study: Study, label: str) -> Work:
     space = study.entry(label).parameters()
-    setting = next(corners(space))
+    hyperparameters = next(corners(space))
     if _parameters(study.task.get("model")) > _MOST_PARAMETERS:
         raise ValueError("too large to be tried")
-    if any(isinstance(value, list) and len(value) > _LONGEST for value in setting.values()):
+    if any(isinstance(value, list) and len(value) > _LONGEST for value in hyperparameters.values()):
         raise ValueError("too long to be tried")
-    name = next((name for name in _STEPS if setting.get(name) is not None), None)
+    name = next((name for name in _STEPS if hyperparameters.get(name) is not None), None)
     if name is None:
-        return _one_round(study, label, setting)
-    one = _one_round(study, label, setting | {name: 1})
-    two = _one_round(study, label, setting | {name: 2})
+        return _one_round(study, label, hyperparameters)
+    one = _one_round(study, label, hyperparameters | {name: 1})
+    two = _one_round(study, label, hyperparameters | {name: 2})
     steps = _mean(space[name], study.seed)
     gradients = one.client_gradients + (steps - 1) * (two.client_gradients - one.client_gradients)
     return Work(gradients, one.bytes_up, one.bytes_down)
 
 
 def _parameters(value: Any) -> float:
-    """At least about as many as the numbers in a model's settings, taken for widths of layers, lead to."""
+    """At least about as many as the numbers in a model's configurations, taken for widths of layers, lead to."""
     if isinstance(value, Mapping):
         return sum(_parameters(inner) for inner in value.values())
     if isinstance(value, list):
@@ -96,11 +96,11 @@ def _parameters(value: Any) -> float:
     return 0.0
 
 
-def _one_round(study: Study, label: str, setting: Mapping[str, Any]) -> Work:
+def _one_round(study: Study, label: str, hyperparameters: Mapping[str, Any]) -> Work:
     from trainers.engine.pack import Pack
     from trainers.spec import parse
 
-    document = trial_document(study, label, [setting], study.seed) | {"rounds": 1, "report": []}
+    document = trial_document(study, label, [hyperparameters], study.seed) | {"rounds": 1, "report": []}
     pack = Pack.from_spec(parse(document), device="cpu")
     last = pack.advance(max_rounds=1)[-1]
     return Work(float(last["client_gradients"]), float(last["bytes_up"]), float(last["bytes_down"]))

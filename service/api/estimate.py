@@ -39,7 +39,7 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     """
     study = Study.from_json(spec)
     budget = study.budget
-    a_label = budget.trials_per_method + min(budget.front, budget.trials_per_method) * budget.seeds
+    a_label = budget.trials_per_method + min(budget.confirm, budget.trials_per_method) * budget.seeds
     trials = a_label * len(study.labels)
     work = counts.a_round(study)
     rests_on = [f"trials and rounds: the budget, if no trial diverges; packs: {_packs_text(study)}"]
@@ -72,9 +72,9 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
 def _packs(study: Study) -> int:
     budget = study.budget
     packs = None if study.resources.packs == "auto" else int(study.resources.packs)
-    plan = Plan(study.labels, budget.trials_per_method, budget.front, budget.seeds, study.seed, packs)
+    plan = Plan(study.labels, budget.trials_per_method, budget.confirm, budget.seeds, study.seed, packs)
     searched = -(-budget.trials_per_method // width(plan, "search", 1))
-    repeated = budget.seeds * -(-plan.repeated // width(plan, "front", 1)) if budget.seeds else 0
+    repeated = budget.seeds * -(-plan.repeated // width(plan, "confirmation", 1)) if budget.seeds else 0
     return len(study.labels) * (searched + repeated)
 
 

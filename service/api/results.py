@@ -29,7 +29,7 @@ class Results:
         self._turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # of those who ask just now
 
     def frontier(self, study_id: str) -> dict[str, Any]:
-        """What `driftline.results.document.frontier` makes of the study as it is stored now.
+        """What `driftline.results.document.frontier_document` makes of the study as it is stored now.
 
         Raises:
             NotFound: No such study.

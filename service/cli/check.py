@@ -15,7 +15,7 @@ def validate_study(file: Path, *, estimate: bool) -> None:
     study = Study.from_yaml(file)
     remarks = study.check()
     budget = study.budget
-    repeats = min(budget.front, budget.trials_per_method) * budget.seeds
+    repeats = min(budget.confirm, budget.trials_per_method) * budget.seeds
     again = f" and {repeats} repeats on {budget.seeds} fresh seeds" if repeats else ""
     each = f"{budget.trials_per_method} trials{again}"
     typer.echo(f"{file}: the study {study.name!r} is right.")

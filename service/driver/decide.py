@@ -1,13 +1,14 @@
 """What a driver does next: pure rules over the rows of a study.
 
-Two phases. In the *search* every label gets `trials_per_method` settings, all at the study's seed. When a label's
-search is finished, its best `front` settings are each run again on `seeds` fresh seeds: the *front*. Trials of one
-label, phase, seed and structure run together in a pack; a pack whose worker died, or that was stopped, is formed again
-from exactly the same trials, so that its checkpoint fits.
+Two phases. In the *search* every label gets `trials_per_method` configurations, all at the study's seed. When a label's
+search is finished, its best `confirm` configurations are each run again on `seeds` fresh seeds: *confirmation*. Trials
+of one label, phase, seed and structure run together in a pack; a pack whose worker died, or that was stopped, is formed
+again from exactly the same trials, so that its checkpoint fits.
 
-A study may be given more settings or seeds when it has run, even when it was finished. Its search goes on; then the
-best settings of now are repeated as well, and everything that is repeated runs on every seed. What was repeated before
-stays. Where a label has found more new best settings than another, the other repeats its next best: ledgers stay equal.
+A study may be given more configurations or seeds when it has run, even when it was finished. Its search goes on; then
+the best configurations of now are repeated as well, and everything that is repeated runs on every seed. What was
+repeated before stays. Where a label has found more new best configurations than another, the other repeats its next
+best: ledgers stay equal.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ class Plan:
 
     Attributes:
         labels: Its entries, in order.
-        trials_per_method: Settings searched for each label, at least 1.
-        front: Settings of each label that are repeated.
-        seeds: Fresh seeds on which they are repeated; 0 skips the front.
-        seed: Seed of the search; the front uses seed + 1 .. seed + seeds.
+        trials_per_method: Configurations searched for each label, at least 1.
+        confirm: Configurations of each label that are run again.
+        seeds: Fresh seeds on which they are repeated; 0 skips confirmation.
+        seed: Seed of the search; confirmation uses seed + 1 .. seed + seeds.
         packs: Trials in a pack; None chooses.
     """
 
     labels: tuple[str, ...]
     trials_per_method: int
-    front: int = 8
+    confirm: int = 8
     seeds: int = 3
     seed: int = 0
     packs: int | None = None
 
     @property
     def repeated(self) -> int:
-        """Settings of each label that are repeated: the same number for every label, so that ledgers stay equal."""
-        return min(self.front, self.trials_per_method) if self.seeds else 0
+        """Configurations that each label confirms: as many for every label, so that ledgers stay equal."""
+        return min(self.confirm, self.trials_per_method) if self.seeds else 0
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Row:
     Attributes:
         id: Its id.
         label: Its label.
-        phase: "search" or "front".
+        phase: "search" or "confirmation".
         number: Counts from 0 within label and phase.
         seed: Its seed.
         structure: Trials of equal structure may share a pack.
-        setting: For the front: number of the search trial that it repeats.
+        configuration: Number of the search trial with the same hyperparameters.
         state: As in `TrialRecord`.
         pack: Pack that ran it last; None when none did.
         values: What the sampler maximises, when it is complete.
@@ -77,7 +78,7 @@ class Row:
     number: int
     seed: int
     structure: str = ""
-    setting: int | None = None
+    configuration: int = 0
     state: TrialState = "WAITING"
     pack: str | None = None
     values: tuple[float, ...] | None = None
@@ -85,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask the label's sampler for settings of its next search trials: numbers `first` .. `first + count - 1`."""
+    """Ask the label's sampler for configurations of its next search trials: numbers `first` .. `first + count - 1`."""
 
     label: str
     first: int
@@ -94,12 +95,12 @@ class Ask:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Create trials of the label's front: search trials again on fresh seeds, best first.
+    """Create the label's confirmation trials: search trials again on fresh seeds, best first.
 
     Attributes:
         label: The label.
-        repeats: Which setting (by its search trial's number) on which fresh seed (from 0).
-        first: Number of the first new front trial; the others follow.
+        repeats: Which configuration (by its search trial's number) on which fresh seed (from 0).
+        first: Number of the first new confirmation trial; the others follow.
     """
 
     label: str
@@ -138,13 +139,13 @@ def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]]
         slots: How many packs may run at once.
 
     Returns:
-        Empty while there is nothing to do but wait; otherwise `Repeat` for every label whose front is due, or one
-        `Ask`, or a `Launch` for every free slot as far as there are trials that wait, or `Finish`. The same for equal
-        arguments.
+        Empty while there is nothing to do but wait; otherwise `Repeat` for every label whose confirmation is due, or
+        one `Ask`, or a `Launch` for every free slot as far as there are trials that wait, or `Finish`. The same for
+        equal arguments.
     """
-    fronts = _fronts(plan, rows)
-    if fronts:
-        return list(fronts)
+    repeats = _confirmations(plan, rows)
+    if repeats:
+        return list(repeats)
     if _complete(plan, rows):
         return [Finish()]
     free = slots - len(running)
@@ -164,12 +165,12 @@ def width(plan: Plan, phase: Phase, slots: int) -> int:
     """Trials in a pack.
 
     In the search an eighth of a label's trials, at least 1 and at most `WIDEST`, so that the sampler hears of results
-    at least eight times; in the front, where nothing is learned, `WIDEST`. Always few enough that all slots have a
+    at least eight times; in confirmation, where nothing is learned, `WIDEST`. Always few enough that all slots have a
     pack.
 
     Examples:
         >>> plan = Plan(labels=("fedavg", "fedprox"), trials_per_method=64)
-        >>> width(plan, "search", slots=2), width(plan, "search", slots=32), width(plan, "front", slots=6)
+        >>> width(plan, "search", slots=2), width(plan, "search", slots=32), width(plan, "confirmation", slots=6)
         (8, 4, 8)
     """
     if plan.packs is not None:
@@ -202,8 +203,8 @@ def after_death(deaths: int) -> Literal["WAITING", "FAILED"]:
     return "FAILED" if deaths >= ATTEMPTS else "WAITING"
 
 
-def front_settings(rows: Iterable[Row], count: int) -> tuple[int, ...]:
-    """Numbers of the settings that are repeated, best first.
+def confirmed_configurations(rows: Iterable[Row], count: int) -> tuple[int, ...]:
+    """Numbers of the configurations that are repeated, best first.
 
     Complete trials by non-dominated sorting with crowding; where there are fewer than `count`, diverged ones and then
     failed ones fill up, so that every label repeats the same number.
@@ -229,39 +230,39 @@ def _searched(plan: Plan, rows: Sequence[Row], label: str) -> bool:
     return len(found) >= plan.trials_per_method and all(_finished(row) for row in found)
 
 
-def _fronts(plan: Plan, rows: Sequence[Row]) -> list[Repeat]:
+def _confirmations(plan: Plan, rows: Sequence[Row]) -> list[Repeat]:
     """What is still to be repeated, of every label whose search is finished."""
     if not plan.repeated:
         return []
-    had = {label: _repeated_settings(rows, label) for label in plan.labels}
+    had = {label: _confirmed(rows, label) for label in plan.labels}
     ranked = {label: _ranked(_of(rows, label, "search")) for label in plan.labels if _searched(plan, rows, label)}
     wanted = {label: tuple(dict.fromkeys((*had[label], *best[: plan.repeated]))) for label, best in ranked.items()}
-    most = max(len(settings) for settings in (*wanted.values(), *had.values())) if wanted else 0
+    most = max(len(configurations) for configurations in (*wanted.values(), *had.values())) if wanted else 0
     due: list[Repeat] = []
-    for label, settings in wanted.items():
-        settings = tuple(dict.fromkeys((*settings, *ranked[label])))[:most]
-        front = _of(rows, label, "front")
-        there = {(row.setting, row.seed - plan.seed - 1) for row in front}
-        pairs = [(setting, index) for setting in settings for index in range(plan.seeds)]
+    for label, configurations in wanted.items():
+        configurations = tuple(dict.fromkeys((*configurations, *ranked[label])))[:most]
+        confirmed = _of(rows, label, "confirmation")
+        there = {(row.configuration, row.seed - plan.seed - 1) for row in confirmed}
+        pairs = [(configuration, index) for configuration in configurations for index in range(plan.seeds)]
         missing = tuple(pair for pair in pairs if pair not in there)
         if missing:
-            due.append(Repeat(label, missing, max((row.number + 1 for row in front), default=0)))
+            due.append(Repeat(label, missing, max((row.number + 1 for row in confirmed), default=0)))
     return due
 
 
-def _repeated_settings(rows: Sequence[Row], label: str) -> tuple[int, ...]:
-    """Settings of which a label's front has trials, in the order in which these were created."""
-    front = sorted(_of(rows, label, "front"), key=lambda row: row.number)
-    return tuple(dict.fromkeys(row.setting for row in front if row.setting is not None))
+def _confirmed(rows: Sequence[Row], label: str) -> tuple[int, ...]:
+    """Configurations that a label has confirmation trials of, in the order in which these were created."""
+    confirmed = sorted(_of(rows, label, "confirmation"), key=lambda row: row.number)
+    return tuple(dict.fromkeys(row.configuration for row in confirmed))
 
 
 def _ranked(rows: Sequence[Row]) -> tuple[int, ...]:
-    """Numbers of all settings of a finished search, best first."""
-    return _front_settings(tuple(sorted((row.number, row.state, row.values) for row in rows)))
+    """Numbers of all configurations of a finished search, best first."""
+    return _ranked_finished(tuple(sorted((row.number, row.state, row.values) for row in rows)))
 
 
 @functools.lru_cache(maxsize=256)  # asked at every decision, and a finished search no longer changes
-def _front_settings(finished: tuple[tuple[int, TrialState, tuple[float, ...] | None], ...]) -> tuple[int, ...]:
+def _ranked_finished(finished: tuple[tuple[int, TrialState, tuple[float, ...] | None], ...]) -> tuple[int, ...]:
     complete = [(number, values) for number, state, values in finished if state == "COMPLETE" and values is not None]
     best = [complete[index][0] for index in select([values for _, values in complete], len(complete))]
     rest = [
@@ -278,7 +279,7 @@ _Key = tuple[int, int, int, int, int]
 
 
 class _Order:
-    """What is started first: what was begun before, then the search, then the front.
+    """What is started first: what was begun before, then the search, then confirmation.
 
     Within these the label that has been handed out least, so that all labels come along together and each sampler
     hears as much as it can.
@@ -324,7 +325,7 @@ def _groups(plan: Plan, rows: Sequence[Row], busy: set[str], slots: int) -> list
 
 
 def _questions(plan: Plan, rows: Sequence[Row], slots: int) -> list[tuple[_Key, Action]]:
-    """For every label whose search is not fully asked for: its next settings."""
+    """For every label whose search is not fully asked for: its next configurations."""
     order = _Order(plan, rows)
     found: list[tuple[_Key, Action]] = []
     for label in plan.labels:

@@ -80,7 +80,7 @@ class Search:
         self.plan = Plan(
             labels=study.labels,
             trials_per_method=budget.trials_per_method,
-            front=budget.front,
+            confirm=budget.confirm,
             seeds=budget.seeds,
             seed=study.seed,
             packs=None if study.resources.packs == "auto" else int(study.resources.packs),
@@ -186,26 +186,35 @@ class Search:
     def _ask(self, ask: Ask) -> None:
         sampler, seed = self._samplers[ask.label], self.plan.seed
         numbers = range(ask.first, ask.first + ask.count)
-        settings = [sampler.ask(number) for number in numbers]
+        configurations = [sampler.ask(number) for number in numbers]
         self._create(
             [
-                NewTrial(label=ask.label, phase="search", number=number, seed=seed, hyperparameters=setting)
-                for number, setting in zip(numbers, settings, strict=True)
+                NewTrial(
+                    label=ask.label,
+                    phase="search",
+                    number=number,
+                    seed=seed,
+                    configuration=number,
+                    hyperparameters=hyperparameters,
+                )
+                for number, hyperparameters in zip(numbers, configurations, strict=True)
             ]
         )
 
     def _repeat(self, repeat: Repeat) -> None:
-        settings = self.table.settings(repeat.label, [setting for setting, _ in repeat.repeats])
+        configurations = self.table.configurations(repeat.label, [number for number, _ in repeat.repeats])
         fresh = [
             NewTrial(
                 label=repeat.label,
-                phase="front",
+                phase="confirmation",
                 number=repeat.first + position,
                 seed=self.plan.seed + 1 + index,
-                setting=number,
-                hyperparameters=setting,
+                configuration=number,
+                hyperparameters=hyperparameters,
             )
-            for position, ((number, index), setting) in enumerate(zip(repeat.repeats, settings, strict=True))
+            for position, ((number, index), hyperparameters) in enumerate(
+                zip(repeat.repeats, configurations, strict=True)
+            )
         ]
         self._create(fresh)
 
@@ -236,11 +245,11 @@ class Search:
         first = self.table.trials[launch.trials[0]]
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
-        settings = [self.table.trials[trial].hyperparameters for trial in launch.trials]
+        configurations = [self.table.trials[trial].hyperparameters for trial in launch.trials]
         prefix = checkpoints.join(self.folder, f"pack.{_digest(' '.join(launch.trials))}")
         job = Job(
             pack=name,
-            document=trial_document(self._study, first.label, settings, first.seed),
+            document=trial_document(self._study, first.label, configurations, first.seed),
             prefix=prefix,
             flag=self.flag,
             start=(self._attempt, self._packs_started),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from driftline.wire.records import Setting, TrialRecord
+from driftline.wire.records import Hyperparameters, TrialRecord
 from service.driver.decide import Row
 
 Columns = dict[str, list[Any]]
@@ -68,7 +68,7 @@ class Table:
                 number=record.number,
                 seed=record.seed,
                 structure=self.structures.get(record.id, ""),
-                setting=record.setting,
+                configuration=record.configuration,
                 state=record.state,
                 pack=record.pack,
                 values=self._values(record),
@@ -80,7 +80,7 @@ class Table:
         """Trials by running pack."""
         return {pack.id: pack.trials for pack in self.packs.values()}
 
-    def settings(self, label: str, numbers: Sequence[int]) -> list[Setting]:
+    def configurations(self, label: str, numbers: Sequence[int]) -> list[Hyperparameters]:
         """Hyperparameters of search trials, by number."""
         found = {
             record.number: record.hyperparameters

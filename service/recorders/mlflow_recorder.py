@@ -1,12 +1,12 @@
 """Store to MLflow: one experiment a study, with a run for the study and one for each label; trials in another one.
 
     experiment NAME xxxxxx           the study's run (description, artifacts frontier.{html,png,json}, trials.csv)
-                                     a run for each label: metric `envelope`, with the cost as its step
+                                     a run for each label: metric `frontier`, with the cost as its step
     experiment NAME xxxxxx trials    a run for each trial: hyperparameters as parameters, about 64 rounds a metric
 
 MLflow lists the newest hundred runs and folds children into their parents, so a thousand trials beside them would hide
 the labels; hence two experiments, and no nesting. All is read from the store and may be repeated at any time: runs are
-found again by their tag, rows carry the time of their trial. A label's envelope changes while the study runs and MLflow
+found again by their tag, rows carry the time of their trial. A label's frontier changes while the study runs and MLflow
 cannot take a row back: the label gets a new run whenever the number of finished trials has doubled, and at the end;
 the old one goes to MLflow's bin.
 """
@@ -26,7 +26,7 @@ from driftline.wire.ids import holder
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorders.links import MlflowLink, mlflow_link
 from service.recorders.sampling import rows, totals
-from service.recorders.shown import envelope_rows, label_params, note, study_key, study_params, trial_params
+from service.recorders.shown import frontier_rows, label_params, note, study_key, study_params, trial_params
 from service.recorders.tracking import Tracking, connect
 from service.recorders.views import VIEW, VIEW_TAG, charts_view
 from service.store.records import Recorded
@@ -285,7 +285,7 @@ class Recorder:
         tags = {"driftline.kind": "label", "driftline.label": label}
         tags["mlflow.runColor"] = styles(result.document["methods"])[label].colour
         run_id = labels.run(key, label, tags, started_ms)
-        given = envelope_rows(result.document["methods"][label], result.reading)
+        given = frontier_rows(result.document["methods"][label], result.reading)
         labels.write(run_id, given, timestamp_ms=started_ms, params=label_params(study, label))
         if study.finished:
             labels.end(run_id, "FINISHED", _milliseconds(study.finished_at or study.updated_at))

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from driftline.results.show.text_table import best_setting
+from driftline.results.show.text_table import best_configuration
 from driftline.results.study_result import Reading, StudyResult
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorders.sampling import metric_name
 from service.recorders.tracking import Row
 
-ENVELOPE_POINTS = 128  # of an envelope: MLflow draws a few hundred at most
+FRONTIER_POINTS = 128  # of an frontier: MLflow draws a few hundred at most
 
 
-def envelope_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
+def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
     """The metrics of a label's run.
 
-    ``envelope`` has the cost as its step (seconds in milliseconds), ``envelope_low`` and ``envelope_high`` are its band
+    ``frontier`` has the cost as its step (seconds in milliseconds), ``frontier_low`` and ``frontier_high`` are its band
     over seeds; the single numbers are ``hypervolume``, ``diverged``, and ``best_METRIC`` with ``settles_COST``.
 
     Args:
@@ -27,14 +27,14 @@ def envelope_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
         reading: What is quality and cost.
     """
     rows: list[Row] = []
-    envelope = method["envelope"]
-    for index in _picked(len(envelope)):
-        row = envelope[index]
+    frontier = method["frontier"]
+    for index in _picked(len(frontier)):
+        row = frontier[index]
         step = round(row["cost"] * (1000 if reading.cost == "seconds" else 1))
-        rows += [("envelope", row["quality"], step)]
-        rows += [("envelope_low", row["low"], step), ("envelope_high", row["high"], step)]
+        rows += [("frontier", row["quality"], step)]
+        rows += [("frontier_low", row["low"], step), ("frontier_high", row["high"], step)]
     single = {"hypervolume": method["hypervolume"], "diverged": method["diverged"]}
-    best = best_setting(method, reading.quality)
+    best = best_configuration(method, reading.quality)
     if best is not None:
         single |= {metric_name(f"best_{reading.quality}"): best["quality"], f"settles_{reading.cost}": best["cost"]}
     return rows + [(name, float(value), 0) for name, value in single.items()]
@@ -54,7 +54,7 @@ def study_params(study: StudyRecord) -> dict[str, str]:
         "labels": ", ".join(entry["label"] for entry in study.spec["methods"]),
         "quality": objective["quality"],
         "cost": objective.get("cost", "rounds"),
-        **{name: budget[name] for name in ("trials_per_method", "rounds", "seeds", "front") if name in budget},
+        **{name: budget[name] for name in ("trials_per_method", "rounds", "seeds", "confirm") if name in budget},
     }
     return {name: _text(value) for name, value in shown.items()}
 
@@ -85,10 +85,10 @@ def note(result: StudyResult, study: StudyRecord) -> str:
 
 
 def _picked(count: int) -> list[int]:
-    """Indices of at most `ENVELOPE_POINTS` of so many rows, first and last among them."""
-    if count <= ENVELOPE_POINTS:
+    """Indices of at most `FRONTIER_POINTS` of so many rows, first and last among them."""
+    if count <= FRONTIER_POINTS:
         return list(range(count))
-    return [int(index) for index in np.unique(np.round(np.linspace(0, count - 1, ENVELOPE_POINTS)))]
+    return [int(index) for index in np.unique(np.round(np.linspace(0, count - 1, FRONTIER_POINTS)))]
 
 
 def _text(value: Any) -> str:

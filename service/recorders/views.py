@@ -1,4 +1,4 @@
-"""How MLflow draws the labels' runs at first: the envelope large, over the logarithm of the cost.
+"""How MLflow draws the labels' runs at first: the frontier large, over the logarithm of the cost.
 
 MLflow keeps shared views as tags of an experiment, ``mlflow.sharedViewState.KEY``, and opens one by its key in the
 address. A version of MLflow that does not know the form draws its own charts instead.
@@ -28,12 +28,12 @@ def charts_view(quality: str) -> str:
     }
     band = {"uuid": "driftline-band", "name": "Band over seeds", "display": False}
     charts = [
-        _line("envelope", section["uuid"]),
+        _line("frontier", section["uuid"]),
         _bar("hypervolume", section["uuid"]),
         _bar(metric_name(f"best_{quality}"), section["uuid"]),
         _bar("diverged", section["uuid"]),
-        _line("envelope_low", band["uuid"]),
-        _line("envelope_high", band["uuid"]),
+        _line("frontier_low", band["uuid"]),
+        _line("frontier_high", band["uuid"]),
     ]
     return json.dumps(
         {

@@ -1,8 +1,8 @@
 """Hyperparameters as Optuna's parameters, forth (`suggest`) and back (`encode`).
 
 * Extra points of a range (``also: [0]``) are a categorical switch beside the range. With ``fixed`` the range has a
-  value even where the switch says otherwise, its end nearest to the extra point, so that every setting has the same
-  coordinates (genetic and Gaussian-process samplers model no others); without, it has none there.
+  value even where the switch says otherwise, its end nearest to the extra point, so that every configuration has the
+  same coordinates (genetic and Gaussian-process samplers model no others); without, it has none there.
 * Choices among more than two numbers are modelled by their rank, others as categories.
 * ``complement`` models log(1 - x).
 """
@@ -29,7 +29,7 @@ def suggest(trial: optuna.Trial, name: str, parameter: Parameter, *, fixed: bool
         trial: Optuna's, being asked.
         name: Of the hyperparameter.
         parameter: What it may be.
-        fixed: Every setting has the same coordinates.
+        fixed: Every configuration has the same coordinates.
     """
     if isinstance(parameter, Choice):
         options = parameter.options
@@ -52,7 +52,7 @@ def encode(name: str, parameter: Parameter, value: Any, *, fixed: bool) -> Itera
         name: Of the hyperparameter.
         parameter: What it may be, more than one value.
         value: What it is, inside the parameter.
-        fixed: Every setting has the same coordinates.
+        fixed: Every configuration has the same coordinates.
     """
     from optuna import distributions as kinds
 

@@ -1,8 +1,8 @@
 """Optuna's Gaussian processes with expected hypervolume improvement; see `service.samplers.learner`. Needs torch.
 
-The first max(10, dimensions + 2) settings come from the quasi-random sampler; so do all until as many have finished and
-two of them have different values. The gain of a proposal is averaged over what the running trials may turn out to be,
-so parallel proposals keep apart; whether a setting diverges is modelled by a process of its own.
+The first max(10, dimensions + 2) configurations come from the quasi-random sampler; so do all until as many have
+finished and two of them have different values. The gain of a proposal is averaged over what the running trials may turn
+out to be, so parallel proposals keep apart; whether a configuration diverges is modelled by a process of its own.
 
 * A proposal costs about 1 second of one core with 64 finished trials, 1.7 with 256 and 4 with 512 (two objectives, four
   hyperparameters, 8 running), so the processes are fitted on at most `cap` trials: the best half (non-dominated sorting
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from driftline.results.pareto import select
 from search_spaces.parameters import Space
 from service.samplers.learner import Heard, Learner
-from service.samplers.protocol import Setting
+from service.samplers.protocol import Hyperparameters
 
 if TYPE_CHECKING:
     import optuna
@@ -52,7 +52,7 @@ class Sampler(Learner):
         told = {values for _, values in self._finished.values() if values is not None}
         return super()._ready(number) and len(told) > 1
 
-    def _running(self, number: int) -> dict[int, Setting]:
+    def _running(self, number: int) -> dict[int, Hyperparameters]:
         running = super()._running(number)
         return {other: running[other] for other in sorted(running)[-(self._cap // 4) :]}
 
@@ -101,6 +101,6 @@ def raised(heard: Heard) -> Heard:
         room = max(column) - median(column)
         floors.append(median(column) - room if room > 0 else min(column))
     return {
-        number: (setting, values and tuple(max(pair) for pair in zip(values, floors, strict=True)))
-        for number, (setting, values) in heard.items()
+        number: (hyperparameters, values and tuple(max(pair) for pair in zip(values, floors, strict=True)))
+        for number, (hyperparameters, values) in heard.items()
     }

@@ -15,7 +15,7 @@ from driftline.errors import InvalidSpec
 from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
-from service.samplers.protocol import Setting
+from service.samplers.protocol import Hyperparameters
 
 LARGEST = 1_000_000
 
@@ -24,10 +24,10 @@ class Sampler:
     """Every combination once; learns nothing. See `service.samplers.protocol` for the other arguments.
 
     Args:
-        without: Settings that are left out, unless nothing else is on the grid.
+        without: Configurations that are left out, unless nothing else is on the grid.
 
     Raises:
-        InvalidSpec: The grid has more than a million settings.
+        InvalidSpec: The grid has more than a million configurations.
     """
 
     def __init__(
@@ -38,35 +38,43 @@ class Sampler:
         self.size = grid_size(space)
         if self.size > LARGEST:
             raise InvalidSpec(
-                "space", f"a grid must have at most {LARGEST} settings, got {self.size}: give fewer points"
+                "space", f"a grid must have at most {LARGEST} configurations, got {self.size}: give fewer points"
             )
         order = np.random.default_rng(seed).permutation(self.size)
-        left = order[~np.isin(order, [index for setting in without if (index := self.index(setting)) is not None])]
+        left = order[
+            ~np.isin(
+                order, [index for hyperparameters in without if (index := self.index(hyperparameters)) is not None]
+            )
+        ]
         self._order = left if len(left) else order
 
-    def index(self, setting: Mapping[str, Any]) -> int | None:
-        """Place of a setting on the unshuffled grid; None when it lies off the grid."""
+    def index(self, hyperparameters: Mapping[str, Any]) -> int | None:
+        """Place of a configuration on the unshuffled grid; None when it lies off the grid."""
         place, stride = 0, 1
         for name, points in self._points.items():
-            on = [index for index, point in enumerate(points) if same(point, setting[name])]
+            on = [index for index, point in enumerate(points) if same(point, hyperparameters[name])]
             if not on:
                 return None
             place, stride = place + on[0] * stride, stride * len(points)
         return place
 
-    def ask(self, number: int) -> Setting:
-        """A setting for trial `number`, whatever has been heard."""
+    def ask(self, number: int) -> Hyperparameters:
+        """A configuration for trial `number`, whatever has been heard."""
         rest = int(self._order[number % len(self._order)])
-        setting = {}
+        hyperparameters = {}
         for name, points in self._points.items():
             rest, index = divmod(rest, len(points))
-            setting[name] = points[index]
-        return setting
+            hyperparameters[name] = points[index]
+        return hyperparameters
 
-    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Makes no difference."""
 
     def tell(
-        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
     ) -> None:
         """Makes no difference."""

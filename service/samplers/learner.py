@@ -6,11 +6,11 @@ whatever order the results arrived. (To the bit with the same versions of Optuna
 kind of machine.)
 
 * A diverged trial is told as the worst value seen so far with a violated constraint. Told as failed, nobody would ever
-  hear of it, and diverging settings be proposed for ever.
+  hear of it, and diverging configurations be proposed for ever.
 * A failed trial is forgotten.
-* Until enough is known the settings are the quasi-random sampler's.
-* A setting that has been tried, or is being tried, is not proposed again where it can be helped: at one seed it would
-  give the same curve once more.
+* Until enough is known the configurations are the quasi-random sampler's.
+* A configuration that has been tried, or is being tried, is not proposed again where it can be helped: at one seed it
+  would give the same curve once more.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from search_spaces.parameters import Space
 from search_spaces.spaces import free
 from service.samplers import quasi_random
 from service.samplers.coordinates import encode, suggest
-from service.samplers.protocol import Setting
+from service.samplers.protocol import Hyperparameters
 
 if TYPE_CHECKING:
     import optuna
 
 STARTUP = 10
-_FURTHER = 256  # quasi-random settings that are looked at for a new one
+_FURTHER = 256  # quasi-random configurations that are looked at for a new one
 
-Heard = dict[int, tuple[Setting, tuple[float, ...] | None]]
-"""Finished trials by number: setting and values, larger is better; None where it diverged."""
+Heard = dict[int, tuple[Hyperparameters, tuple[float, ...] | None]]
+"""Finished trials by number: configuration and values, larger is better; None where it diverged."""
 
 
 class Learner:
@@ -45,7 +45,7 @@ class Learner:
     """
 
     fixed: ClassVar[bool]
-    """Every setting has the same coordinates, see `service.samplers.coordinates`."""
+    """Every configuration has the same coordinates, see `service.samplers.coordinates`."""
     tries: ClassVar[int]
     """Proposals of one trial until one is new; then it is the quasi-random sampler's."""
 
@@ -56,50 +56,54 @@ class Learner:
         self._seed = seed
         self._startup = max(STARTUP, len(self._free) + 2)
         self._first = quasi_random.Sampler(space, objectives, seed)
-        self._pending: dict[int, Setting] = {}
+        self._pending: dict[int, Hyperparameters] = {}
         self._finished: Heard = {}
 
-    def ask(self, number: int) -> Setting:
-        """A setting for trial `number`, given what has been heard; pending from now on."""
-        setting = self._propose(number) if self._free and self._ready(number) else self._first.ask(number)
-        self._pending[number] = setting
-        return dict(setting)
+    def ask(self, number: int) -> Hyperparameters:
+        """A configuration for trial `number`, given what has been heard; pending from now on."""
+        hyperparameters = self._propose(number) if self._free and self._ready(number) else self._first.ask(number)
+        self._pending[number] = hyperparameters
+        return dict(hyperparameters)
 
-    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Trial `number` has been proposed and is not finished."""
-        self._pending[number] = dict(setting)
+        self._pending[number] = dict(hyperparameters)
 
     def tell(
-        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
     ) -> None:
         """How trial `number` went; see the protocol."""
         self._pending.pop(number, None)
         if diverged:
-            self._finished[number] = (dict(setting), None)
+            self._finished[number] = (dict(hyperparameters), None)
         elif values is not None:
-            self._finished[number] = (dict(setting), tuple(float(values[name]) for name in self._objectives))
+            self._finished[number] = (dict(hyperparameters), tuple(float(values[name]) for name in self._objectives))
 
     def _optuna(self, number: int, seed: int) -> optuna.samplers.BaseSampler:
         """Optuna's sampler for trial `number`."""
         raise NotImplementedError
 
     def _ready(self, number: int) -> bool:
-        """Whether enough is known for a proposal; the quasi-random setting is taken otherwise."""
+        """Whether enough is known for a proposal; the quasi-random configuration is taken otherwise."""
         return number >= self._startup and len(self._finished) >= self._startup
 
     def _told(self) -> Heard:
         """The finished trials that Optuna hears of."""
         return self._finished
 
-    def _running(self, number: int) -> dict[int, Setting]:
+    def _running(self, number: int) -> dict[int, Hyperparameters]:
         """The unfinished trials that Optuna hears of, but for `number`, which is about to be proposed."""
-        return {other: setting for other, setting in self._pending.items() if other != number}
+        return {other: hyperparameters for other, hyperparameters in self._pending.items() if other != number}
 
-    def _propose(self, number: int) -> Setting:
+    def _propose(self, number: int) -> Hyperparameters:
         import optuna
 
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        known = [setting for setting, _ in self._finished.values()]
+        known = [hyperparameters for hyperparameters, _ in self._finished.values()]
         known += Learner._running(self, number).values()
         with _quiet():
             study = optuna.create_study(
@@ -108,16 +112,16 @@ class Learner:
             study.add_trials(self._history(number))
             for _ in range(self.tries):
                 trial = study.ask()
-                setting = {
+                hyperparameters = {
                     name: suggest(trial, name, parameter, fixed=self.fixed) for name, parameter in self._space.items()
                 }
-                if setting not in known:
-                    return setting
+                if hyperparameters not in known:
+                    return hyperparameters
         for other in range(number, number + _FURTHER):
             fresh = self._first.ask(other)
             if fresh not in known:
                 return fresh
-        return setting  # nothing else is left to be tried
+        return hyperparameters  # nothing else is left to be tried
 
     def _history(self, number: int) -> list[optuna.trial.FrozenTrial]:
         """What has been heard, as Optuna's trials in the order of their numbers."""
@@ -130,11 +134,11 @@ class Learner:
         trials = []
         for other in sorted(heard.keys() | running.keys()):
             finished = heard.get(other)
-            setting = finished[0] if finished else running[other]
+            hyperparameters = finished[0] if finished else running[other]
             coordinates = [
                 triple
                 for name in self._free
-                for triple in encode(name, self._space[name], setting[name], fixed=self.fixed)
+                for triple in encode(name, self._space[name], hyperparameters[name], fixed=self.fixed)
             ]
             facts: dict[str, Any] = {"state": optuna.trial.TrialState.RUNNING}
             if finished:

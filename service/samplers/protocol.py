@@ -1,4 +1,4 @@
-"""What a sampler is: something that proposes settings, and hears how they went.
+"""What a sampler is: something that proposes configurations, and hears how they went.
 
 A sampler holds no truth of its own: it is rebuilt from the store's rows (`pending` and `tell`, in any order) and then
 proposes what it would have proposed without the interruption. A proposal is a function of (space, seed, number, what
@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from search_spaces.parameters import Space
 
-Setting = dict[str, Any]
+Hyperparameters = dict[str, Any]
 
 
 class Sampler(Protocol):
-    """Proposes settings for one label.
+    """Proposes configurations for one label.
 
     Args:
         space: What may be tried, by dotted name; the order of its names makes no difference.
@@ -26,22 +26,26 @@ class Sampler(Protocol):
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None: ...
 
-    def ask(self, number: int) -> Setting:
-        """A setting for trial `number`, inside the space; counted as pending until it is told of."""
+    def ask(self, number: int) -> Hyperparameters:
+        """A configuration for trial `number`, inside the space; counted as pending until it is told of."""
         ...
 
-    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Trial `number` has been proposed and is not finished."""
         ...
 
     def tell(
-        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
     ) -> None:
         """How trial `number` went.
 
         Args:
             number: Its number within the label's search.
-            setting: Its hyperparameters.
+            hyperparameters: Of the trial.
             values: Each objective's value, larger is better; None when it has none.
             diverged: It left the finite numbers. Without values and not diverged it failed: it is forgotten.
         """

@@ -9,7 +9,7 @@ import numpy as np
 
 from search_spaces.parameters import Space
 from search_spaces.spaces import free
-from service.samplers.protocol import Setting
+from service.samplers.protocol import Hyperparameters
 
 
 class Sampler:
@@ -21,16 +21,20 @@ class Sampler:
         self._free = free(space)
         self._seed = seed
 
-    def ask(self, number: int) -> Setting:
-        """A setting for trial `number`, whatever has been heard."""
+    def ask(self, number: int) -> Hyperparameters:
+        """A configuration for trial `number`, whatever has been heard."""
         quantiles = dict(zip(self._free, self._point(number), strict=True))
         return {name: parameter.from_unit(quantiles.get(name, 0.0)) for name, parameter in self._space.items()}
 
-    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Makes no difference."""
 
     def tell(
-        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
     ) -> None:
         """Makes no difference."""
 

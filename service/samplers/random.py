@@ -1,4 +1,4 @@
-"""Random search: every trial's setting is drawn independently, from a generator seeded by (seed, number)."""
+"""Random search: every trial's configuration is drawn independently, from a generator seeded by (seed, number)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from search_spaces.parameters import Space
-from service.samplers.protocol import Setting
+from service.samplers.protocol import Hyperparameters
 
 
 class Sampler:
@@ -19,15 +19,19 @@ class Sampler:
         self._space = {name: space[name] for name in sorted(space)}
         self._seed = seed
 
-    def ask(self, number: int) -> Setting:
-        """A setting for trial `number`, whatever has been heard."""
+    def ask(self, number: int) -> Hyperparameters:
+        """A configuration for trial `number`, whatever has been heard."""
         generator = np.random.default_rng([self._seed, number])
         return {name: parameter.sample(generator) for name, parameter in self._space.items()}
 
-    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Makes no difference."""
 
     def tell(
-        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
     ) -> None:
         """Makes no difference."""

@@ -1,11 +1,11 @@
-"""Settings that are tried first, before any of a sampler's own."""
+"""Configurations that are tried first, before any of a sampler's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.samplers.protocol import Sampler, Setting
+from service.samplers.protocol import Hyperparameters, Sampler
 
 
 class Started:
@@ -15,29 +15,33 @@ class Started:
 
     Args:
         inner: Proposes the others.
-        points: Whole settings, for trials 0, 1, ...
-        ahead: By how many the sampler's own numbering begins after trial 0; 0 keeps it, so that its own settings of
-            the first numbers are never tried.
+        points: Whole configurations, for trials 0, 1, ...
+        ahead: By how many the sampler's own numbering begins after trial 0; 0 keeps it, so that its own configurations
+            of the first numbers are never tried.
     """
 
-    def __init__(self, inner: Sampler, points: Sequence[Setting], ahead: int = 0) -> None:
+    def __init__(self, inner: Sampler, points: Sequence[Hyperparameters], ahead: int = 0) -> None:
         self._inner = inner
         self._points = [dict(point) for point in points]
         self._ahead = ahead
 
-    def ask(self, number: int) -> Setting:
+    def ask(self, number: int) -> Hyperparameters:
         """The point of this number; after them, what the sampler proposes."""
         if number >= len(self._points):
             return self._inner.ask(number - self._ahead)
         self._inner.pending(number, self._points[number])
         return dict(self._points[number])
 
-    def pending(self, number: int, setting: Mapping[str, Any]) -> None:
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Trial `number` has been proposed and is not finished."""
-        self._inner.pending(number, setting)
+        self._inner.pending(number, hyperparameters)
 
     def tell(
-        self, number: int, setting: Mapping[str, Any], values: Mapping[str, float] | None, diverged: bool = False
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
     ) -> None:
         """How trial `number` went; see the protocol."""
-        self._inner.tell(number, setting, values, diverged)
+        self._inner.tell(number, hyperparameters, values, diverged)

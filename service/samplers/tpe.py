@@ -1,7 +1,7 @@
 """Optuna's tree-structured Parzen estimator for one or two objectives; see `service.samplers.learner`.
 
-The first `startup` settings come from the quasi-random sampler; so do all until as many have finished. Running trials
-count as bad ones until they finish (constant liar): parallel proposals keep apart. A range with extra points is
+The first `startup` configurations come from the quasi-random sampler; so do all until as many have finished. Running
+trials count as bad ones until they finish (constant liar): parallel proposals keep apart. A range with extra points is
 modelled from the trials in it alone.
 
 Categories, among them whether a range or one of its extra points is meant, are drawn from the density of the good
@@ -32,7 +32,7 @@ class Sampler(Learner):
     """Proposals by TPE. See `service.samplers.protocol` for the other arguments.
 
     Args:
-        startup: Settings that are quasi-random before TPE begins; max(10, dimensions + 2) by default.
+        startup: Configurations that are quasi-random before TPE begins; max(10, dimensions + 2) by default.
     """
 
     fixed = False

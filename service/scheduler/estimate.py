@@ -53,7 +53,7 @@ class Estimate:
 
 
 def estimate(study: Study, *, measure_s: float = MEASURE_S) -> Estimate:
-    """Times a typical pack of each label: settings drawn at random from its space.
+    """Times a typical pack of each label: configurations drawn at random from its space.
 
     Args:
         study: A study that has been checked.
@@ -61,7 +61,7 @@ def estimate(study: Study, *, measure_s: float = MEASURE_S) -> Estimate:
     """
     budget = study.budget
     workers = max(1, int((os.cpu_count() or 1) // study.resources.cpus))
-    a_label = budget.trials_per_method + min(budget.front, budget.trials_per_method) * budget.seeds
+    a_label = budget.trials_per_method + min(budget.confirm, budget.trials_per_method) * budget.seeds
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as a worker does
     try:
@@ -77,11 +77,11 @@ def _time(study: Study, label: str, measure_s: float) -> LabelEstimate:
     generator = np.random.default_rng(study.seed)
     packs = study.resources.packs
     wanted = min(8, study.budget.trials_per_method) if packs == "auto" else int(packs)
-    settings = [
+    configurations = [
         {name: parameter.sample(generator) for name, parameter in study.entry(label).parameters().items()}
         for _ in range(wanted)
     ]
-    pack = Pack.from_spec(parse(trial_document(study, label, settings, study.seed)))
+    pack = Pack.from_spec(parse(trial_document(study, label, configurations, study.seed)))
     pack.advance(seconds=WARM_UP_S)
     before, start = pack.round, time.perf_counter()
     pack.advance(seconds=measure_s)

@@ -22,6 +22,9 @@ from service.store import postgresql
 from service.store.tables import METADATA
 
 _BUSY_S = 30.0
+BACKUP = "backup_"
+"""Tables of this name hold what a migration has changed, so that it can be taken back."""
+
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _UPGRADE_LOCK = 7_305_918_264  # PostgreSQL advisory lock held while migrating
 
@@ -132,8 +135,12 @@ def differences(database: Database) -> list[Any]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
+    def compared(name: str | None, kind: str, *_: object) -> bool:
+        return kind != "table" or not str(name).startswith(BACKUP)
+
+    options: dict[str, Any] = {"compare_type": True, "include_name": compared}
     with database.read() as connection:
-        return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), METADATA))
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
 
 
 def _migrate(database: Database, direction: str, revision: str) -> None:

@@ -41,7 +41,7 @@ def _labels(spec: Mapping[str, Any], counts: Mapping[str, list[tuple[str, str, i
 
 
 def _label(budget: Mapping[str, Any], counts: list[tuple[str, str, int, int]]) -> LabelProgress:
-    states: dict[str, dict[str, int]] = {"search": {}, "front": {}}
+    states: dict[str, dict[str, int]] = {"search": {}, "confirmation": {}}
     done = finished = finished_rounds = 0
     for phase, state, count, rounds in counts:
         states[phase][state] = count
@@ -51,7 +51,7 @@ def _label(budget: Mapping[str, Any], counts: list[tuple[str, str, int, int]]) -
             finished_rounds += rounds
     existing = sum(count for _, _, count, _ in counts)
     settings = int(budget.get("trials_per_method", 0))
-    planned = settings + min(int(budget.get("front", 0)), settings) * int(budget.get("seeds", 0))
+    planned = settings + min(int(budget.get("confirm", 0)), settings) * int(budget.get("seeds", 0))
     left = max(planned, existing) - finished
     total = finished_rounds + left * int(budget.get("rounds", 0))
     return LabelProgress.model_validate(states | {"rounds_done": done, "rounds_total": total})

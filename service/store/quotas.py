@@ -96,10 +96,10 @@ class Quotas(Core):
 
 
 def planned(spec: Mapping[str, Any]) -> int:
-    """How many trials a study asks for: its search, and its front on every fresh seed."""
+    """How many trials a study asks for: its search, and its confirmation on every fresh seed."""
     budget = spec.get("budget", {})
     settings = int(budget.get("trials_per_method", 0))
-    repeats = min(int(budget.get("front", 0)), settings) * int(budget.get("seeds", 0))
+    repeats = min(int(budget.get("confirm", 0)), settings) * int(budget.get("seeds", 0))
     return len(spec.get("methods", ())) * (settings + repeats)
 
 

@@ -65,7 +65,7 @@ TRIALS = Table(
     Column("phase", String(16).with_variant(String(16, collation="C"), "postgresql"), nullable=False),
     Column("number", Integer, nullable=False),
     Column("seed", BigInteger, nullable=False),
-    Column("setting", Integer),
+    Column("configuration", Integer),
     Column("hyperparameters", _Json, nullable=False),
     Column("state", String(16), nullable=False),
     Column("attempt", Integer, nullable=False),

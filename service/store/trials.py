@@ -24,7 +24,7 @@ _FINISH = (
     .values({TRIALS.c["values"]: sa.bindparam("result"), TRIALS.c.error: sa.bindparam("why")})
     .values({TRIALS.c[name]: sa.func.coalesce(sa.bindparam(f"new_{name}"), TRIALS.c[name]) for name in _COUNTED})
 )
-_GIVEN = ("label", "phase", "number", "seed", "setting", "hyperparameters")
+_GIVEN = ("label", "phase", "number", "seed", "configuration", "hyperparameters")
 
 
 class Trials(Studies):
@@ -40,7 +40,7 @@ class Trials(Studies):
         after: tuple[str, str, int] | None = None,
         limit: int | None = None,
     ) -> list[TrialRecord]:
-        """Trials of a study in the order label, phase (search before front), number.
+        """Trials of a study in the order label, phase (search before confirmation), number.
 
         Args:
             study_id: Id of the study.

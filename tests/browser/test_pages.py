@@ -37,7 +37,7 @@ STUDY = {
     ],
     "sampler": "quasi_random",
     "objective": {"quality": "test_loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "front": 2},
+    "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "confirm": 2},
 }
 
 
@@ -117,6 +117,6 @@ def test_frontier_page_works_without_a_network(out: Path, tmp_path: Path) -> Non
 
 def test_mlflow_opens_on_the_trade_off(page: str, tmp_path: Path) -> None:
     text = dom(page, tmp_path / "profile", 90_000)
-    for word in ("fedavg", "fedsgd", "envelope", "Trade-off"):
+    for word in ("fedavg", "fedsgd", "frontier", "Trade-off"):
         assert word in text
     assert "s00003" not in text  # trials are in an experiment of their own

@@ -32,7 +32,7 @@ STUDY = {
     ],
     "sampler": "quasi_random",
     "clients_per_round": 5,
-    "budget": {"trials_per_method": 3, "rounds": 20, "seeds": 3, "front": 1},
+    "budget": {"trials_per_method": 3, "rounds": 20, "seeds": 3, "confirm": 1},
     "resources": {"gpu": 0, "packs": 1},
 }
 

@@ -94,7 +94,7 @@ def quadratic(**changes: Any) -> Study:
             {"label": "long", "name": "fedavg", "space": {**space, "local_steps": {"choice": [5, 10]}}},
         ],
         "objective": {"quality": "loss"},
-        "budget": {"trials_per_method": 6, "rounds": 30, "seeds": 2, "front": 2},
+        "budget": {"trials_per_method": 6, "rounds": 30, "seeds": 2, "confirm": 2},
         "resources": {"gpu": 0, "packs": 3},
         "sampler": "quasi_random",
     }

@@ -19,13 +19,13 @@ from service.driver.decide import (
     Repeat,
     Row,
     after_death,
+    confirmed_configurations,
     deaths_in_a_row,
     decide,
-    front_settings,
     width,
 )
 
-PLAN = Plan(labels=("a", "b"), trials_per_method=4, front=2, seeds=2, packs=2)
+PLAN = Plan(labels=("a", "b"), trials_per_method=4, confirm=2, seeds=2, packs=2)
 
 
 def searched(label: str, count: int, **changes: object) -> list[Row]:
@@ -68,29 +68,29 @@ def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
     assert decide(replace(PLAN, labels=("a",)), rows, {}, slots=1) == [Launch(("a1", "a2"))]
 
 
-def test_the_front_repeats_the_best_settings_of_a_finished_label() -> None:
+def test_the_best_configurations_of_a_finished_label_are_confirmed() -> None:
     values = [(0.0, 3.0), (1.0, 2.0), (0.5, 0.5), (3.0, 0.0)]
     rows = [replace(row, state="COMPLETE", values=values[row.number]) for row in searched("a", 4)]
     assert decide(PLAN, rows, {}, slots=1) == [Repeat("a", ((0, 0), (0, 1), (3, 0), (3, 1)), first=0)]
 
 
-def test_a_front_of_too_few_complete_trials_is_filled_with_diverged_then_failed_ones() -> None:
+def test_too_few_complete_trials_are_filled_up_with_diverged_then_failed_ones() -> None:
     rows = searched("a", 4, state="FAILED")
     rows[2] = replace(rows[2], state="COMPLETE", values=(1.0, 1.0))
     rows[3] = replace(rows[3], state="DIVERGED")
-    assert front_settings(rows, 3) == (2, 3, 0)
+    assert confirmed_configurations(rows, 3) == (2, 3, 0)
 
 
-def test_one_objective_orders_the_front_by_itself() -> None:
+def test_one_objective_orders_confirmation_by_itself() -> None:
     rows = [replace(row, state="COMPLETE", values=(float(row.number % 3),)) for row in searched("a", 6)]
-    assert front_settings(rows, 3) == (2, 5, 1)
+    assert confirmed_configurations(rows, 3) == (2, 5, 1)
 
 
-def test_a_front_pack_holds_one_seed() -> None:
+def test_a_pack_of_confirmation_trials_holds_one_seed() -> None:
     done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
-    front = [Row(f"f{n}", "a", "front", n, seed=1 + n % 2, setting=n // 2) for n in range(4)]
+    confirmed = [Row(f"c{n}", "a", "confirmation", n, seed=1 + n % 2, configuration=n // 2) for n in range(4)]
     plan = replace(PLAN, labels=("a",), packs=8)
-    assert decide(plan, done + front, {}, slots=2) == [Launch(("f0", "f2")), Launch(("f1", "f3"))]
+    assert decide(plan, done + confirmed, {}, slots=2) == [Launch(("c0", "c2")), Launch(("c1", "c3"))]
 
 
 def test_without_seeds_the_search_is_all() -> None:
@@ -175,10 +175,18 @@ class Simulation:
                 for number in range(first, first + count):
                     self.add(Row(f"{label}.s{number}", label, "search", number, plan.seed, self.chance.choice("xxy")))
             case Repeat(label, repeats, first):
-                for number, (setting, index) in enumerate(repeats, first):
-                    structure = self.rows[f"{label}.s{setting}"].structure
+                for number, (configuration, index) in enumerate(repeats, first):
+                    structure = self.rows[f"{label}.s{configuration}"].structure
                     self.add(
-                        Row(f"{label}.f{number}", label, "front", number, plan.seed + 1 + index, structure, setting)
+                        Row(
+                            f"{label}.c{number}",
+                            label,
+                            "confirmation",
+                            number,
+                            plan.seed + 1 + index,
+                            structure,
+                            configuration,
+                        )
                     )
             case Launch(trials, resume):
                 busy = {trial for pack in self.running.values() for trial in pack}
@@ -227,7 +235,7 @@ class Simulation:
 @given(
     labels=st.integers(1, 3),
     trials=st.integers(1, 20),
-    front=st.integers(1, 6),
+    confirm=st.integers(1, 6),
     seeds=st.integers(0, 3),
     packs=st.sampled_from([None, 1, 3, 16]),
     slots=st.integers(1, 5),
@@ -235,19 +243,19 @@ class Simulation:
     seed=st.integers(0, 10**6),
 )
 def test_every_study_comes_to_its_end_with_exact_numbers(
-    labels: int, trials: int, front: int, seeds: int, packs: int | None, slots: int, deadliness: float, seed: int
+    labels: int, trials: int, confirm: int, seeds: int, packs: int | None, slots: int, deadliness: float, seed: int
 ) -> None:
-    plan = Plan(tuple("abc"[:labels]), trials, front, seeds, seed=7, packs=packs)
+    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, seed=7, packs=packs)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(slots)
     rows = list(simulation.rows.values())
     for label in plan.labels:
         own = [row for row in rows if row.label == label]
         assert sorted(row.number for row in own if row.phase == "search") == list(range(trials))
-        repeats = min(front, trials) * seeds
-        assert sorted(row.number for row in own if row.phase == "front") == list(range(repeats))
+        repeats = min(confirm, trials) * seeds
+        assert sorted(row.number for row in own if row.phase == "confirmation") == list(range(repeats))
         per_seed = [sum(row.seed == 8 + index for row in own) for index in range(seeds)]
-        assert per_seed == [min(front, trials)] * seeds
+        assert per_seed == [min(confirm, trials)] * seeds
     assert all(row.state in ("COMPLETE", "DIVERGED", "FAILED") for row in rows)
     assert {row.id for row in rows if row.state == "FAILED"} == {
         trial for trial, deaths in simulation.deaths.items() if deaths == ATTEMPTS
@@ -259,20 +267,20 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
 
 
 def repeated(label: str, settings: Sequence[int], seeds: int) -> list[Row]:
-    """A finished front."""
-    pairs = [(setting, index) for setting in settings for index in range(seeds)]
+    """Finished confirmation trials."""
+    pairs = [(configuration, index) for configuration in settings for index in range(seeds)]
     return [
         Row(
-            f"{label}.f{number}",
+            f"{label}.c{number}",
             label,
-            "front",
+            "confirmation",
             number,
             1 + index,
-            setting=setting,
+            configuration=configuration,
             state="COMPLETE",
             values=(0.0, 0.0),
         )
-        for number, (setting, index) in enumerate(pairs)
+        for number, (configuration, index) in enumerate(pairs)
     ]
 
 
@@ -288,7 +296,7 @@ def test_more_settings_are_searched_before_anything_is_repeated_again() -> None:
     assert decide(replace(plan, trials_per_method=4), rows, {}, slots=1) == [Finish()]
 
 
-def test_new_best_settings_are_repeated_beside_the_old_ones() -> None:
+def test_new_best_configurations_are_repeated_beside_the_old_ones() -> None:
     plan = replace(PLAN, labels=("a",), trials_per_method=6)
     rows = [*finished("a", [4, 3, 2, 1, 9, 0]), *repeated("a", (0, 1), 2)]
     assert decide(plan, rows, {}, slots=1) == [Repeat("a", ((4, 0), (4, 1)), first=4)]
@@ -319,16 +327,16 @@ def test_seeds_for_a_study_that_had_none() -> None:
 @given(
     labels=st.integers(1, 3),
     trials=st.integers(1, 12),
-    front=st.integers(1, 5),
+    confirm=st.integers(1, 5),
     seeds=st.integers(0, 2),
     more=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), min_size=1, max_size=3),
     deadliness=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 10**6),
 )
 def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
-    labels: int, trials: int, front: int, seeds: int, more: list[tuple[int, int]], deadliness: float, seed: int
+    labels: int, trials: int, confirm: int, seeds: int, more: list[tuple[int, int]], deadliness: float, seed: int
 ) -> None:
-    plan = Plan(tuple("abc"[:labels]), trials, front, seeds, seed=7)
+    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, seed=7)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(2)
     for further_trials, further_seeds in more:
@@ -342,15 +350,15 @@ def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
         assert {name: simulation.rows[name] for name in before} == before, "what was finished is final"
         sizes = set()
         for label in plan.labels:
-            own = [row for row in rows if row.label == label and row.phase == "front"]
+            own = [row for row in rows if row.label == label and row.phase == "confirmation"]
             search = [row for row in rows if row.label == label and row.phase == "search"]
             assert sorted(row.number for row in search) == list(range(plan.trials_per_method))
             assert sorted(row.number for row in own) == list(range(len(own)))
-            pairs = {(row.setting, row.seed - 8) for row in own}
-            again = {setting for setting, _ in pairs}
-            assert pairs == {(setting, index) for setting in again for index in range(plan.seeds)}
+            pairs = {(row.configuration, row.seed - 8) for row in own}
+            again = {configuration for configuration, _ in pairs}
+            assert pairs == {(configuration, index) for configuration in again for index in range(plan.seeds)}
             assert len(pairs) == len(own)
             if plan.seeds:
-                assert set(front_settings(search, plan.repeated)) <= again
+                assert set(confirmed_configurations(search, plan.repeated)) <= again
             sizes.add(len(own))
         assert len(sizes) == 1, "labels repeat equally many"

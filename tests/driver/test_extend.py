@@ -26,9 +26,9 @@ def drive(client: StoreClient, study_id: str, study: Study, folder: Path) -> Non
 
 
 def fronts(client: StoreClient, study_id: str) -> dict[str, list[tuple[Any, int]]]:
-    trials = client.store.trials(study_id, phase="front")
+    trials = client.store.trials(study_id, phase="confirmation")
     labels = {trial.label for trial in trials}
-    return {label: [(trial.setting, trial.seed) for trial in trials if trial.label == label] for label in labels}
+    return {label: [(trial.configuration, trial.seed) for trial in trials if trial.label == label] for label in labels}
 
 
 def test_a_finished_study_is_searched_on(client: StoreClient, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def document(client: StoreClient, study_id: str) -> dict[str, Any]:
     """The study's result without its name and what no two runs share."""
     found = Results(client.store).frontier(study_id)["methods"]
     return {
-        label: {name: method[name] for name in ("envelope", "ledger", "granted", "failed", "reported")}
+        label: {name: method[name] for name in ("frontier", "ledger", "granted", "failed", "reported")}
         for label, method in found.items()
     }
 
@@ -102,7 +102,7 @@ def kill(bench: Bench, trials: list[str]) -> None:
 
 def learning(trials_per_method: int) -> Study:
     """A study of one label whose sampler learns from the eleventh trial on, in packs of one."""
-    budget = {"trials_per_method": trials_per_method, "rounds": 20, "seeds": 1, "front": 1}
+    budget = {"trials_per_method": trials_per_method, "rounds": 20, "seeds": 1, "confirm": 1}
     return quadratic(
         budget=budget,
         sampler="tpe",
@@ -200,7 +200,7 @@ def test_trials_retried_while_the_study_runs_are_left_to_the_next_driver(client:
     assert client.store.release(study_id, bench.attempt, *bench.search.outcome()) == "PENDING"
     drive(client, study_id, study, tmp_path)
     assert client.store.study(study_id).state == "SUCCEEDED"
-    sizes = {label: len(client.store.trials(study_id, label=label, phase="front")) for label in study.labels}
+    sizes = {label: len(client.store.trials(study_id, label=label, phase="confirmation")) for label in study.labels}
     assert len(set(sizes.values())) == 1, "labels repeat equally many"
     with pytest.raises(Conflict, match="nothing to retry"):
         client.store.retry(study_id)

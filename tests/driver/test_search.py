@@ -107,10 +107,10 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     assert all(trial.state in ("COMPLETE", "DIVERGED") for trial in trials)
     assert len({result.trial for result in client.finished}) == len(client.finished) == 20
     for label in study.labels:
-        front = [trial for trial in trials if trial.label == label and trial.phase == "front"]
+        front = [trial for trial in trials if trial.label == label and trial.phase == "confirmation"]
         assert sorted(trial.seed for trial in front) == [1, 1, 2, 2]
         best = {trial.number for trial in trials if trial.label == label and trial.phase == "search" and trial.values}
-        assert {trial.setting for trial in front} <= best
+        assert {trial.configuration for trial in front} <= best
     stored = curves(client, study_id)
     complete = [trial for trial in trials if trial.state == "COMPLETE"]
     assert all(stored[trial.id]["round"] == list(range(31)) for trial in complete)

@@ -33,7 +33,7 @@ STUDY: dict[str, Any] = {
     "eval_every": 50,
     "sampler": "quasi_random",
     "objective": {"quality": "test_loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 8, "rounds": 4000, "seeds": 1, "front": 2},
+    "budget": {"trials_per_method": 8, "rounds": 4000, "seeds": 1, "confirm": 2},
     "resources": {"packs": 4},
 }
 """Each pack takes seconds on a fast machine too: what comes from outside must find the study in the midst of it."""

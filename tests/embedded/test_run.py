@@ -47,7 +47,7 @@ STUDY: dict[str, Any] = {
     "eval_every": 2,
     "sampler": "quasi_random",
     "objective": {"quality": "test_loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "front": 2},
+    "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "confirm": 2},
 }
 FILES = {"frontier.json", "frontier.html", "frontier.png", "trials.csv", "driftline.db", "mlflow.db"}
 
@@ -90,8 +90,8 @@ def test_frontier_json_keeps_its_contract(out: Path) -> None:
         assert method["ledger"]["trials"] == 4 + 2 * 3
         assert method["ledger"]["rounds"] == 10 * 20
         assert method["reported"]["seeds"] == [1, 2, 3]
-        assert {"trial", "seed", "cost", "quality", "hyperparameters", "on_frontier"} <= set(method["points"][0])
-        assert {"cost", "quality", "low", "high"} == set(method["envelope"][0])
+        assert {"trial", "seed", "cost", "quality", "hyperparameters", "pareto"} <= set(method["points"][0])
+        assert {"cost", "quality", "low", "high"} == set(method["frontier"][0])
 
 
 def test_logging_goes_where_it_went_before(out: Path) -> None:

@@ -50,7 +50,7 @@ _PATIENCE_S = 20.0
 def study() -> Study:
     """Six trials in four packs: settings fixed by a quasi-random sequence, the front by their results."""
     return quadratic(
-        budget={"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "front": 1}, resources={"gpu": 0, "packs": 2}
+        budget={"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "confirm": 1}, resources={"gpu": 0, "packs": 2}
     )
 
 

@@ -27,7 +27,7 @@ NAMES = {
     "compass": "localhost/driftline-compass:test",
 }
 CONTEXT = (
-    "driftline.py",
+    "driftline",
     "service",
     "trainers",
     "search_spaces",

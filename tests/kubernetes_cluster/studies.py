@@ -16,7 +16,7 @@ SPEC = {
         }
     ],
     "objective": {"quality": "train_loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 4, "rounds": ROUNDS, "seeds": 1, "front": 1},
+    "budget": {"trials_per_method": 4, "rounds": ROUNDS, "seeds": 1, "confirm": 1},
     "resources": {"gpu": 0.5, "packs": 2},
 }
 TRIALS = 5

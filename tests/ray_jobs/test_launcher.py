@@ -317,7 +317,13 @@ def test_the_token_of_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_package_holds_what_a_driver_imports_and_nothing_else() -> None:
     name, content = package()
     names = set(zipfile.ZipFile(io.BytesIO(content)).namelist())
-    assert {"driftline.py", "service/driver/__main__.py", "trainers/run.py", "search_spaces/rates.py"} <= names
+    assert {
+        "driftline/__init__.py",
+        "driftline/py.typed",
+        "service/driver/__main__.py",
+        "trainers/run.py",
+        "search_spaces/rates.py",
+    } <= names
     assert any(entry.endswith(".dist-info/METADATA") for entry in names)
     assert not any("tests/" in entry or "__pycache__" in entry for entry in names)
     package.cache_clear()

@@ -23,7 +23,7 @@ class Stored:
             "task": {"name": "digits", "clients": 50},
             "methods": [{"label": label, "name": label, "server": {"name": "sgd"}} for label in labels],
             "objective": {"quality": "test_accuracy", "cost": "rounds", "optimize": "both"},
-            "budget": {"trials_per_method": 4, "rounds": rounds, "seeds": 3, "front": 2},
+            "budget": {"trials_per_method": 4, "rounds": rounds, "seeds": 3, "confirm": 2},
         }
         self.id = store.create_study(spec, "f" * 64).id
         self.attempt = store.acquire(self.id, holder()).attempt
@@ -37,7 +37,7 @@ class Stored:
                 phase=curve.phase,
                 number=curve.number,
                 seed=curve.seed,
-                setting=curve.setting,
+                configuration=curve.configuration,
                 hyperparameters=dict(curve.hyperparameters),
             )
             for curve in curves

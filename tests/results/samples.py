@@ -26,7 +26,7 @@ def curve(
     seed: int = 0,
     state: str = "COMPLETE",
     phase: str = "search",
-    setting: int | None = None,
+    configuration: int | None = None,
     hyperparameters: dict[str, Any] | None = None,
     gradients: int = 10,
     **columns: Any,
@@ -48,7 +48,7 @@ def curve(
         phase=phase,
         number=number,
         seed=seed,
-        setting=setting,
+        configuration=number if configuration is None else configuration,
         hyperparameters=hyperparameters or {"client_lr": 0.1 * (number + 1)},
         state=state,
         columns={name: np.asarray(column, dtype=np.float64) for name, column in table.items()},
@@ -58,7 +58,7 @@ def curve(
 def learning(
     rounds: int, rate: float, client_lr: float, seed: int, metric: str, every: int = 1
 ) -> tuple[dict[str, Any], str]:
-    """Columns and state of a made-up trial: fast settings end at a worse place, too fast ones diverge."""
+    """Columns and state of a made-up trial: fast configurations end at a worse place, too fast ones diverge."""
     generator = np.random.default_rng([seed, int(1e6 * rate), int(1e6 * client_lr)])
     at = np.arange(rounds + 1)
     final = 0.955 - 0.25 * client_lr**1.5 + 0.004 * generator.standard_normal()
@@ -88,24 +88,26 @@ def study(
     trials: int = 32,
     rounds: int = 200,
     seeds: int = 3,
-    front: int = 8,
+    confirm: int = 8,
     every: int = 1,
 ) -> list[TrialCurve]:
     """A whole finished study: search at seed 0, the best of it again on fresh seeds."""
     found = []
     for index, label in enumerate(labels):
         generator = np.random.default_rng(index)
-        settings = []
+        configurations = []
         for number in range(trials):
             client_lr = float(10 ** generator.uniform(-2.5, 0.0))
             local_steps = int(generator.choice([1, 5, 10, 50]))
             rate = client_lr * local_steps**0.7 * (0.5 + 0.25 * index)
-            settings.append((client_lr, local_steps, rate))
-            found.append(_trial(label, "search", number, 0, None, settings[number], rounds, every))
-        good = sorted(range(trials), key=lambda n: abs(np.log(settings[n][2]) + 1.5))[:front]
-        for repeat in range(front * seeds):
-            setting, seed = good[repeat // seeds], 1 + repeat % seeds
-            found.append(_trial(label, "front", repeat, seed, setting, settings[setting], rounds, every))
+            configurations.append((client_lr, local_steps, rate))
+            found.append(_trial(label, "search", number, 0, number, configurations[number], rounds, every))
+        good = sorted(range(trials), key=lambda n: abs(np.log(configurations[n][2]) + 1.5))[:confirm]
+        for repeat in range(confirm * seeds):
+            configuration, seed = good[repeat // seeds], 1 + repeat % seeds
+            found.append(
+                _trial(label, "confirmation", repeat, seed, configuration, configurations[configuration], rounds, every)
+            )
     return found
 
 
@@ -114,7 +116,7 @@ def _trial(
     phase: str,
     number: int,
     seed: int,
-    setting: int | None,
+    configuration: int | None,
     drawn: tuple[float, int, float],
     rounds: int,
     every: int,
@@ -127,7 +129,7 @@ def _trial(
         phase=phase,
         number=number,
         seed=seed,
-        setting=setting,
+        configuration=number if configuration is None else configuration,
         hyperparameters={"client_lr": client_lr, "local_steps": local_steps, "server.momentum": 0.9, "server_lr": 1.0},
         state=state,
         columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from driftline.errors import NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
-from driftline.results.document import frontier
+from driftline.results.document import frontier_document
 
 from .samples import Chosen, curve
 
@@ -16,13 +16,21 @@ ENDS = st.lists(st.floats(0.3, 1.0), min_size=1, max_size=4)
 
 def repeated(label: str, ends: list[float], *, gradients: int = 10, first: int = 1) -> list[TrialCurve]:
     return [
-        curve([0.0, end, end], label=label, phase="front", number=n, seed=first + n, setting=0, gradients=gradients)
+        curve(
+            [0.0, end, end],
+            label=label,
+            phase="confirmation",
+            number=n,
+            seed=first + n,
+            configuration=0,
+            gradients=gradients,
+        )
         for n, end in enumerate(ends)
     ]
 
 
 def compared(*trials: list[TrialCurve], cost: str = "rounds") -> dict[str, object]:
-    return compare(frontier("s", [one for part in trials for one in part], Chosen(cost=cost), 2), "a", "b")
+    return compare(frontier_document("s", [one for part in trials for one in part], Chosen(cost=cost), 2), "a", "b")
 
 
 def test_a_verdict() -> None:
@@ -35,11 +43,11 @@ def test_a_verdict() -> None:
 
 def test_overlapping_bands_have_no_verdict() -> None:
     a = [
-        curve([0.0, end, end], label="a", phase="front", number=n, seed=n, setting=0)
+        curve([0.0, end, end], label="a", phase="confirmation", number=n, seed=n, configuration=0)
         for n, end in enumerate([0.8, 0.9, 1.0])
     ]
     b = [
-        curve([0.0, end, end], label="b", phase="front", number=n, seed=n, setting=0)
+        curve([0.0, end, end], label="b", phase="confirmation", number=n, seed=n, configuration=0)
         for n, end in enumerate([0.7, 0.85, 0.9])
     ]
     found = compared(a, b)
@@ -86,26 +94,40 @@ def test_few_seeds_seconds_and_oneself_have_no_verdict() -> None:
     assert apart["difference"] is None
     timed = [
         [
-            curve([0.0, end, end], label=label, phase="front", number=n, seed=n, setting=0, wall_seconds=[0, 1, 2])
+            curve(
+                [0.0, end, end],
+                label=label,
+                phase="confirmation",
+                number=n,
+                seed=n,
+                configuration=0,
+                wall_seconds=[0, 1, 2],
+            )
             for n in range(3)
         ]
         for label, end in (("a", 1.0), ("b", 0.6))
     ]
     assert "seconds depend on the machine" in str(compared(*timed, cost="seconds")["why"])
-    result = frontier("s", repeated("a", [0.9, 0.95, 1.0]), Chosen(), 2)
+    result = frontier_document("s", repeated("a", [0.9, 0.95, 1.0]), Chosen(), 2)
     assert compare(result, "a", "a")["verdict"] is None
 
 
 def test_unknown_labels_are_named() -> None:
-    result = frontier("s", repeated("fedavg", [0.9]), Chosen(), 2)
+    result = frontier_document("s", repeated("fedavg", [0.9]), Chosen(), 2)
     with pytest.raises(NotFound, match=r'no label "fedavgg" in this study \(have: fedavg\); did you mean "fedavg"'):
         compare(result, "fedavg", "fedavgg")
 
 
 def test_the_winner_need_not_win_everywhere() -> None:
-    a = [curve([0.0, 0.8, 0.8, 0.8], label="a", phase="front", number=n, seed=n, setting=0) for n in range(3)]
-    b = [curve([0.0, 0.2, 0.2, 1.0], label="b", phase="front", number=n, seed=n, setting=0) for n in range(3)]
-    found = compare(frontier("s", a + b, Chosen(), 10), "a", "b")
+    a = [
+        curve([0.0, 0.8, 0.8, 0.8], label="a", phase="confirmation", number=n, seed=n, configuration=0)
+        for n in range(3)
+    ]
+    b = [
+        curve([0.0, 0.2, 0.2, 1.0], label="b", phase="confirmation", number=n, seed=n, configuration=0)
+        for n in range(3)
+    ]
+    found = compare(frontier_document("s", a + b, Chosen(), 10), "a", "b")
     assert found["verdict"] == "a"
     assert str(found["why"]).endswith("Not everywhere: from 3 to 10 rounds b is better.")
 
@@ -113,7 +135,7 @@ def test_the_winner_need_not_win_everywhere() -> None:
 @settings(max_examples=60)
 @given(ENDS, ENDS)
 def test_comparison_is_antisymmetric(left: list[float], right: list[float]) -> None:
-    result = frontier("s", repeated("a", left) + repeated("b", right), Chosen(), 2)
+    result = frontier_document("s", repeated("a", left) + repeated("b", right), Chosen(), 2)
     there, back = compare(result, "a", "b"), compare(result, "b", "a")
     assert there["verdict"] == back["verdict"]
     assert [(r["from"], r["to"], r["better"]) for r in there["ranges"]] == [

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from driftline.results.document import frontier
+from driftline.results.document import frontier_document
 from driftline.results.show.axes import band_text, legend_name, quality_log
 from driftline.results.show.page import frontier_html
 from driftline.results.show.palette import styles
@@ -24,18 +24,18 @@ def size(png: bytes) -> tuple[int, int]:
 @pytest.fixture(scope="module")
 def page() -> str:
     trials = study()
-    return frontier_html(frontier("digits", trials, Chosen(), 200), trials)
+    return frontier_html(frontier_document("digits", trials, Chosen(), 200), trials)
 
 
 @pytest.mark.parametrize("chosen", [Chosen(), Chosen("test_loss", "bytes"), Chosen("test_loss", "seconds")])
 def test_picture(chosen: Chosen) -> None:
-    result = frontier("digits", study(trials=8, front=2), chosen, 200)
+    result = frontier_document("digits", study(trials=8, confirm=2), chosen, 200)
     assert size(frontier_png(result)) == (1280, 880)
     assert size(frontier_png(result, width=3.0, height=2.0, dpi=100)) == (300, 200)
 
 
 def test_many_labels_stand_beside_the_axes_and_leave_them_their_size() -> None:
-    result = frontier("digits", study(trials=8, front=2), Chosen(), 200)
+    result = frontier_document("digits", study(trials=8, confirm=2), Chosen(), 200)
     method = next(iter(result["methods"].values()))
     wide = [
         size(frontier_png({**result, "methods": {f"m{n}": method for n in range(count)}})) for count in (10, 11, 40)
@@ -48,7 +48,7 @@ def test_many_labels_stand_beside_the_axes_and_leave_them_their_size() -> None:
     [[], [curve([0.1, 9.0], state="DIVERGED")], [curve([0.1])], [curve([0.5] * 4)], [curve([0.0, 1.0], rounds=[0, 1])]],
 )
 def test_pictures_of_almost_nothing(trials: list) -> None:  # type: ignore[type-arg]
-    result = frontier("small", trials, Chosen(), 1, ["fedavg"])
+    result = frontier_document("small", trials, Chosen(), 1, ["fedavg"])
     assert size(frontier_png(result)) == (1280, 880)
     assert "<title>small</title>" in frontier_html(result, trials)
 
@@ -71,9 +71,9 @@ def test_labels_cannot_break_the_page() -> None:
     evil = "</script><script>alert(1)</script>"
     trials = [
         replace(trial, label=evil, hyperparameters={"optimizer": evil, "%{x}": 1})
-        for trial in study(("a",), 8, front=2)
+        for trial in study(("a",), 8, confirm=2)
     ]
-    page = frontier_html(frontier(evil, trials, Chosen(), 200), trials)
+    page = frontier_html(frontier_document(evil, trials, Chosen(), 200), trials)
     assert "<script>alert" not in page
 
 
@@ -84,17 +84,17 @@ def test_diverged_trials_are_counted_in_the_legend() -> None:
 
 
 def test_losses_that_shrink_a_lot_are_drawn_on_a_logarithm() -> None:
-    steep = frontier("s", [curve([1.0, 0.1, 1e-6], metric="test_loss")], Chosen("test_loss"), 2)
-    flat = frontier("s", [curve([1.0, 0.8, 0.5], metric="test_loss")], Chosen("test_loss"), 2)
+    steep = frontier_document("s", [curve([1.0, 0.1, 1e-6], metric="test_loss")], Chosen("test_loss"), 2)
+    flat = frontier_document("s", [curve([1.0, 0.8, 0.5], metric="test_loss")], Chosen("test_loss"), 2)
     assert quality_log(steep)
     assert not quality_log(flat)
-    assert not quality_log(frontier("s", [curve([0.001, 0.5, 0.9])], Chosen(), 2))
+    assert not quality_log(frontier_document("s", [curve([0.001, 0.5, 0.9])], Chosen(), 2))
     assert "one seed" in band_text(flat)
 
 
 def test_theory_is_drawn_beside_the_measurement() -> None:
-    trials = study(("fedavg",), 8, front=2)
-    result = frontier("digits", trials, Chosen(), 200)
+    trials = study(("fedavg",), 8, confirm=2)
+    result = frontier_document("digits", trials, Chosen(), 200)
     plain = frontier_png(result)
     result["methods"]["fedavg"]["theory"] = [{"cost": 1.0, "quality": 0.2}, {"cost": 200.0, "quality": 0.9}]
     assert frontier_png(result) != plain
@@ -113,5 +113,5 @@ def test_drawing_leaves_no_figure_open() -> None:
     from matplotlib import pyplot
 
     before = pyplot.get_fignums()  # of other tests
-    frontier_png(frontier("s", [curve([0.0, 1.0])], Chosen(), 1))
+    frontier_png(frontier_document("s", [curve([0.0, 1.0])], Chosen(), 1))
     assert pyplot.get_fignums() == before

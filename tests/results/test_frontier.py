@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.results.envelope import band, envelope
+from driftline.results.frontier import band, best_within
 from driftline.results.pareto import crowding, hypervolume, layers, non_dominated, select
 from driftline.results.points import Progress
 
@@ -121,8 +121,10 @@ def trial(pairs: list[tuple[int, int]]) -> Progress:
 
 
 @given(st.lists(TRIAL, max_size=5), st.integers(-5, 5))
-def test_envelope_never_falls_and_is_the_best_within_a_cost(trials: list[list[tuple[int, int]]], start: int) -> None:
-    found = envelope([trial(pairs) for pairs in trials], float(start))
+def test_the_frontier_never_falls_and_is_the_best_within_a_cost(
+    trials: list[list[tuple[int, int]]], start: int
+) -> None:
+    found = best_within([trial(pairs) for pairs in trials], float(start))
     costs = np.arange(0.0, 45.0)
     values = found.at(costs)
     assert (np.diff(values) >= 0).all()
@@ -132,7 +134,7 @@ def test_envelope_never_falls_and_is_the_best_within_a_cost(trials: list[list[tu
 
 @given(st.lists(TRIAL, min_size=1, max_size=4))
 def test_band_holds_the_median(trials: list[list[tuple[int, int]]]) -> None:
-    steps = [envelope([trial(pairs)], -5.0) for pairs in trials]
+    steps = [best_within([trial(pairs)], -5.0) for pairs in trials]
     found = band(steps, 1.0, 40.0)
     assert (found.worst <= found.middle).all()
     assert (found.middle <= found.best).all()

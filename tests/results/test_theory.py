@@ -61,9 +61,9 @@ def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), **keys: Any) ->
                     id=name,
                     study_id="small",
                     label=entry.label,
-                    phase="search" if len(seeds) == 1 else "front",
+                    phase="search" if len(seeds) == 1 else "confirmation",
                     number=place,
-                    setting=None if len(seeds) == 1 else number,
+                    configuration=number,
                     seed=seed,
                     hyperparameters=grid[number],
                     state="DIVERGED" if curves[name].get("diverged", [False])[-1] else "COMPLETE",
@@ -101,17 +101,19 @@ def test_deterministic_studies_agree_with_the_theory() -> None:
     assert json.loads(json.dumps(result.document, allow_nan=False)) == result.document
     for label, method in result.document["methods"].items():
         found = method["disagreement"]
-        assert found["settings"] == len(method["settings"]) == (2 if label == "weights" else 4), label
+        assert found["configurations"] == len(method["configurations"]) == (2 if label == "weights" else 4), label
         assert method["theory_note"] == ""
         assert found["largest"]["quality"] < 1e-9
         assert found["largest"]["cost"] == 0
         assert found["limit"] < 1e-6, label
-        for row in method["settings"]:
+        for row in method["configurations"]:
             assert row["theory"]["rate"] < 1
             assert row["theory"]["cost"] == row["cost"]
         costs = [row["cost"] for row in method["theory"]]
         assert costs == sorted(costs)
-        assert {row["setting"] for row in method["theory"]} <= {row["setting"] for row in method["settings"]}
+        assert {row["configuration"] for row in method["theory"]} <= {
+            row["configuration"] for row in method["configurations"]
+        }
     assert "theory" in result.document["definitions"]
     assert "disagreement" in result.document["definitions"]
 
@@ -128,14 +130,18 @@ def test_mixed_studies_have_a_prediction() -> None:
     )
     for label, method in result.document["methods"].items():
         assert method["theory_note"] == "", label
-        assert method["disagreement"]["settings"] == len(method["settings"]) == (8 if label == "parallel" else 4)
+        assert (
+            method["disagreement"]["configurations"]
+            == len(method["configurations"])
+            == (8 if label == "parallel" else 4)
+        )
         assert method["disagreement"]["largest"]["quality"] < 1e-9
         assert method["disagreement"]["largest"]["cost"] == 0
 
 
 def test_the_limit_on_the_worst_case_is_the_papers_suboptimality() -> None:
     result = ran({"label": "plain", "name": "fedavg", "space": STEPS | {"local_steps": 10}})
-    (row,) = result.document["methods"]["plain"]["settings"]
+    (row,) = result.document["methods"]["plain"]["configurations"]
     assert row["theory"]["limit"] / 2 == pytest.approx(0.334251, abs=5e-7)  # L / mu = 10, client_lr = 1 / (2 L)
     assert row["quality"] / 2 == pytest.approx(0.334251, abs=5e-7)
 
@@ -148,7 +154,7 @@ def test_other_costs_and_the_loss_agree_too(cost: str) -> None:
         eval_every=7,
     )
     found = result.document["methods"]["plain"]["disagreement"]
-    assert found["settings"] == 4
+    assert found["configurations"] == 4
     assert found["largest"]["quality"] < 1e-9
     assert found["largest"]["cost"] == 0
 
@@ -195,7 +201,7 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
     method = result.document["methods"]["decay"]
     assert method["theory"] == []
     assert method["disagreement"] is None
-    assert all(row["theory"] is None for row in method["settings"])
+    assert all(row["theory"] is None for row in method["configurations"])
     said = "No prediction: rates must stay constant for a closed form, got schedule plateau."
     assert method["theory_note"] == said
     assert f"decay: {said}" in " ".join(result.table().split())
@@ -235,10 +241,10 @@ def test_another_metric_and_too_much_work_have_no_prediction(monkeypatch: pytest
     assert train.document["methods"]["plain"]["theory_note"] == (
         "No prediction: the theory predicts loss and distance, not train_loss."
     )
-    monkeypatch.setattr(theory, "MOST_WORK", 2 * 100 * 4 * 9 + 2 * 4 * 2 * 27)  # two settings
+    monkeypatch.setattr(theory, "MOST_WORK", 2 * 100 * 4 * 9 + 2 * 4 * 2 * 27)  # two configurations
     method = ran({"label": "plain", "name": "fedavg", "space": STEPS}).document["methods"]["plain"]
-    assert method["disagreement"]["settings"] == 2
-    assert method["theory_note"].startswith("2 of the settings have no prediction: so many models")
+    assert method["disagreement"]["configurations"] == 2
+    assert method["theory_note"].startswith("2 of the configurations have no prediction: so many models")
 
 
 def test_a_study_without_points_has_none_yet() -> None:
@@ -252,7 +258,7 @@ def test_a_study_without_points_has_none_yet() -> None:
     )
     record = StudyRecord(id="small", name="small", spec=study.to_json(), created_at=NOW, updated_at=NOW)
     method = study_result(record, [], {}).document["methods"]["plain"]
-    assert method["theory_note"] == "No prediction yet: no setting has been counted."
+    assert method["theory_note"] == "No prediction yet: no configuration has been counted."
     assert method["disagreement"] is None
 
 

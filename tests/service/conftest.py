@@ -20,7 +20,7 @@ SPEC = {
     "task": {"name": "digits"},
     "methods": [{"label": "fedavg", "name": "fedavg"}, {"label": "fedprox", "name": "fedprox"}],
     "objective": {"quality": "test_accuracy", "cost": "rounds"},
-    "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 2, "front": 1},
+    "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 2, "confirm": 1},
 }
 _NUMBERS = itertools.count()
 
@@ -126,6 +126,13 @@ def sqlite_store(tmp_path: Path, migrated: Path) -> Iterator[Store]:
 
 def new_trials(label: str, count: int, start: int = 0) -> list[NewTrial]:
     return [
-        NewTrial(label=label, phase="search", number=number, seed=0, hyperparameters={"client_lr": 0.1 * number})
+        NewTrial(
+            label=label,
+            phase="search",
+            number=number,
+            seed=0,
+            configuration=number,
+            hyperparameters={"client_lr": 0.1 * number},
+        )
         for number in range(start, start + count)
     ]

@@ -344,7 +344,9 @@ def test_the_openapi_document(service: Service) -> None:
 def test_requests_in_the_shape_that_the_protocol_has(service: Service) -> None:
     """A search trial must not name a setting: the error says where it stands in the request."""
     study = service.store.create_study(SPEC, "f" * 64).id
-    new = NewTrial(label="a", phase="search", number=0, seed=0, hyperparameters={}).model_dump() | {"setting": 1}
+    new = NewTrial(label="a", phase="search", number=0, seed=0, configuration=0, hyperparameters={}).model_dump() | {
+        "configuration": 1
+    }
     with service.http() as http:
         response = http.post(f"/v1/studies/{study}/trials", json={"attempt": 1, "trials": [new]})
         assert problem(response, 422, "invalid-spec")["path"] == "trials[0]"

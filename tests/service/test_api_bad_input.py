@@ -63,7 +63,7 @@ BODIES: list[bytes] = [
     *(
         changed(path, value)
         for path in (
-            ["budget", "rounds"], ["budget", "trials_per_method"], ["budget", "seeds"], ["budget", "front"], ["seed"],
+            ["budget", "rounds"], ["budget", "trials_per_method"], ["budget", "seeds"], ["budget", "confirm"], ["seed"],
             ["batch_size"], ["clients_per_round"], ["eval_every"],
         )
         for value in ("1e23", HUGE, "-1", "1.5", "1e400", '"1e23"', "true", "[]")
@@ -93,7 +93,7 @@ def test_numbers_that_no_estimate_can_hold(service: Service) -> None:
         for path, value in (
             (["methods", 0, "space", "local_steps"], '{"choice": [1, 1e308]}'),
             (["methods", 0, "space", "local_steps"], '{"int": [1, 1000000000000000]}'),
-            (["budget"], '{"trials_per_method": 1000000, "rounds": 1000000000, "seeds": 10000, "front": 1000000}'),
+            (["budget"], '{"trials_per_method": 1000000, "rounds": 1000000000, "seeds": 10000, "confirm": 1000000}'),
         ):
             body = changed(list(path), value)
             response = http.post("/v1/studies", content=body, headers=HEADERS, params={"validate_only": "true"})

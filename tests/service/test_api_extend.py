@@ -22,7 +22,7 @@ POINTS: dict[str, Any] = {
     "name": "points",
     "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]], [[3.0]]], "centers": [[0.0], [1.0], [2.0]]},
     "methods": [{"name": "fedavg", "space": SPACE}, {"name": "scaffold", "space": SPACE}],
-    "budget": {"trials_per_method": 8, "rounds": 5, "seeds": 2, "front": 3},
+    "budget": {"trials_per_method": 8, "rounds": 5, "seeds": 2, "confirm": 3},
 }
 
 

@@ -28,8 +28,15 @@ def stored(store: Store, seed: int) -> str:
     store.acquire(study, "h/1")
     for label in ("fedavg", "fedprox"):
         new = [
-            NewTrial(label=label, phase=phase, number=number, seed=number % 3, hyperparameters={"client_lr": 0.1}, **of)
-            for phase, of in (("search", {}), ("front", {"setting": 0}))
+            NewTrial(
+                label=label,
+                phase=phase,
+                number=number,
+                seed=number % 3,
+                configuration=number,
+                hyperparameters={"client_lr": 0.1},
+            )
+            for phase in ("search", "confirmation")
             for number in range(6)
         ]
         ids = [trial.id for trial in store.create_trials(study, 1, new)]

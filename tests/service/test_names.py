@@ -20,7 +20,9 @@ def test_study_ids_are_unique_and_sort_by_time():
     assert names.new_study_id(2**48 - 1, 2**80 - 1) == "7" + "z" * 25
 
 
-@given(st.sampled_from(["search", "front"]), st.integers(0, 10**7), st.sampled_from(["fedavg", "Fed-Prox_2", "0"]))
+@given(
+    st.sampled_from(["search", "confirmation"]), st.integers(0, 10**7), st.sampled_from(["fedavg", "Fed-Prox_2", "0"])
+)
 def test_trial_ids_can_be_read_back(phase, number, label):
     study = names.new_study_id(5, 7)
     text = names.trial_id(study, label, phase, number)

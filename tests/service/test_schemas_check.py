@@ -66,7 +66,7 @@ BAD = [
     (
         "budget: {trials_per_method: 16",
         "sampler: grid\nbudget: {trials_per_method: 10000",
-        "budget.trials_per_method: must be at most 360, the settings on the grid of fedavg, got trials_per_method=",
+        "budget.trials_per_method: must be at most 360, the configurations on the grid of fedavg, got trials_per_meth",
     ),
 ]
 
@@ -131,9 +131,11 @@ def test_what_would_merely_diverge_is_fine():
 
 def test_remarks():
     grid = Study.from_yaml(TEXT.replace("budget:", "sampler: grid\nbudget:")).check()
-    assert grid == ["methods[0]: 16 of the 360 settings on the grid of fedavg will be tried"]
-    front = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, front: 17")).check()
-    assert front == ["budget.front: 17 settings are to be repeated, but only 16 are searched: all of them will be"]
+    assert grid == ["methods[0]: 16 of the 360 configurations on the grid of fedavg will be tried"]
+    front = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, confirm: 17")).check()
+    assert front == [
+        "budget.confirm: 17 configurations are to be repeated, but only 16 are searched: all of them will be"
+    ]
 
 
 def test_trial_document_is_the_contracts():
@@ -171,9 +173,9 @@ def test_structural_values_stand_outside_the_members():
     other = setting | {"schedule.decay_mode": "paper"}
     keys = [spec.structure_key(trial_document(one, "fedavg", [member], seed=0)) for member in (setting, other)]
     assert keys[0] != keys[1]
-    with pytest.raises(ValueError, match=r"settings of one pack must share schedule\.decay_mode"):
+    with pytest.raises(ValueError, match=r"configurations of one pack must share schedule\.decay_mode"):
         trial_document(one, "fedavg", [setting, other], seed=0)
-    with pytest.raises(ValueError, match="at least one setting"):
+    with pytest.raises(ValueError, match="at least one configuration"):
         trial_document(one, "fedavg", [], seed=0)
 
 
@@ -214,7 +216,7 @@ budget: {trials_per_method: 8, rounds: 10}
     [
         ("{float: [1.0e-5, 1.0], log: true}", "methods[0], towards the high ends of its space: method.server_lr"),
         ("{float: [0.5, 1.0], log: true}", "methods[0], at the low ends of its space already: method.server_lr"),
-        ("0.05", "methods[0], with its one setting: method.server_lr"),
+        ("0.05", "methods[0], with its one configuration: method.server_lr"),
     ],
 )
 def test_step_sizes_beyond_the_theory_are_remarked(rate, where) -> None:

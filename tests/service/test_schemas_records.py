@@ -18,7 +18,15 @@ COLUMNS = TypeAdapter(CurveColumns)
 
 
 def trial(**values):
-    base = {"id": "s.a.s00000", "study_id": "s", "label": "a", "phase": "search", "number": 0, "seed": 0}
+    base = {
+        "id": "s.a.s00000",
+        "study_id": "s",
+        "label": "a",
+        "phase": "search",
+        "number": 0,
+        "seed": 0,
+        "configuration": 0,
+    }
     return TrialRecord(**base | {"hyperparameters": {}, "created_at": NOW, "updated_at": NOW} | values)
 
 
@@ -122,10 +130,10 @@ def test_merge_is_an_upsert(old, new):
 
 
 def test_the_drivers_bodies_refuse_contradictions():
-    with pytest.raises(ValidationError, match="a front trial names the search trial"):
-        NewTrial(label="a", phase="front", number=0, seed=1, hyperparameters={})
-    with pytest.raises(ValidationError, match="a front trial names the search trial"):
-        NewTrial(label="a", phase="search", number=0, seed=1, setting=3, hyperparameters={})
+    with pytest.raises(ValidationError, match="configuration"):
+        NewTrial(label="a", phase="confirmation", number=0, seed=1, hyperparameters={})
+    with pytest.raises(ValidationError, match="configuration must be the number of a search trial, 0, got 3"):
+        NewTrial(label="a", phase="search", number=0, seed=1, configuration=3, hyperparameters={})
     with pytest.raises(ValidationError, match="values belong to a COMPLETE trial"):
         TrialResult(trial="t", state="COMPLETE")
     with pytest.raises(ValidationError, match="values belong to a COMPLETE trial"):

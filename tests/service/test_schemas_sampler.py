@@ -64,5 +64,5 @@ def test_start_must_fit_into_the_budget():
     with pytest.raises(InvalidSpec) as error:
         study(START.replace("trials_per_method: 64", "trials_per_method: 1"))
     assert str(error.value) == (
-        "methods[0].start: must hold at most 1 settings, the trials_per_method of the budget, got 2"
+        "methods[0].start: must hold at most 1 configurations, the trials_per_method of the budget, got 2"
     )

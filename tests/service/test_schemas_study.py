@@ -53,7 +53,7 @@ def test_every_value_is_read():
         "bytes",
         ("quality", "speed"),
     )
-    assert (one.budget.trials_per_method, one.budget.rounds, one.budget.seeds, one.budget.front) == (64, 200, 3, 8)
+    assert (one.budget.trials_per_method, one.budget.rounds, one.budget.seeds, one.budget.confirm) == (64, 200, 3, 8)
     assert (one.resources.gpu, one.resources.cpus, one.resources.packs) == ("auto", 1.0, 4)
     assert (one.sampler, one.seed, one.clients_per_round, one.batch_size) == ("tpe", 0, 10, None)
 
@@ -102,7 +102,7 @@ def test_canonical_json_leaves_out_what_is_left_to_the_task():
 
 
 def test_fingerprint_changes_with_every_value_and_not_with_the_spelling():
-    same = TEXT.replace("1e-3", "0.001").replace("rounds: 200", "rounds: 200, seeds: 3, front: 8")
+    same = TEXT.replace("1e-3", "0.001").replace("rounds: 200", "rounds: 200, seeds: 3, confirm: 8")
     assert study(same).fingerprint() == study().fingerprint()
     for old, new in [("64", "65"), ("1e-3", "2e-3"), ("bytes", "rounds"), ("0.9]", "0.8]"), ("averaging", "a")]:
         assert study(TEXT.replace(old, new, 1)).fingerprint() != study().fingerprint()
@@ -309,7 +309,12 @@ def test_a_file_without_a_study_is_named(tmp_path, text, came):
 
 @pytest.mark.parametrize(
     ("key", "value", "limit"),
-    [("rounds", 1e23, 10**9), ("trials_per_method", 10**400, 10**6), ("seeds", "1e9", 10**4), ("front", 2**31, 10**6)],
+    [
+        ("rounds", 1e23, 10**9),
+        ("trials_per_method", 10**400, 10**6),
+        ("seeds", "1e9", 10**4),
+        ("confirm", 2**31, 10**6),
+    ],
 )
 def test_numbers_that_cannot_be_meant_are_refused(key, value, limit):
     document = study().to_json()

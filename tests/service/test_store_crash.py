@@ -29,7 +29,10 @@ attempt = store.acquire(study, holder()).attempt
 number = len(store.trials(study))
 print("ready", flush=True)
 while True:
-    new = [NewTrial(label="fedavg", phase="search", number=number + i, seed=0, hyperparameters={}) for i in (0, 1)]
+    new = [
+        NewTrial(label="fedavg", phase="search", number=n, seed=0, configuration=n, hyperparameters={})
+        for n in (number, number + 1)
+    ]
     trials = [trial.id for trial in store.create_trials(study, attempt, new)]
     pack = f"p{attempt}.{number}"
     store.start_pack(study, attempt, pack, trials)

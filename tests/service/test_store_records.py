@@ -114,7 +114,10 @@ def test_writers_of_one_study_take_their_turn(store: Store) -> None:
     assert ids == sorted(ids)
 
 
-@pytest.mark.parametrize("wrong", [{"number": 2**70}, {"seed": 2**70}, {"setting": 2**70, "phase": "front"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"number": 2**70, "configuration": 2**70}, {"seed": 2**70}, {"configuration": 2**70, "phase": "confirmation"}],
+)
 def test_what_a_database_cannot_hold_is_refused(store: Store, wrong: dict[str, Any]) -> None:
     study, attempt, _ = driven(store, 0)
     new = NewTrial.model_validate(new_trials("fedavg", 1)[0].model_dump() | wrong)

@@ -19,10 +19,23 @@ from .store_setup import complete, driven, report
 def test_trials_are_created_once(store: Store) -> None:
     study, attempt, _ = driven(store, 0)
     asked = [
-        NewTrial(label="fedprox", phase="search", number=1, seed=0, hyperparameters={"client_lr": 0.1, "prox": 0}),
-        NewTrial(label="fedavg", phase="front", number=0, seed=1, setting=3, hyperparameters={"client_lr": 1e-3}),
-        NewTrial(label="fedavg", phase="search", number=10, seed=0, hyperparameters={"client_lr": 0.5}),
-        NewTrial(label="fedavg", phase="search", number=2, seed=0, hyperparameters={"client_lr": 1 / 3}),
+        NewTrial(
+            label="fedprox",
+            phase="search",
+            number=1,
+            seed=0,
+            configuration=1,
+            hyperparameters={"client_lr": 0.1, "prox": 0},
+        ),
+        NewTrial(
+            label="fedavg", phase="confirmation", number=0, seed=1, configuration=3, hyperparameters={"client_lr": 1e-3}
+        ),
+        NewTrial(
+            label="fedavg", phase="search", number=10, seed=0, configuration=10, hyperparameters={"client_lr": 0.5}
+        ),
+        NewTrial(
+            label="fedavg", phase="search", number=2, seed=0, configuration=2, hyperparameters={"client_lr": 1 / 3}
+        ),
     ]
     made = store.create_trials(study, attempt, asked)
     version = store.study(study).version
@@ -43,11 +56,11 @@ def test_trials_are_created_once(store: Store) -> None:
 def test_trials_by_label_phase_state_and_in_pages(store: Store) -> None:
     study, attempt, trials = driven(store, 3)
     store.create_trials(study, attempt, new_trials("fedprox", 2))
-    front = NewTrial(label="fedavg", phase="front", number=0, seed=1, setting=0, hyperparameters={})
+    front = NewTrial(label="fedavg", phase="confirmation", number=0, seed=1, configuration=0, hyperparameters={})
     (front_id,) = (trial.id for trial in store.create_trials(study, attempt, [front]))
     store.start_pack(study, attempt, "p1", trials[:1])
     assert len(store.trials(study, label="fedprox")) == 2
-    assert [trial.id for trial in store.trials(study, phase="front")] == [front_id]
+    assert [trial.id for trial in store.trials(study, phase="confirmation")] == [front_id]
     assert [trial.id for trial in store.trials(study, state="RUNNING")] == trials[:1]
     everything = store.trials(study)
     assert len(everything) == 6
@@ -57,7 +70,7 @@ def test_trials_by_label_phase_state_and_in_pages(store: Store) -> None:
         walked += page
         after = (page[-1].label, page[-1].phase, page[-1].number)
     assert walked == everything
-    assert store.trial(study, front_id).setting == 0
+    assert store.trial(study, front_id).configuration == 0
     with pytest.raises(NotFound, match='has no trial "x"'):
         store.trial(study, "x")
 

@@ -32,7 +32,7 @@ def quality_log(result: Json) -> bool:
     """Whether the vertical axis is logarithmic: for positive losses that shrink by more than `LOG_FROM`."""
     if _parameters(result)["direction"] == "rises":
         return False
-    seen = [row[key] for method in result["methods"].values() for row in method["envelope"] for key in ("low", "high")]
+    seen = [row[key] for method in result["methods"].values() for row in method["frontier"] for key in ("low", "high")]
     return bool(seen) and min(seen) > 0 and max(seen) / min(seen) > LOG_FROM
 
 
@@ -44,13 +44,13 @@ def legend_name(label: str, method: Json) -> str:
 
 def band_text(result: Json) -> str:
     """What lines, bands and markers are, in one line under the picture."""
-    seeds = sorted({len(method["reported"]["seeds"]) for method in result["methods"].values() if method["envelope"]})
+    seeds = sorted({len(method["reported"]["seeds"]) for method in result["methods"].values() if method["frontier"]})
     several = bool(seeds) and seeds[-1] > 1
     count = str(seeds[0]) if seeds and seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}" if seeds else "no"
     lines = f"median of {count} seeds, band: lowest to highest" if several else "one seed"
     theory = any(method.get("theory") for method in result["methods"].values())
     return (
-        f"Lines: best quality within a cost ({lines}). Markers: the quality a setting ends at, drawn at the cost "
+        f"Lines: best quality within a cost ({lines}). Markers: the quality a configuration ends at, drawn at the cost "
         "from which it stays near it; large ones are the frontier."
         + (" Rings, dashed: the same as the theory predicts it." if theory else "")
     )

@@ -20,7 +20,7 @@ CURVE_POINTS = 240  # of a learning curve, on a logarithmic axis
 
 
 def frontier_chart(result: Json) -> Any:
-    """Envelopes with bands, all points faint, the frontier's settings large with their hyperparameters on hover."""
+    """Frontiers with bands, all points faint, Pareto sets large with their hyperparameters on hover."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -55,7 +55,7 @@ def learning_chart(result: Json, curves: Sequence[TrialCurve]) -> Any:
             continue
         keep = _thin(found.cost)
         style = marks[curve.label]
-        text = _setting_text(f"{curve.label}, seed {curve.seed}", curve.hyperparameters)
+        text = _hyperparameters_text(f"{curve.label}, seed {curve.seed}", curve.hyperparameters)
         figure.add_trace(
             go.Scatter(
                 x=found.cost[keep].tolist(),
@@ -95,7 +95,7 @@ def _thin(cost: Any) -> Any:
 
 
 def _band(go: Any, figure: Any, label: str, method: Json, style: Style) -> None:
-    rows = method["envelope"]
+    rows = method["frontier"]
     if not rows or all(row["low"] == row["high"] for row in rows):
         return
     for key, fill in (("low", None), ("high", "tonexty")):
@@ -115,7 +115,7 @@ def _band(go: Any, figure: Any, label: str, method: Json, style: Style) -> None:
 
 
 def _lines(go: Any, figure: Any, label: str, method: Json, style: Style) -> None:
-    rows = method["envelope"]
+    rows = method["frontier"]
     name = legend_name(label, method) if rows else f"{label} (nothing finished)"
     figure.add_trace(
         go.Scatter(
@@ -158,11 +158,13 @@ def _points(go: Any, figure: Any, label: str, result: Json, style: Style) -> Non
             marker={"color": style.colour, "symbol": style.symbol, "size": 5, "opacity": 0.35},
             legendgroup=label,
             showlegend=False,
-            hovertext=[_setting_text(f"{label}, seed {p['seed']}", p["hyperparameters"]) for p in method["points"]],
+            hovertext=[
+                _hyperparameters_text(f"{label}, seed {p['seed']}", p["hyperparameters"]) for p in method["points"]
+            ],
             hovertemplate=f"{cost} %{{x:.4~s}}, {metric} %{{y:.4g}}<br>%{{hovertext}}<extra></extra>",
         )
     )
-    on = [row for row in method["settings"] if row["on_frontier"]]
+    on = [row for row in method["configurations"] if row["pareto"]]
     figure.add_trace(
         go.Scatter(
             x=[row["cost"] for row in on],
@@ -187,10 +189,12 @@ def _frontier_text(label: str, row: Json, cost: str, metric: str) -> str:
         row["quality"], row["low"], row["high"]
     )
     seeds = f"{row['counted']} of {row['seeds']} seeds" if row["seeds"] > 1 else "one seed"
-    return f"{values}<br>" + _setting_text(f"{label}, setting {row['setting']}, {seeds}", row["hyperparameters"])
+    return f"{values}<br>" + _hyperparameters_text(
+        f"{label}, configuration {row['configuration']}, {seeds}", row["hyperparameters"]
+    )
 
 
-def _setting_text(head: str, hyperparameters: Mapping[str, Any]) -> str:
+def _hyperparameters_text(head: str, hyperparameters: Mapping[str, Any]) -> str:
     lines = [f"<b>{html.escape(head)}</b>"]
     for name, value in sorted(hyperparameters.items()):
         lines.append(f"{html.escape(name)}: {html.escape(plain(value))}")

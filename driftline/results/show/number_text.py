@@ -42,6 +42,6 @@ def plain(value: Any) -> str:
     return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def setting_text(values: Mapping[str, Any]) -> str:
+def hyperparameters_text(values: Mapping[str, Any]) -> str:
     """``client_lr 0.1, local_steps 10, server.momentum 0.9``: by name."""
     return ", ".join(f"{name} {plain(value)}" for name, value in sorted(values.items()))

@@ -13,7 +13,7 @@ from driftline.results.show.axes import band_text
 from driftline.results.show.charts import frontier_chart, learning_chart
 from driftline.results.show.number_text import banded, number
 from driftline.results.show.palette import styles
-from driftline.results.show.text_table import best_setting
+from driftline.results.show.text_table import best_configuration
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
@@ -56,10 +56,10 @@ def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
 
     Returns:
         HTML with its scripts inside (about 5 MB); nothing is loaded from anywhere. Pointing at a marker shows the
-        setting's hyperparameters.
+        configuration's hyperparameters.
     """
     parameters = result["definitions"]["parameters"]
-    on = {point["trial"] for method in result["methods"].values() for point in method["points"] if point["on_frontier"]}
+    on = {point["trial"] for method in result["methods"].values() for point in method["points"] if point["pareto"]}
     learning = learning_chart(result, [curve for curve in curves if curve.trial in on])
     return _PAGE.format(
         title=html.escape(result["study"]),
@@ -102,14 +102,14 @@ def _table(result: Json) -> str:
     marks = styles(result["methods"])
     rows = []
     for label, method in result["methods"].items():
-        best = best_setting(method, metric)
+        best = best_configuration(method, metric)
         volume = method["hypervolume_band"]
         cells = [
             f"{method['hypervolume']:.3f}"
             + (f" ({volume['low']:.3f}-{volume['high']:.3f})" if volume["low"] < volume["high"] else ""),
             banded(best["quality"], best["low"], best["high"]) if best else "none",
             number(best["cost"]) if best else "-",
-            str(sum(row["on_frontier"] for row in method["settings"])),
+            str(sum(row["pareto"] for row in method["configurations"])),
             str(method["ledger"]["trials"]),
             str(method["diverged"]),
             str(method["not_counted"]),
@@ -123,7 +123,7 @@ def _table(result: Json) -> str:
 
 def _theory(result: Json) -> str:
     said = "".join(f"<li>{html.escape(line)}</li>" for line in agreement(result))
-    heading = '<h2>Theory and measurement</h2><p class="quiet">Relative differences, medians over settings.</p>'
+    heading = '<h2>Theory and measurement</h2><p class="quiet">Relative differences, medians over configurations.</p>'
     return f"{heading}<ul>{said}</ul>" if said else ""
 
 

@@ -1,4 +1,4 @@
-"""frontier.png: envelopes with their bands and frontiers, at a size for print."""
+"""frontier.png: frontiers with their bands and Pareto sets, at a size for print."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
 
 
 def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
-    rows = method["envelope"]
+    rows = method["frontier"]
     name = legend_name(label, method)
     if not rows:
         axes.plot([], [], color=style.colour, label=f"{label} (nothing finished)")
@@ -89,7 +89,7 @@ def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
         linewidths=0,
         zorder=2,
     )
-    on = [row for row in method["settings"] if row["on_frontier"]]
+    on = [row for row in method["configurations"] if row["pareto"]]
     axes.scatter(
         [row["cost"] for row in on],
         [row["quality"] for row in on],
@@ -99,7 +99,7 @@ def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
         edgecolors="white",
         linewidths=0.8,
         zorder=4,
-        clip_on=False,  # a setting that settles with the budget's last round is shown whole
+        clip_on=False,  # a configuration that settles with the budget's last round is shown whole
     )
     axes.plot([], [], color=style.colour, linestyle=style.line, marker=style.marker, markersize=5, label=name)
     theory = method.get("theory")

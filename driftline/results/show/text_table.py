@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.results.curves import UNITS
 from driftline.results.directions import sign
-from driftline.results.show.number_text import banded, number, setting_text
+from driftline.results.show.number_text import banded, hyperparameters_text, number
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
@@ -31,11 +31,11 @@ def table(result: Json, width: int = 80) -> str:
     lines = [f"{result['study']}: {metric} ({parameters['direction']}) against {cost}", ""]
     lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5), width=width)
     lines += textwrap.wrap(
-        "In brackets: smallest and largest over seeds. Settles: what the best setting costs until it has settled.",
+        "In brackets: smallest and largest over seeds. Settles: what the best configuration costs until it settles.",
         width,
     )
     if said := agreement(result):
-        lines += ["", "Theory against measurement, relative differences (medians over settings):"]
+        lines += ["", "Theory against measurement, relative differences (medians):"]
         lines += [
             row
             for line in said
@@ -46,9 +46,9 @@ def table(result: Json, width: int = 80) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def best_setting(method: Json, metric: str) -> Json | None:
-    """The setting of the best median tail among those on the frontier; None without any."""
-    on = [row for row in method["settings"] if row["on_frontier"]]
+def best_configuration(method: Json, metric: str) -> Json | None:
+    """The configuration of the best median tail in the Pareto set; None without any."""
+    on = [row for row in method["configurations"] if row["pareto"]]
     return max(on, key=lambda row: sign(metric) * row["quality"], default=None)
 
 
@@ -56,7 +56,7 @@ def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
     rows = [["label", "hypervolume", f"best {metric}", "settles", "trials", "diverged"]]
     for label, method in methods.items():
         volume = method["hypervolume_band"]
-        best = best_setting(method, metric)
+        best = best_configuration(method, metric)
         rows.append(
             [
                 label,
@@ -94,7 +94,7 @@ def _cut(text: str, size: int) -> str:
 
 def _frontier(label: str, method: Json, metric: str, cost: str, width: int) -> list[str]:
     reported = method["reported"]
-    on = [row for row in method["settings"] if row["on_frontier"]]
+    on = [row for row in method["configurations"] if row["pareto"]]
     if not on:
         return [f"{label}: no point yet" if not reported["trials"] else f"{label}: no trial came half of the way"]
     seeds = len(reported["seeds"])
@@ -107,6 +107,6 @@ def _frontier(label: str, method: Json, metric: str, cost: str, width: int) -> l
     for row, cell in zip(on, cells, strict=True):
         first = lead.format(*cell)
         room = max(width - len(first), 20)
-        texts = textwrap.wrap(setting_text(row["hyperparameters"]), room) or [""]
+        texts = textwrap.wrap(hyperparameters_text(row["hyperparameters"]), room) or [""]
         lines += [first + texts[0], *(" " * len(first) + text for text in texts[1:])]
     return lines

@@ -27,9 +27,9 @@ def _apart(found: Json | None) -> str:
     if found is None:
         return ""
     largest = found["largest"]
-    settings = f"{found['settings']} setting{'s' if found['settings'] > 1 else ''}"
+    configurations = f"{found['configurations']} configuration{'s' if found['configurations'] > 1 else ''}"
     return (
-        f"over {settings} the tail is {_share(found['quality'], largest['quality'])} from its prediction, "
+        f"over {configurations} the tail is {_share(found['quality'], largest['quality'])} from its prediction, "
         f"the cost to settle {_share(found['cost'], largest['cost'])}, "
         f"the tail from its limit {_share(found['limit'], largest['limit'])}."
     )

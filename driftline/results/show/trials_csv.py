@@ -14,8 +14,8 @@ from driftline.results.objectives import speed
 from driftline.results.points import progress
 
 FIELDS = (
-    "trial", "label", "phase", "number", "seed", "setting", "state", "rounds_done", "quality", "cost_to_settle",
-    "speed", "counted", "on_frontier", "exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds",
+    "trial", "label", "phase", "number", "seed", "configuration", "state", "rounds_done", "quality", "cost_to_settle",
+    "speed", "counted", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds",
     "error",
 )  # fmt: skip
 """Columns before the hyperparameters: quality is the tail in the metric's own unit, speed is larger when better."""
@@ -51,12 +51,12 @@ def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], objectiv
 def _row(curve: TrialCurve, point: Mapping[str, Any] | None, objective: Objective, rounds: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         name: getattr(curve, name)
-        for name in ("trial", "label", "phase", "number", "seed", "setting", "state", "error")
+        for name in ("trial", "label", "phase", "number", "seed", "configuration", "state", "error")
     }
     row |= {
         "rounds_done": curve.rounds_done,
         "counted": point is not None,
-        "on_frontier": bool(point and point["on_frontier"]),
+        "pareto": bool(point and point["pareto"]),
     }
     for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds"):
         _, values = curve.metric(name)

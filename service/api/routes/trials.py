@@ -28,7 +28,7 @@ def trials(
     page_size: PageSize = 200,
     page_token: PageToken = None,
 ) -> TrialPage:
-    """The study's trials in the order label, phase (search before front), number."""
+    """The study's trials in the order label, phase (search before confirmation), number."""
     listing = ("trials", study_id, label, phase, state)
     found = asked.store.trials(
         study_id, label=label, phase=phase, state=state, after=_after(listing, page_token), limit=page_size + 1
@@ -61,7 +61,7 @@ def curves(
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
 async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
-    """Points, envelopes, frontiers and ledgers of all labels, with their definitions, as far as the study has come.
+    """Points, frontiers, Pareto sets and ledgers of all labels, with their definitions, as far as the study has come.
 
     It has an ETag: sent back in If-None-Match, it is answered with 304 as long as nothing new is stored.
     """

@@ -47,9 +47,6 @@ def _files() -> Iterator[tuple[str, bytes]]:
         if spec is None or spec.origin is None:
             raise DriftlineError(f"the module {module} must be installed as files to be sent to Ray, got none")
         origin = Path(spec.origin)
-        if origin.name != "__init__.py":
-            yield origin.name, origin.read_bytes()
-            continue
         for file in origin.parent.rglob("*"):
             if file.suffix in _ENDINGS and "__pycache__" not in file.parts:
                 yield f"{module}/{file.relative_to(origin.parent).as_posix()}", file.read_bytes()

@@ -12,7 +12,7 @@ from driftline.results.points import Progress
 
 
 @dataclass(frozen=True)
-class Envelope:
+class StepFunction:
     """A non-decreasing step function of the cost.
 
     Attributes:
@@ -31,7 +31,7 @@ class Envelope:
         return padded[np.searchsorted(self.cost, cost, side="right")]
 
 
-def envelope(trials: Sequence[Progress], start: float) -> Envelope:
+def best_within(trials: Sequence[Progress], start: float) -> StepFunction:
     """Best smoothed quality within a cost, over trials.
 
     e(c) = max over trials and evaluations with cost <= c of the smoothed quality, and never below `start`, which is
@@ -47,7 +47,7 @@ def envelope(trials: Sequence[Progress], start: float) -> Envelope:
     cost, quality = cost[order], quality[order]
     before = np.maximum.accumulate(np.concatenate([[start], quality]))[:-1]
     rises = quality > before
-    return Envelope(cost[rises], quality[rises], start)
+    return StepFunction(cost[rises], quality[rises], start)
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,21 @@ class Band:
     best: Array
 
 
-def band(envelopes: Sequence[Envelope], first: float, last: float) -> Band:
+def band(steps: Sequence[StepFunction], first: float, last: float) -> Band:
     """Median, worst and best attainment over seeds.
 
     Args:
-        envelopes: One a seed, at least one.
+        steps: One a seed, at least one.
         first: Cost of one round: where the band begins.
         last: The budget: where it ends.
 
     Returns:
         The band at `first`, wherever it changes in between, and at `last`.
     """
-    inside = np.unique(np.concatenate([step.cost for step in envelopes]))
+    inside = np.unique(np.concatenate([step.cost for step in steps]))
     inside = inside[(inside > first) & (inside < last)]
     cost = np.unique(np.concatenate([[first], inside, [last]]))
-    table = np.stack([step.at(cost) for step in envelopes])  # (seeds, n)
+    table = np.stack([step.at(cost) for step in steps])  # (seeds, n)
     found = Band(cost, np.median(table, axis=0), table.min(axis=0), table.max(axis=0))
     rows = np.stack([found.middle, found.worst, found.best])
     keep = np.ones(len(cost), dtype=bool)
