@@ -100,7 +100,7 @@ def wide(branch: bool) -> Space:
         "central_batch_size": Choice((5, 25, 100, 500, 1000)),
     }
     if branch:
-        space |= {"central_lr": Float(1e-3, 10.0, log=True), "merge": Choice(("sum", "mean"))}
+        space |= {"central_lr": Float(1e-3, 10.0, log=True), "merge_by": Choice(("sum", "mean"))}
     return space
 
 

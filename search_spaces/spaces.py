@@ -1,7 +1,8 @@
-"""The default spaces, found by name: one module for every method, server optimizer and schedule.
+"""The default spaces, found by name: one module for every method, optimizer and schedule.
 
-A module holds ``default() -> Space`` and, beside it, the papers' grids as functions. Nothing has to be registered: a
-file in methods/, server/ or schedules/ is found. Names that begin with "_" are private.
+A module holds ``default() -> Space``, an optimizer's ``default(role) -> Space``, and, beside it, the papers' grids as
+functions. Nothing has to be registered: a file in methods/, optimizers/ or schedules/ is found. Names that begin with
+"_" are private.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from typing import Literal
 from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
 from trainers.errors import SpecError
 from trainers.hyper import Hyperparameter
+from trainers.roles import ROLES
 from trainers.scalars import shown
 from trainers.spelling import hint
 
-Kind = Literal["methods", "server", "schedules"]
-KINDS: tuple[Kind, ...] = ("methods", "server", "schedules")
-_WORDS = {"methods": "method", "server": "server optimizer", "schedules": "schedule"}
+Kind = Literal["methods", "client", "server", "central", "merge", "schedules"]
+"""Of optimizers the role."""
+KINDS: tuple[Kind, ...] = ("methods", "client", "server", "central", "merge", "schedules")
+_WORDS = {"methods": "method", "schedules": "schedule"}
 
 
 @cache
 def names(kind: Kind) -> tuple[str, ...]:
-    """The methods, server optimizers or schedules that have a default space, sorted."""
-    package = importlib.import_module(f"search_spaces.{kind}")
+    """The methods, optimizers or schedules that have a default space, sorted."""
+    package = importlib.import_module(f"search_spaces.{_folder(kind)}")
     return tuple(sorted(found.name for found in pkgutil.iter_modules(package.__path__) if found.name[0] != "_"))
 
 
@@ -33,7 +36,7 @@ def default(kind: Kind, name: str) -> Space:
     """A fresh copy of the default space.
 
     Args:
-        kind: "methods", "server" or "schedules".
+        kind: one of KINDS.
         name: As in trainers.
 
     Raises:
@@ -44,8 +47,10 @@ def default(kind: Kind, name: str) -> Space:
         True
     """
     if name not in names(kind):
-        raise SpecError(f"no default space for {_WORDS[kind]} {shown(name)}: {hint(name, names(kind))}")
-    space: Space = importlib.import_module(f"search_spaces.{kind}.{name}").default()
+        word = _WORDS.get(kind, "optimizer")
+        raise SpecError(f"no default space for {word} {shown(name)}: {hint(name, names(kind))}")
+    module = importlib.import_module(f"search_spaces.{_folder(kind)}.{name}")
+    space: Space = module.default(kind) if kind in ROLES else module.default()
     return space
 
 
@@ -93,3 +98,7 @@ def grid_size(space: dict[str, Parameter]) -> int:
 def free(space: dict[str, Parameter]) -> tuple[str, ...]:
     """Names of the parameters that are not fixed, sorted."""
     return tuple(sorted(name for name, parameter in space.items() if not is_fixed(parameter)))
+
+
+def _folder(kind: Kind) -> str:
+    return "optimizers" if kind in ROLES else kind

@@ -13,21 +13,23 @@ from types import ModuleType
 
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
-from trainers.registry import Registry, client_optimizers, methods, schedules, servers
+from trainers.registry import Registry, methods, optimizers, schedules
+from trainers.roles import ANY, ROLES, declared, lacks, serving, settings, taken
 
-_HEAD = """# Methods, client optimizers, server optimizers and schedules
+_HEAD = """# Methods, optimizers and schedules
 
 <!-- Made by `python -m trainers.catalogue > docs/methods.md`; do not edit. -->
 
-A trial has one method, one server optimizer (plain SGD unless it names another) and one schedule (constant rates unless
-it names another). FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with the server optimizers `sgd` (with
-momentum), `adam`, `yogi` and `adagrad`; in a study `preset: fedadam` is such an entry. `driftline methods NAME` prints
-the update equations.
+A trial has one method, an optimizer in every role that the method has (plain SGD unless the trial names another) and
+one schedule (constant rates unless it names another). The roles are `client` (local steps), `server`, and in mixed
+federated learning `central` (the server's branch) and `merge`; settings have dotted names, as `client.beta1` and
+`server.momentum`. FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with `sgd` (with momentum), `adam`, `yogi` and
+`adagrad` on the server; in a study `preset: fedadam` is such an entry. `driftline methods NAME` prints the update
+equations.
 
 A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients;
 of `server_lr`, `delta_lr` and `tied` one is given, of `local_steps` and `local_epochs` too. What is marked * separates
-packs: its value is the same for all members of one. Methods with a `client_optimizer` take the settings of the one they
-name, and refuse those of the others.
+packs: its value is the same for all members of one.
 """
 
 _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit case")
@@ -36,8 +38,7 @@ _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit cas
 def page() -> str:
     """The whole page, ending with a newline."""
     parts = [_HEAD, *_section("Methods", methods(), exchanges=True)]
-    parts += _section("Client optimizers", client_optimizers(), exchanges=False, whose=" on the clients")
-    parts += _section("Server optimizers", servers(), exchanges=False)
+    parts += _section("Optimizers", optimizers(), exchanges=False)
     parts += _section("Schedules", schedules(), exchanges=False)
     return "\n".join(parts)
 
@@ -63,6 +64,41 @@ def range_of(item: Hyperparameter) -> str:
     return ("whole number " if item.kind == "int" else "") + item.range_text()
 
 
+def roles(module: ModuleType) -> str:
+    """The roles of optimizers that a method has, or those in which an optimizer serves; "" for a schedule.
+
+    Args:
+        module: of a method, an optimizer or a schedule.
+    """
+    if hasattr(module, "direction_"):
+        return ", ".join(role for role in ROLES if role not in declared(module, "REFUSED"))
+    if not hasattr(module, "round"):
+        return ""
+    taking = {role: takes for role, takes in taken(module).items() if lacks(module, role) is None}
+    named = {
+        role: "" if takes == ANY else f" ({takes}: {', '.join(serving(role, takes))})" for role, takes in taking.items()
+    }
+    said = [f"{role}{named[role]}" for role in ROLES if role in named]
+    reason = lacks(module, "client")
+    return ", ".join(said) + (f"; no client optimizer, because {reason}" if reason else "")
+
+
+def default_of(item: Hyperparameter, module: ModuleType) -> str:
+    """The default of a hyperparameter in words, of an optimizer's in every role; "" where it must be given.
+
+    Args:
+        item: as it is offered.
+        module: that offers it.
+    """
+    if not hasattr(module, "direction_"):
+        return "" if item.required else json.dumps(item.default, default=str)
+    own = {role: {one.name: one.default for one in settings(module, role)} for role in roles(module).split(", ")}
+    said = {role: json.dumps(held[item.name]) if item.name in held else "none" for role, held in own.items()}
+    usual = said.get("server", said["client"])
+    other = [f"{role}: {text}" for role, text in said.items() if text != usual]
+    return f"{usual} ({', '.join(other)})" if other else usual
+
+
 def source(module: ModuleType) -> str:
     """The papers that a module names after "Source:" in its docstring; "" where it names none."""
     return _after("Source", module, r"(?:\n\n|\Z)").rstrip(".")
@@ -84,30 +120,32 @@ def _after(word: str, module: ModuleType, end: str) -> str:
     return " ".join(found[1].split()) if found else ""
 
 
-def _section(title: str, registry: Registry, *, exchanges: bool, whose: str = "") -> Iterable[str]:
+def _section(title: str, registry: Registry, *, exchanges: bool) -> Iterable[str]:
     yield f"## {title}\n"
     heads = ("name", "what it does", "paper", *(("exchanges",) if exchanges else ()))
-    yield from _table(heads, (_overview(name, registry[name], exchanges, whose) for name in registry))
+    yield from _table(heads, (_overview(name, registry[name], exchanges) for name in registry))
     for name in registry:
         described = offered(registry[name])
-        yield f"### {name}{whose}\n"
+        yield f"### {name}\n"
+        if said := roles(registry[name]):
+            yield f"{'Serves as' if hasattr(registry[name], 'direction_') else 'Optimizers'}: {said}.\n"
         if not described:
             yield "Nothing to set.\n"
             continue
         yield from _table(
-            ("hyperparameter", "what it is", "range", "unit", "default", "limit case"), map(_row, described)
+            ("hyperparameter", "what it is", "range", "unit", "default", "limit case"),
+            (_row(item, registry[name]) for item in described),
         )
 
 
-def _overview(name: str, module: ModuleType, with_exchanges: bool, whose: str) -> tuple[str, ...]:
-    facts = (f"[{name}](#{(name + whose).replace(' ', '-')})", summary(module), source(module))
+def _overview(name: str, module: ModuleType, with_exchanges: bool) -> tuple[str, ...]:
+    facts = (f"[{name}](#{name})", summary(module), source(module))
     return (*facts, exchanges(module)) if with_exchanges else facts
 
 
-def _row(item: Hyperparameter) -> tuple[str, ...]:
-    default = "" if item.required else json.dumps(item.default, default=str)
+def _row(item: Hyperparameter, module: ModuleType) -> tuple[str, ...]:
     mark = "" if item.traced else " *"
-    return f"`{item.name}`{mark}", item.doc, range_of(item), item.unit, default, item.limit
+    return f"`{item.name}`{mark}", item.doc, range_of(item), item.unit, default_of(item, module), item.limit
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterable[str]:

@@ -1,8 +1,8 @@
 """The members of a pack: several values of traced hyperparameters in one trial document.
 
-    "members": [{"client_lr": 0.1, "server.momentum": 0.9, "schedule.window": 10}, ...]
+    "members": [{"client_lr": 0.1, "client.beta1": 0.8, "server.momentum": 0.9, "schedule.window": 10}, ...]
 
-A bare name is a hyperparameter of the method; those of server and schedule are dotted.
+A bare name is a hyperparameter of the method; those of optimizers and of the schedule are dotted.
 """
 
 from __future__ import annotations
@@ -12,27 +12,37 @@ from dataclasses import replace
 from typing import Any
 
 from trainers.errors import SpecError
-from trainers.hyper import join, refuse_unknown
-from trainers.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, offered, parse_part
+from trainers.hyper import join
+from trainers.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, chosen, offered, parse_part
+from trainers.roles import ROLES, lacks, refuse_member_keys, refuse_role
 from trainers.scalars import shown
 
-_PREFIXES = ("server", "schedule")
+_PREFIXES = (*ROLES, "schedule")
 
 
 def parse_parts(document: Mapping[str, Any]) -> dict[str, Part]:
-    """Method, server and schedule of a trial document, with the values of all its members.
+    """Method, optimizers and schedule of a trial document, with the values of all its members.
 
     Args:
-        document: a trial document; server is sgd and schedule constant when absent.
+        document: a trial document; all optimizers are sgd and the schedule is constant when absent.
+
+    Returns:
+        Kind -> part; only those roles of optimizers that the method has.
 
     Raises:
-        SpecError: as `parse_part`, and members that are not a list of objects with known keys.
+        SpecError: as `parse_part`, optimizers that the method does not take, and members that are not a list of objects
+            with known keys.
     """
-    objects = {
-        "method": document["method"],
-        "server": document.get("server", {"name": "sgd"}),
-        "schedule": document.get("schedule", {"name": "constant"}),
-    }
+    method = chosen("method", document["method"])
+    objects = {"method": document["method"]}
+    for role in ROLES:
+        if document.get(role) is not None:
+            chosen(role, document[role])
+            refuse_role(role, document[role]["name"], document["method"]["name"])
+            objects[role] = document[role]
+        elif lacks(method, role) is None:
+            objects[role] = {"name": "sgd"}
+    objects["schedule"] = document.get("schedule", {"name": "constant"})
     members = _parse_members(document.get("members"), objects)
     parts = {kind: parse_part(kind, objects[kind], [member[kind] for member in members]) for kind in objects}
     return {**parts, "schedule": _following(parts["schedule"], parts["method"])}
@@ -62,7 +72,7 @@ def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dic
         path = f"members.{index}"
         if not isinstance(member, Mapping):
             raise SpecError(f"{path} must be an object, got {shown(member)}", path)
-        refuse_unknown(member, list(known), path)
+        refuse_member_keys(member, list(known), path, objects)
         row: dict[str, dict[str, Given]] = {kind: {} for kind in objects}
         for key, item in member.items():
             kind, name = known[key]
@@ -80,7 +90,7 @@ def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         if not isinstance(name, str) or name not in REGISTRIES[kind]():
             continue
         module = REGISTRIES[kind]()[name]
-        names = [item.name for item in offered(module)]
+        names = [item.name for item in offered(module, kind)]
         if getattr(module, "TIED", False):
             names += SERVER_RATES  # parse_part says why they are refused
         keys.update({(f"{kind}.{bare}" if kind in _PREFIXES else bare): (kind, bare) for bare in names})
@@ -88,7 +98,7 @@ def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def canonical_parts(parts: Mapping[str, Part], listed: bool) -> dict[str, Any]:
-    """The objects method, server and schedule of a document that means these parts, and members where asked for.
+    """The objects of a document that means these parts, and members where asked for.
 
     Args:
         parts: kind -> part.
@@ -98,7 +108,7 @@ def canonical_parts(parts: Mapping[str, Part], listed: bool) -> dict[str, Any]:
     members: list[dict[str, Any]] = [{} for _ in range(parts["method"].members)]
     for kind, part in parts.items():
         result[kind] = {"name": part.name}
-        if part.tied and TIED.name in {item.name for item in offered(part.module)}:
+        if part.tied and TIED.name in {item.name for item in offered(part.module, kind)}:
             result[kind][TIED.name] = True
         for name, column in part.values.items():
             if part.tied and name == "server_lr":

@@ -20,12 +20,14 @@ from trainers.theory.rounds.central import central_of
 _SMALL = 32  # parameters of models whose rate is worth computing for a remark
 
 
-def mixed_remarks(method: Part, server: Part, schedule: Part, task: Any, clients_per_round: int | None) -> list[str]:
+def mixed_remarks(
+    method: Part, optimizers: Mapping[str, Part], schedule: Part, task: Any, clients_per_round: int | None
+) -> list[str]:
     """Lines about the step sizes of a mixed method; none where the curvatures are not known.
 
     Args:
         method: of the trial.
-        server: of the trial.
+        optimizers: of the trial, by role.
         schedule: of the trial.
         task: settings of the task.
         clients_per_round: None is all clients.
@@ -35,10 +37,13 @@ def mixed_remarks(method: Part, server: Part, schedule: Part, task: Any, clients
         return []
     members = [_filled(method, index) for index in range(method.members)]
     found = []
-    if method.name in THEOREMS and _plain(method, server):
+    if method.name in THEOREMS and _plain(optimizers):
         found += _beyond(method, members, task, clients_per_round or task.clients)
-    servers = [{"name": server.name, **server.member(index)} for index in range(method.members)]
-    unstable = [_rate(task, values, own, schedule.name) for values, own in zip(members, servers, strict=True)]
+    given = [
+        {role: {"name": part.name, **part.member(index)} for role, part in optimizers.items()}
+        for index in range(method.members)
+    ]
+    unstable = [_rate(task, values, own, schedule.name) for values, own in zip(members, given, strict=True)]
     worst = max((rate for rate in unstable if rate is not None), default=0.0)
     if worst >= 1:
         found.append(
@@ -48,10 +53,9 @@ def mixed_remarks(method: Part, server: Part, schedule: Part, task: Any, clients
     return found
 
 
-def _plain(method: Part, server: Part) -> bool:
+def _plain(optimizers: Mapping[str, Part]) -> bool:
     """Whether all steps are plain gradient steps, of which alone the theorems speak."""
-    roles = [method.structural.get(f"{role}_optimizer", "sgd") for role in ("client", "central", "merge")]
-    return {server.name, *roles} == {"sgd"}
+    return {part.name for part in optimizers.values()} == {"sgd"}
 
 
 def _filled(method: Part, index: int) -> dict[str, Any]:
@@ -71,7 +75,7 @@ def _beyond(method: Part, members: list[dict[str, Any]], task: Any, cohort: int)
         if not 0 < weight < 1 or steps is None:
             continue
         held = _parts(task, weight)
-        merge_lr = values.get("merge_lr", 1.0) * (0.5 if values.get("merge") == "mean" else 1.0)
+        merge_lr = values.get("merge_lr", 1.0) * (0.5 if values.get("merge_by") == "mean" else 1.0)
         limit = rate_limit(
             method.name,
             held.smoothness,
@@ -116,11 +120,13 @@ def _parts(task: Any, weight: float) -> Parts:
     return parts(known.clients, known.central, weight)
 
 
-def _rate(task: Any, values: Mapping[str, Any], server: Mapping[str, Any], schedule: str) -> float | None:
+def _rate(task: Any, values: Mapping[str, Any], optimizers: Mapping[str, Any], schedule: str) -> float | None:
     """The asymptotic rate of a setting; None where it has no closed form, or a dear one."""
     if task.dimension > _SMALL or task.clients * task.dimension > _SMALL**2:
         return None
+    server = optimizers["server"]
+    optimizers = {role: given for role, given in optimizers.items() if role != "server"}
     try:
-        return _predictor(task).setting(values, server, schedule).rate
+        return _predictor(task).setting(values, server, schedule, optimizers).rate
     except SpecError:
         return None

@@ -1,4 +1,4 @@
-"""The method, the server optimizer and the schedule of a trial: chosen by name, every member's values checked."""
+"""The method, the optimizers and the schedule of a trial: chosen by name, every member's values checked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 from trainers.errors import SpecError
 from trainers.hyper import Hyperparameter, describe, join, refuse_unknown
-from trainers.registry import Registry, methods, schedules, servers
+from trainers.registry import Registry, methods, optimizers, schedules
+from trainers.roles import ROLES, refuse_method_keys, refuse_settings, settings
 from trainers.scalars import shown
 
-REGISTRIES = {"method": methods, "server": servers, "schedule": schedules}
+REGISTRIES = {"method": methods, **dict.fromkeys(ROLES, optimizers), "schedule": schedules}
 DELTA_LR = Hyperparameter(
     name="delta_lr",
     kind="float",
@@ -37,10 +38,10 @@ SERVER_RATES = ("server_lr", "delta_lr")
 
 @dataclass(frozen=True)
 class Part:
-    """A chosen method, server optimizer or schedule.
+    """A chosen method, optimizer or schedule.
 
     Args:
-        kind: "method", "server" or "schedule".
+        kind: "method", "schedule" or the role of an optimizer.
         name: of its module.
         values: hyperparameter -> one value for each member.
         members: how many there are.
@@ -59,9 +60,14 @@ class Part:
         return REGISTRIES[self.kind]()[self.name]
 
     @property
+    def described(self) -> tuple[Hyperparameter, ...]:
+        """Its own hyperparameters."""
+        return settings(self.module, self.kind) if self.kind in ROLES else describe(self.module.Hyper)
+
+    @property
     def structural(self) -> dict[str, Any]:
         """The values that separate packs, the same for all members."""
-        own = {item.name: self.values[item.name][0] for item in describe(self.module.Hyper) if not item.traced}
+        own = {item.name: self.values[item.name][0] for item in self.described if not item.traced}
         return {**own, TIED.name: True} if self.tied else own
 
     def member(self, index: int) -> dict[str, Any]:
@@ -77,37 +83,57 @@ class Given:
     path: str
 
 
-def offered(module: ModuleType) -> tuple[Hyperparameter, ...]:
-    """All that may be set of a method, server optimizer or schedule: its Hyper, and what may stand for server_lr.
+def offered(module: ModuleType, kind: str = "method") -> tuple[Hyperparameter, ...]:
+    """All that may be set of a method, optimizer or schedule: its Hyper, and what may stand for server_lr.
 
     Args:
         module: with a Hyper.
+        kind: "method", "schedule" or the role of an optimizer.
     """
-    own = describe(module.Hyper)
+    own = settings(module, kind) if kind in ROLES else describe(module.Hyper)
     return (*own, DELTA_LR, TIED) if {"client_lr", "server_lr"} <= {item.name for item in own} else own
 
 
-def parse_part(kind: str, document: Any, members: Sequence[Mapping[str, Given]]) -> Part:
-    """The part that a document describes.
+def chosen(kind: str, document: Any) -> ModuleType:
+    """The module that a part of a trial document names.
 
     Args:
-        kind: "method", "server" or "schedule".
+        kind: "method", "schedule" or the role of an optimizer.
         document: {"name": ..., hyperparameters}.
-        members: what each member gives in addition, or instead, by the bare name of the hyperparameter.
 
     Raises:
-        SpecError: unknown names and keys, missing values, wrong types and ranges, two alternatives at once.
+        SpecError: not an object, no name or an unknown one.
     """
     if not isinstance(document, Mapping):
         raise SpecError(f'{kind} must be an object like {{"name": ...}}, got {kind}={shown(document)}', kind)
     registry: Registry = REGISTRIES[kind]()
     if "name" not in document:
         raise SpecError(f"{kind}.name must be given: one of {', '.join(registry)}", join(kind, "name"))
-    module = registry.find(document["name"], join(kind, "name"))
-    described = {item.name: item for item in offered(module)}
+    return registry.find(document["name"], join(kind, "name"))
+
+
+def parse_part(kind: str, document: Any, members: Sequence[Mapping[str, Given]]) -> Part:
+    """The part that a document describes.
+
+    Args:
+        kind: "method", "schedule" or the role of an optimizer.
+        document: {"name": ..., hyperparameters}.
+        members: what each member gives in addition, or instead, by the bare name of the hyperparameter.
+
+    Raises:
+        SpecError: unknown names and keys, missing values, wrong types and ranges, two alternatives at once.
+    """
+    module = chosen(kind, document)
+    described = {item.name: item for item in offered(module, kind)}
     base = {key: Given(value, join(kind, key)) for key, value in document.items() if key != "name"}
-    tied = _tied(document["name"], module, [base, *members])
-    refuse_unknown(document, ["name", *described], kind)
+    tied = _tied(document["name"], module, [base, *members]) if kind == "method" else False
+    known = ["name", *described]
+    if kind in ROLES:
+        refuse_settings(kind, document, known)
+    elif kind == "method":
+        refuse_method_keys(document, known)
+    else:
+        refuse_unknown(document, known, kind)
     rows = []
     for index, member in enumerate(members):
         _refuse_structural(member, described)
@@ -179,9 +205,6 @@ def _values(
         epochs = item.name == "local_steps" and found.get("local_epochs") is not None
         if value is MISSING or (kind == "method" and item.name == "local_steps" and value is None and not epochs):
             raise _missing(item, described, kind, whose)
-    from trainers.engine.client import complete  # here: --help does without torch, a chosen method does not
-
-    found = complete(found, {name: item.path for name, item in given.items()})
     return {name: found[name] for name, item in described.items() if item is not DELTA_LR and item is not TIED}
 
 

@@ -1,8 +1,9 @@
-"""What there is to choose from: each module in a folder is one method, server optimizer, schedule, task, model, report.
+"""What there is to choose from: each module in a folder is one method, optimizer, schedule, task, model, report.
 
 Nothing has to be registered. Modules whose name begins with "_" are private and ignored. Installed packages may add
-their own through entry points of the groups driftline.methods, driftline.server, driftline.schedules, driftline.tasks,
-driftline.models and driftline.reports; a name of the folder itself wins over an entry point of the same name.
+their own through entry points of the groups driftline.methods, driftline.optimizers, driftline.schedules,
+driftline.tasks, driftline.models and driftline.reports; a name of the folder itself wins over an entry point of the
+same name.
 """
 
 from __future__ import annotations
@@ -81,15 +82,9 @@ def methods() -> Registry:
 
 
 @cache
-def servers() -> Registry:
-    """Every server optimizer in trainers/server, by name."""
-    return Registry("server", "server optimizer")
-
-
-@cache
-def client_optimizers() -> Registry:
-    """Every client optimizer in trainers/client, by name."""
-    return Registry("client", "client optimizer")
+def optimizers() -> Registry:
+    """Every optimizer in trainers/optimizers, by name."""
+    return Registry("optimizers", "optimizer")
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from trainers.parts import Part
@@ -9,12 +10,14 @@ from trainers.parts import Part
 _RATIO = 10.0
 
 
-def warnings(method: Part, server: Part, schedule: Part, task: Any, clients_per_round: int | None) -> list[str]:
+def warnings(
+    method: Part, optimizers: Mapping[str, Part], schedule: Part, task: Any, clients_per_round: int | None
+) -> list[str]:
     """Lines about settings that are allowed, but unlikely to be meant.
 
     Args:
         method: of the trial.
-        server: of the trial.
+        optimizers: of the trial, by role.
         schedule: of the trial.
         task: settings of the task.
         clients_per_round: None is all clients.
@@ -45,15 +48,17 @@ def warnings(method: Part, server: Part, schedule: Part, task: Any, clients_per_
         if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
             mine, own = different[0]
             found.append(f"schedule.{name} is {mine}, but the method's is {own}: left out it is the same")
-    return [*found, *mixed(method, server, schedule, task, clients_per_round)]
+    return [*found, *mixed(method, optimizers, schedule, task, clients_per_round)]
 
 
-def mixed(method: Part, server: Part, schedule: Part, task: Any, clients_per_round: int | None) -> list[str]:
+def mixed(
+    method: Part, optimizers: Mapping[str, Part], schedule: Part, task: Any, clients_per_round: int | None
+) -> list[str]:
     """Lines about the step sizes of mixed federated learning, where the curvatures of the losses are known.
 
     Args:
         method: of the trial.
-        server: of the trial.
+        optimizers: of the trial, by role.
         schedule: of the trial.
         task: settings of the task.
         clients_per_round: None is all clients.
@@ -62,4 +67,4 @@ def mixed(method: Part, server: Part, schedule: Part, task: Any, clients_per_rou
         return []
     from trainers.mixed_remarks import mixed_remarks  # here: nobody else needs the theory
 
-    return mixed_remarks(method, server, schedule, task, clients_per_round)
+    return mixed_remarks(method, optimizers, schedule, task, clients_per_round)

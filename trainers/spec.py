@@ -2,12 +2,15 @@
 
     {"task": {"name": "quadratic", "problem": "two_clients"},
      "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10},
-     "server": {"name": "sgd", "momentum": 0.0, "nesterov": false}, "schedule": {"name": "constant"},
+     "client": {"name": "sgd"}, "server": {"name": "sgd", "momentum": 0.0, "nesterov": false},
+     "schedule": {"name": "constant"},
      "init": [0.0], "clients_per_round": null, "batch_size": null, "rounds": 200, "seed": 0, "dtype": "float64",
      "eval_every": 1, "report": ["params"], "adaptation": {"steps": [1, 5], "client_lr": 0.1},
      "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
 
-Only task, method and rounds must be given. Everything wrong is a SpecError of one line that begins with its place.
+Optimizers are client, server, central and merge (trainers/optimizers), as far as the method takes them, all sgd when
+absent. Only task, method and rounds must be given. Everything wrong is a SpecError of one line that begins with its
+place.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from trainers.members import canonical_parts, parse_parts
 from trainers.parts import Part
 from trainers.registry import reports, tasks
 from trainers.remarks import warnings
+from trainers.roles import ROLES
 from trainers.scalars import number, shown
 from trainers.spelling import hint
 
@@ -42,7 +46,7 @@ _resolutions: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a trial document besides task, method, server, schedule and members."""
+    """The keys of a trial document besides task, method, optimizers, schedule and members."""
 
     init: Any = hyper(None, kind="any", doc="parameters to start from; null is the model's own start")
     clients_per_round: int | None = hyper(None, low=1, unit="clients", limit="null is all of them")
@@ -58,7 +62,7 @@ class Keys:
     adaptation: Any = hyper(None, kind="any")
 
 
-_OBJECTS = ("task", "method", "server", "schedule", "members")
+_OBJECTS = ("task", "method", *ROLES, "schedule", "members")
 _EVERY = Hyperparameter(name="eval_every", kind="int", default="auto", low=1)
 
 
@@ -70,7 +74,7 @@ class TrialSpec:
         task: settings of the task, from its module's parse.
         task_name: name of the task's module.
         method: the method with one value per member for each hyperparameter.
-        server: the server optimizer, the same way.
+        optimizers: role -> optimizer, the same way; those that the method takes.
         schedule: the schedule, the same way.
         members: number of trials, at least 1.
         listed: whether the document had members; then report lines carry their number.
@@ -93,7 +97,7 @@ class TrialSpec:
     task: Any
     task_name: str
     method: Part
-    server: Part
+    optimizers: Mapping[str, Part]
     schedule: Part
     members: int
     listed: bool
@@ -148,7 +152,8 @@ def parse(document: Any) -> TrialSpec:
     listed = document.get("members") is not None
     parts = parse_parts(document)
     parts["method"] = _resolved(parts["method"], task, module, values["batch_size"])
-    method, server, schedule = parts["method"], parts["server"], parts["schedule"]
+    method, schedule = parts["method"], parts["schedule"]
+    optimizers = {role: parts[role] for role in ROLES if role in parts}
     values["clients_per_round"] = _cohort_size(method, values["clients_per_round"])
     values["init"] = _parse_init(values["init"], task.dimension)
     values["eval_every"] = _parse_eval_every(values["eval_every"])
@@ -169,12 +174,12 @@ def parse(document: Any) -> TrialSpec:
         task=task,
         task_name=task_name,
         method=method,
-        server=server,
+        optimizers=optimizers,
         schedule=schedule,
         members=method.members,
         listed=listed,
         canonical=canonical,
-        warnings=tuple(warnings(method, server, schedule, task, values["clients_per_round"])),
+        warnings=tuple(warnings(method, optimizers, schedule, task, values["clients_per_round"])),
         **values,
     )
 
@@ -190,7 +195,7 @@ def structure_key(document: Any) -> str:
     """
     spec = parse(document)
     key = {name: value for name, value in spec.canonical.items() if name != "members"}
-    for part in (spec.method, spec.server, spec.schedule):
+    for part in (spec.method, *spec.optimizers.values(), spec.schedule):
         key[part.kind] = {"name": part.name, **part.structural}
     return json.dumps(key, sort_keys=True)
 

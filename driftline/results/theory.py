@@ -19,6 +19,7 @@ from driftline.results.directions import sign
 from driftline.results.pareto import non_dominated
 from driftline.results.points import Progress, smooth, window
 from trainers.errors import SpecError
+from trainers.roles import ROLES
 from trainers.tasks import quadratic
 from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
 from trainers.theory.rounds.methods import ONE_CLIENT
@@ -137,7 +138,10 @@ class _Study:
                 continue
             parts = _parts(entry, row["hyperparameters"])
             try:
-                configuration = self.predictor.setting(parts["method"], parts["server"], parts["schedule"]["name"])
+                others = {kind: part for kind, part in parts.items() if kind in ROLES and kind != "server"}
+                configuration = self.predictor.setting(
+                    parts["method"], parts["server"], parts["schedule"]["name"], others
+                )
             except SpecError as error:
                 reasons[str(error)] += 1
                 continue
@@ -167,11 +171,14 @@ class _Study:
 
 
 def _parts(entry: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
-    """Method, server and schedule as in a trial document, from an entry and dotted hyperparameters."""
+    """Method, optimizers and schedule as in a trial document, from an entry and dotted hyperparameters."""
     parts: dict[str, Json] = {
         "method": {"name": entry["name"]},
-        "server": {"name": entry.get("server", {}).get("name", "sgd")},
-        "schedule": {"name": entry.get("schedule", {}).get("name", "constant")},
+        "server": {"name": "sgd"},
+        "schedule": {"name": "constant"},
+    }
+    parts |= {
+        kind: {"name": entry[kind]["name"]} for kind in (*ROLES, "schedule") if (entry.get(kind) or {}).get("name")
     }
     for dotted, value in hyperparameters.items():
         kind, _, name = dotted.rpartition(".")

@@ -12,23 +12,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from driftline.errors import InvalidSpec
-from driftline.study.entries import MOST_CHOICES, Entry
+from driftline.study.entries import MOST_CHOICES, Entry, Part
 from driftline.study.sampler import name_of
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.study.validation import from_spec_error
-from search_spaces.parameters import Space
+from search_spaces.parameters import Choice, Space
 from search_spaces.spaces import check as check_space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
 from trainers import spec
 from trainers.errors import SpecError
-from trainers.parts import offered
-from trainers.registry import methods, schedules, servers
+from trainers.parts import REGISTRIES, offered
 from trainers.remarks import mixed
+from trainers.roles import ROLES, refuse_role
 from trainers.scalars import shown, step
 from trainers.sizes import check_models
 from trainers.spelling import hint, nearest
+from trainers.version_0_1 import new_name
 
 MOST_POINTS = 100_000
 """The most points of a range on a grid."""
@@ -95,7 +96,7 @@ def _step_sizes(ends: Sequence[spec.TrialSpec], path: str) -> list[str]:
     if len(ends) == 1:
         where = ["with its one configuration"]
     for trial, place in zip(ends, where, strict=True):
-        lines = mixed(trial.method, trial.server, trial.schedule, trial.task, trial.clients_per_round)
+        lines = mixed(trial.method, trial.optimizers, trial.schedule, trial.task, trial.clients_per_round)
         if lines:
             return [f"{path}, {place}: {line}" for line in lines]
     return []
@@ -132,23 +133,38 @@ def _check_packs(study: Study, first: spec.TrialSpec) -> None:
 
 
 def _check_spaces(entry: Entry, path: str) -> None:
-    """Method, server optimizer and schedule must exist, and have hyperparameters that take the values of the spaces."""
-    for registry, part, place in (
-        (methods(), entry, path),
-        (servers(), entry.server, f"{path}.server"),
-        (schedules(), entry.schedule, f"{path}.schedule"),
-    ):
+    """Method, optimizers and schedule must exist, and have hyperparameters that take the values of the spaces."""
+    named: dict[str, Entry | Part] = {"method": entry, **entry.parts()}
+    for kind, part in named.items():
+        registry, place = REGISTRIES[kind](), path if kind == "method" else f"{path}.{kind}"
         if part.name not in registry:
             raise InvalidSpec(f"{place}.name", f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}")
-        known = {item.name: item for item in offered(registry[part.name])}
+        if kind in ROLES:
+            try:
+                refuse_role(kind, part.name, entry.name)
+            except SpecError as error:
+                raise InvalidSpec(f"{place}.name", str(error)) from error
+        known = {item.name: item for item in offered(registry[part.name], kind)}
         for key, parameter in part.space.items():
             where = f"{place}.space.{step(key)}"
             if key not in known:
+                if kind == "method" and (now := _new_place(key, entry)) is not None:
+                    raise InvalidSpec(where, f"is now {now}")
                 raise InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}")
             try:
                 check_space(parameter, known[key], key)
             except SpecError as error:
                 raise from_spec_error(error, where) from error
+
+
+def _new_place(key: str, entry: Entry) -> str | None:
+    """Where an entry says what was a hyperparameter of the method in version 0.1; None where nothing has changed."""
+    values = {name: form.options[0] for name, form in entry.space.items() if isinstance(form, Choice)}
+    now = new_name(key, {"name": entry.name, **values})
+    if now is None:
+        return None
+    part, _, name = now.partition(".")
+    return f"{'' if part == 'method' else f'{part}.'}{'name' if name == 'name' else f'space.{name}'}"
 
 
 def corners(space: Space) -> Iterator[dict[str, Any]]:
@@ -178,18 +194,17 @@ def _study_path(path: str, index: int) -> str:
     """
     entry = f"methods[{index}]"
     path = re.sub(r"^members\.\d+\.?", "members.", path)
+    kinds = (*ROLES, "schedule")
     for prefix, place in (
-        ("members.server.", f"{entry}.server"),
-        ("members.schedule.", f"{entry}.schedule"),
+        *((f"members.{kind}.", f"{entry}.{kind}") for kind in kinds),
         ("members.", entry),
         ("method.", entry),
-        ("server.", f"{entry}.server"),
-        ("schedule.", f"{entry}.schedule"),
+        *((f"{kind}.", f"{entry}.{kind}") for kind in kinds),
     ):
         if path.startswith(prefix):
             rest = path.removeprefix(prefix)
             return f"{place}.name" if rest == "name" else f"{place}.space.{rest}".rstrip(".")
-    if path in ("method", "server", "schedule"):
+    if path in ("method", *kinds):
         return entry if path == "method" else f"{entry}.{path}"
     return "budget.rounds" if path == "rounds" else path or entry
 

@@ -1,4 +1,4 @@
-"""The entries of a study: methods, server optimizers and schedules with what may be tried of their settings."""
+"""The entries of a study: methods, optimizers and schedules with what may be tried of their settings."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from driftline.study.validation import Section, from_spec_error
 from search_spaces import forms, presets, spaces
 from search_spaces.parameters import Space
 from trainers.errors import SpecError
+from trainers.roles import ROLES
 from trainers.scalars import shown, step
 
 MOST_CHOICES = 5_000
@@ -81,10 +82,10 @@ SpaceField = Annotated[
 
 
 class Part(Section):
-    """A server optimizer or a schedule with what may be tried of its settings.
+    """An optimizer or a schedule with what may be tried of its settings.
 
     Attributes:
-        name: As in trainers/server or trainers/schedules.
+        name: As in trainers/optimizers or trainers/schedules.
         space: Setting -> parameter; settings that are left out keep their own defaults. "default" is the default space.
     """
 
@@ -103,10 +104,28 @@ class Part(Section):
         return _resolve(values, cls.kind)
 
 
+class Client(Part):
+    """The optimizer of the clients with what may be tried of its settings."""
+
+    kind = "client"
+
+
 class Server(Part):
     """A server optimizer with what may be tried of its settings."""
 
     kind = "server"
+
+
+class Central(Part):
+    """The optimizer of the server's branch with what may be tried of its settings."""
+
+    kind = "central"
+
+
+class Merge(Part):
+    """The optimizer of the merge with what may be tried of its settings."""
+
+    kind = "merge"
 
 
 class Schedule(Part):
@@ -116,13 +135,16 @@ class Schedule(Part):
 
 
 class Entry(Section):
-    """A method with its server optimizer, schedule and spaces, under a label.
+    """A method with its optimizers, schedule and spaces, under a label.
 
     Attributes:
         label: What results call it; unique in the study. The method's name by default.
         name: As in trainers/methods; or ``preset`` in its place, see `search_spaces.presets`.
         space: Hyperparameter -> parameter; its default space by default.
+        client: The clients' optimizer, for methods that take one; sgd by default.
         server: sgd without momentum by default.
+        central: The optimizer of the server's branch, for methods with one; sgd by default.
+        merge: The optimizer of the merge, for the same methods; sgd by default.
         schedule: constant rates by default.
         start: Settings that are tried first, see `driftline.study.starting_points`; none by default.
     """
@@ -130,7 +152,10 @@ class Entry(Section):
     label: Annotated[str, AfterValidator(_label)]
     name: str
     space: SpaceField
+    client: Client | None = None
     server: Server = Server(name="sgd")
+    central: Central | None = None
+    merge: Merge | None = None
     schedule: Schedule = Schedule(name="constant")
     start: list[Any] = Key(default_factory=list)
 
@@ -151,6 +176,10 @@ class Entry(Section):
 
     def parameters(self) -> Space:
         """Everything that may be tried, by dotted name: client_lr, server.momentum, schedule.window."""
-        dotted = {f"server.{name}": parameter for name, parameter in self.server.space.items()}
-        dotted |= {f"schedule.{name}": parameter for name, parameter in self.schedule.space.items()}
-        return self.space | dotted
+        parts = self.parts().items()
+        return self.space | {f"{kind}.{name}": form for kind, part in parts for name, form in part.space.items()}
+
+    def parts(self) -> dict[str, Part]:
+        """Optimizers, as far as the entry names them, by role, and the schedule."""
+        found = {kind: getattr(self, kind) for kind in (*ROLES, "schedule")}
+        return {kind: part for kind, part in found.items() if part is not None}

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from trainers.roles import ROLES
+
 _CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
 
 
@@ -29,9 +31,9 @@ def study_html(spec: Mapping[str, Any]) -> str:
 
 
 def _tuned(entry: Mapping[str, Any]) -> list[str]:
-    """Dotted names of an entry's space, its server's and its schedule's."""
+    """Dotted names of an entry's space, its optimizers' and its schedule's."""
     found = [str(name) for name in _space(entry)]
-    for part in ("server", "schedule"):
+    for part in (*ROLES, "schedule"):
         found += [f"{part}.{name}" for name in _space(entry.get(part) or {})]
     return found
 

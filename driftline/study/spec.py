@@ -236,8 +236,9 @@ class Study(Section):
                 del document[name]
         del document["budget"]["rungs"]
         for entry in document["methods"]:
-            if not entry["start"]:
-                del entry["start"]
+            for key in ("start", "client", "central", "merge"):
+                if not entry[key]:
+                    del entry[key]
         return document
 
     def fingerprint(self) -> str:

@@ -2,8 +2,9 @@
 
     start: [{client_lr: 0.1, server_lr: 1.0, local_steps: 10}, {client_lr: 0, server.momentum: 0.9}]
 
-Names are dotted for server and schedule. Every value lies in its space; what a point leaves out is filled in by the
-sampler. The points are among the `trials_per_method` of the entry, so every label still has the same number of trials.
+Names are dotted for optimizers and the schedule. Every value lies in its space; what a point leaves out is filled in by
+the sampler. The points are among the `trials_per_method` of the entry, so every label still has the same number of
+trials.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from search_spaces.parameters import Choice, Float, Parameter, Space
 from search_spaces.values import plain, same
+from trainers.roles import ROLES
 from trainers.scalars import shown, step
 from trainers.spelling import hint
 
@@ -40,7 +42,7 @@ def _point(point: Any, space: Space, path: str) -> dict[str, Any]:
         raise InvalidSpec(path, f"must be a mapping of hyperparameters to values, not empty, got {shown(point)}")
     for name, value in point.items():
         place = f"{path}.{step(name)}"
-        if name in ("server", "schedule") and isinstance(value, Mapping):
+        if name in (*ROLES, "schedule") and isinstance(value, Mapping):
             raise InvalidSpec(place, f"write its settings with a dot: {name}.{step(next(iter(value), 'setting'))}")
         if name not in space:
             raise InvalidSpec(place, f"no hyperparameter of the entry's spaces: {hint(name, space)}")

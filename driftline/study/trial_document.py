@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.study.entries import Entry
+from driftline.study.entries import Entry, Part
 from driftline.study.spec import Study
-from trainers.parts import offered
-from trainers.registry import Registry, methods, schedules, servers
+from trainers.parts import REGISTRIES, offered
 from trainers.scalars import shown
 
 SHARED = (
@@ -38,11 +37,8 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
     if not configurations:
         raise ValueError("a pack must have at least one configuration, got none")
     entry = study.entry(label)
-    parts: dict[str, dict[str, Any]] = {
-        "method": {"name": entry.name},
-        "server": {"name": entry.server.name},
-        "schedule": {"name": entry.schedule.name},
-    }
+    parts: dict[str, dict[str, Any]] = {"method": {"name": entry.name}}
+    parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}
     structural = _structural(entry)
     for dotted, (kind, name) in structural.items():
         values = [hyperparameters[dotted] for hyperparameters in configurations if dotted in hyperparameters]
@@ -62,15 +58,12 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
 
 def _structural(entry: Entry) -> dict[str, tuple[str, str]]:
     """Dotted name -> (part, name in it) of what must be the same for all members of a pack."""
-    registries: dict[str, tuple[Registry, str, str]] = {
-        "method": (methods(), entry.name, ""),
-        "server": (servers(), entry.server.name, "server."),
-        "schedule": (schedules(), entry.schedule.name, "schedule."),
-    }
     found = {}
-    for kind, (registry, chosen, prefix) in registries.items():
-        if chosen in registry:
-            for item in offered(registry[chosen]):
+    named: dict[str, Entry | Part] = {"method": entry, **entry.parts()}
+    for kind, part in named.items():
+        registry, prefix = REGISTRIES[kind](), "" if kind == "method" else f"{kind}."
+        if part.name in registry:
+            for item in offered(registry[part.name], kind):
                 if not item.traced:
                     found[f"{prefix}{item.name}"] = (kind, item.name)
     return found

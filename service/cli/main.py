@@ -159,7 +159,7 @@ def compare(
 
 @app.command()
 def methods(name: Annotated[str | None, typer.Argument(help="Only this one, in full.")] = None) -> None:
-    """List what can be tuned: methods, server optimizers and schedules with their hyperparameters."""
+    """List what can be tuned: methods, optimizers and schedules with their hyperparameters."""
     from service.cli.show import show_methods
 
     show_methods(name)

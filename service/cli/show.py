@@ -13,10 +13,10 @@ import typer
 
 from driftline.client.environment import environment
 from driftline.errors import NotFound
-from trainers.catalogue import exchanges, range_of, source, summary
+from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
-from trainers.registry import Registry, client_optimizers, methods, schedules, servers, tasks
+from trainers.registry import Registry, methods, optimizers, schedules, tasks
 from trainers.scalars import shown
 from trainers.spelling import hint
 
@@ -62,8 +62,7 @@ def show_methods(name: str | None) -> None:
     """Prints every method, optimizer and schedule with its hyperparameters, or one of them in full."""
     groups = (
         ("Methods", methods()),
-        ("Client optimizers", client_optimizers()),
-        ("Server optimizers", servers()),
+        ("Optimizers", optimizers()),
         ("Schedules", schedules()),
     )
     if name is not None:
@@ -109,7 +108,7 @@ def _frontier(study: str, quality: str | None, cost: str | None, url: str | None
 
 
 def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:
-    """What there is to set: the Hyper of a method, server optimizer or schedule, the SETTINGS of a task."""
+    """What there is to set: the Hyper of a method, optimizer or schedule, the SETTINGS of a task."""
     return offered(module) if hasattr(module, "Hyper") else tuple(getattr(module, "SETTINGS", ()))
 
 
@@ -117,29 +116,29 @@ def _print_list(registry: Registry) -> None:
     for name in registry:
         module = registry[name]
         typer.echo(f"  {name:<24}{summary(module)}.")
-        for word, said in (("paper", source(module)), ("exchanges", exchanges(module))):
+        for word, said in (("paper", source(module)), ("exchanges", exchanges(module)), ("optimizers", roles(module))):
             if said:
                 typer.echo(f"      {word:<22}{said}")
-        for line in _hyperparameters(_settings(module)):
+        for line in _hyperparameters(_settings(module), module):
             typer.echo(f"      {line}")
     typer.echo("")
 
 
 def _print_whole(name: str, module: ModuleType, described: tuple[Hyperparameter, ...]) -> None:
     typer.echo(f"{name}\n\n{inspect.cleandoc(module.__doc__ or '')}\n")
-    for line in _hyperparameters(described):
+    for line in _hyperparameters(described, module):
         typer.echo(f"  {line}")
 
 
-def _hyperparameters(described: tuple[Hyperparameter, ...]) -> Iterator[str]:
+def _hyperparameters(described: tuple[Hyperparameter, ...], module: ModuleType) -> Iterator[str]:
     for item in described:
         facts = [item.doc] if item.doc else []
         if item.kind != "any" or not item.doc:
             facts.append(range_of(item))
         if item.unit:
             facts.append(item.unit)
-        if not item.required:
-            facts.append(f"default {json.dumps(item.default, default=str)}")
+        if default := default_of(item, module):
+            facts.append(f"default {default}")
         if item.limit:
             facts.append(item.limit)
         yield f"{item.name:<22}{'; '.join(facts)}"

@@ -12,6 +12,7 @@ from driftline.results.study_result import Reading, StudyResult
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorders.sampling import metric_name
 from service.recorders.tracking import Row
+from trainers.roles import ROLES
 
 FRONTIER_POINTS = 128  # of an frontier: MLflow draws a few hundred at most
 
@@ -66,10 +67,10 @@ def trial_params(trial: TrialRecord) -> dict[str, str]:
 
 
 def label_params(study: StudyRecord, label: str) -> dict[str, str]:
-    """Parameters of a label's run: method, server and schedule."""
+    """Parameters of a label's run: method, optimizers and schedule."""
     entry: dict[str, Any] = next((entry for entry in study.spec["methods"] if entry["label"] == label), {})
     shown = {"label": label, "method": entry.get("name", label)}
-    for part in ("server", "schedule"):
+    for part in (*ROLES, "schedule"):
         if isinstance(entry.get(part), dict):
             shown[part] = entry[part].get("name", "")
     return {name: _text(value) for name, value in shown.items()}

@@ -124,7 +124,7 @@ def test_mixed_studies_have_a_prediction() -> None:
     result = ran(
         {"label": "parallel", "name": "parallel_training", "space": STEPS | weight},
         {"label": "one-way", "name": "one_way_transfer", "space": STEPS},
-        {"label": "two-way", "name": "two_way_transfer", "space": STEPS | {"merge": "mean", "warm_start": True}},
+        {"label": "two-way", "name": "two_way_transfer", "space": STEPS | {"merge_by": "mean", "warm_start": True}},
         {"label": "clients", "name": "fedavg", "space": STEPS},
         task=task,
     )

@@ -9,7 +9,7 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from search_spaces import presets, spaces
 from trainers.engine.pack import Pack
-from trainers.registry import servers
+from trainers.registry import optimizers
 from trainers.spec import parse
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "server-optimizers.yaml"
@@ -37,7 +37,7 @@ def test_a_preset_is_fedavg_with_a_server_optimizer(name):
     assert Study.from_json(short.to_json()).fingerprint() == short.fingerprint()
     assert short.check() == long.check()
     assert dict(short.methods[0].server.space) == spaces.default("server", server)
-    assert {server} <= set(servers())
+    assert {server} <= set(optimizers())
 
 
 @pytest.mark.parametrize("name", presets.SERVERS)

@@ -4,20 +4,28 @@ import pytest
 
 from search_spaces import rates, spaces
 from search_spaces.methods import fedavg, fedprox, local_sgd
+from search_spaces.optimizers import sgd, yogi
 from search_spaces.schedules import plateau
-from search_spaces.server import sgd, yogi
 from trainers.errors import SpecError
 from trainers.parts import offered
-from trainers.registry import methods, schedules, servers
+from trainers.registry import methods, optimizers, schedules
+from trainers.roles import ROLES, serving
 from trainers.spec import parse
 
-REGISTRIES = {"methods": methods, "server": servers, "schedules": schedules}
-ALL = [(kind, name) for kind in spaces.KINDS for name in spaces.names(kind)]
+REGISTRIES = {"methods": methods, **dict.fromkeys(ROLES, optimizers), "schedules": schedules}
+
+
+def choices(kind):
+    """What can be chosen: of optimizers those that can serve in the role."""
+    return serving(kind) if kind in ROLES else list(REGISTRIES[kind]())
+
+
+ALL = [(kind, name) for kind in spaces.KINDS for name in choices(kind)]
 
 
 @pytest.mark.parametrize(("kind", "name"), ALL)
 def test_default_space_fits_its_module(kind, name):
-    described = {item.name: item for item in offered(REGISTRIES[kind]()[name])}
+    described = {item.name: item for item in offered(REGISTRIES[kind]()[name], kind)}
     space = spaces.default(kind, name)
     assert space.keys() <= described.keys()
     for key, parameter in space.items():
@@ -96,15 +104,16 @@ TASK = {"name": "quadratic", "problem": "two_clients", "central": {"hessian": [[
 
 @pytest.mark.parametrize(("kind", "name"), ALL)
 def test_settings_of_the_default_space_make_trials(kind, name):
-    document = {"task": TASK, "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
-    word = {"methods": "method", "server": "server", "schedules": "schedule"}[kind]
+    method = "parallel_training" if kind in ("central", "merge") else "fedavg"
+    document = {"task": TASK, "method": {"name": method, "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
+    word = {"methods": "method", "schedules": "schedule"}.get(kind, kind)
     space = spaces.default(kind, name)
     if "local_epochs" in space:
         document["task"] = {"name": "linear_regression"}  # of a quadratic there are no passes over the data
     for u in (0.0, 0.3, 0.7, 0.999):
         setting = {key: parameter.from_unit(u) for key, parameter in space.items()}
         spec = parse({**document, word: {"name": name, **setting}, "rounds": 1})
-        member = getattr(spec, word).member(0)
+        member = {"method": spec.method, "schedule": spec.schedule, **spec.optimizers}[word].member(0)
         expected = {key: tuple(value) if isinstance(value, list) else value for key, value in setting.items()}
         assert member | {key: value for key, value in expected.items() if key != "delta_lr"} == member
 

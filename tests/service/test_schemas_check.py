@@ -48,7 +48,7 @@ BAD = [
     ("momentum:", "moment:", "methods[0].server.space.moment: unknown hyperparameter of sgd: did you mean momentum?"),
     ("window:", "windw:", "methods[0].schedule.space.windw: unknown hyperparameter of plateau: did you mean window?"),
     ("name: fedavg", "name: fedavgg", 'methods[0].name: no method "fedavgg": did you mean fedavg?'),
-    ("name: sgd", "name: sdg", 'methods[0].server.name: no server optimizer "sdg": did you mean sgd?'),
+    ("name: sgd", "name: sdg", 'methods[0].server.name: no optimizer "sdg": did you mean sgd?'),
     ("name: plateau", "name: plateu", 'methods[0].schedule.name: no schedule "plateu": did you mean plateau?'),
     ("name: quadratic", "name: quadric", 'task.name: no task "quadric": did you mean quadratic?'),
     ("clients: 20", "clints: 20", "task.clints: unknown key: did you mean clients?"),
@@ -158,7 +158,7 @@ def test_trial_document_is_the_contracts():
     }
     parsed = spec.parse(document)
     assert parsed.members == 2
-    assert parsed.server.values["momentum"] == (0.9, 0.0)
+    assert parsed.optimizers["server"].values["momentum"] == (0.9, 0.0)
 
 
 def test_structural_values_stand_outside_the_members():
@@ -259,3 +259,77 @@ def test_what_cannot_be_read_alone_cannot_be_read_among_others():
                 tried, refused = tried + 1, refused + (not alone)
     assert refused > 20
     assert tried - refused > 20
+
+
+def test_optimizers_of_an_entry_reach_the_trial_in_their_roles():
+    central = {"hessian": [[1.0]], "center": [0.0]}
+    study = Study.from_json(
+        {
+            "name": "roles",
+            "task": {"name": "quadratic", "problem": "two_clients", "central": central},
+            "methods": [
+                {
+                    "name": "parallel_training",
+                    "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, "merge_by": "mean"},
+                    "client": {"name": "adam", "space": {"beta1": {"choice": [0.0, 0.9]}, "bias_correction": False}},
+                    "central": {"name": "adam", "space": "default"},
+                    "merge": {"name": "momentum"},
+                },
+                {"name": "fedsgd"},
+            ],
+            "objective": {"quality": "loss", "cost": "rounds"},
+            "budget": {"trials_per_method": 2, "rounds": 2, "seeds": 0},
+        }
+    )
+    study.check()
+    space = study.entry("parallel_training").parameters()
+    assert {"client.beta1", "client.bias_correction", "central.beta1", "central.epsilon"} <= set(space)
+    shared = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, "merge_by": "mean", "client.bias_correction": False}
+    settings = [shared | {"client.beta1": beta1, "central.epsilon": 0.1} for beta1 in (0.0, 0.9)]
+    document = trial_document(study, "parallel_training", settings, 0)
+    assert document["client"] == {"name": "adam", "bias_correction": False}
+    assert (document["central"], document["merge"]) == ({"name": "adam"}, {"name": "momentum"})
+    assert document["members"][1] == {
+        "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, "client.beta1": 0.9, "central.epsilon": 0.1
+    }  # fmt: skip
+    assert spec.parse(document).optimizers["client"].values["beta1"] == (0.0, 0.9)
+    assert "client" not in study.to_json()["methods"][1]
+    assert Study.from_json(study.to_json()).fingerprint() == study.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"name": "fednova", "client": {"name": "adam"}},
+            "methods[0].client.name: method fednova takes linear client optimizers (momentum, nesterov, sgd), got cli",
+        ),
+        (
+            {"name": "fedavg", "merge": {"name": "sgd"}},
+            "methods[0].merge.name: method fedavg takes no merge optimizer, got merge.name=sgd: it has no branches",
+        ),
+        (
+            {"name": "fedavg", "client": {"name": "adam", "space": {"beta": 0.5}}},
+            "methods[0].client.space.beta: unknown hyperparameter of adam: did you mean beta1?",
+        ),
+        (
+            {"name": "fedavg", "client": {"name": "adam", "space": {"beta1": {"choice": [0.5, 1.0]}}}},
+            "methods[0].client.space.beta1: must be in [0, 1), got beta1=1",
+        ),
+        ({"name": "fedavg", "client": {"name": "adan"}}, 'methods[0].client.name: no optimizer "adan"'),
+    ],
+)
+def test_optimizers_that_an_entry_cannot_have_are_refused(entry, message):
+    rates = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
+    study = Study.from_json(
+        {
+            "name": "roles",
+            "task": {"name": "quadratic", "problem": "two_clients"},
+            "methods": [{"space": rates, **entry}],
+            "objective": {"quality": "loss", "cost": "rounds"},
+            "budget": {"trials_per_method": 2, "rounds": 2, "seeds": 0},
+        }
+    )
+    with pytest.raises(InvalidSpec) as caught:
+        study.check()
+    assert str(caught.value).startswith(message)

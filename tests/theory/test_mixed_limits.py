@@ -191,9 +191,9 @@ def test_what_has_no_closed_form_is_not_called_unstable(changes):
     ("own", "changes"),
     [
         ({}, {"server": {"name": "yogi"}}),
-        ({"client_optimizer": "adam"}, {}),
-        ({"central_optimizer": "adam", "central_lr": 0.1}, {}),
-        ({"merge_optimizer": "adagrad"}, {}),
+        ({}, {"client": {"name": "adam"}}),
+        ({"central_lr": 0.1}, {"central": {"name": "adam"}}),
+        ({}, {"merge": {"name": "adagrad"}}),
     ],
 )
 def test_the_theorems_say_nothing_of_other_optimizers(own, changes):

@@ -76,14 +76,14 @@ MIXED = {
 BRANCH = {"client_lr": 0.05, "server_lr": 0.03, "local_steps": 4}
 MIXED_METHODS = [
     {"name": "parallel_training", **BRANCH},
-    {"name": "parallel_training", **BRANCH, "central_lr": 0.07, "central_steps": 2, "merge": "mean"},
+    {"name": "parallel_training", **BRANCH, "central_lr": 0.07, "central_steps": 2, "merge_by": "mean"},
     {"name": "parallel_training", **BRANCH, "federated_weight": 1.0, "central_batch_size": 7},
     {"name": "parallel_training", "client_lr": 0.04, "tied": True, "local_steps": 3, "merge_lr": 0.7},
     {"name": "one_way_transfer", **BRANCH, "central_weight": 0.3},
     {"name": "one_way_transfer", **BRANCH, "federated_weight": 1.0},
     {"name": "two_way_transfer", **BRANCH, "central_lr": None, "central_steps": None},
     {"name": "two_way_transfer", **BRANCH, "warm_start": True, "federated_weight": 0.8},
-    {"name": "two_way_transfer", **BRANCH, "merge": "mean", "warm_start": True, "central_steps": 7},
+    {"name": "two_way_transfer", **BRANCH, "merge_by": "mean", "warm_start": True, "central_steps": 7},
     {"name": "fedavg", **BRANCH},
 ]
 

@@ -5,11 +5,12 @@ import torch
 
 from trainers.engine.cohort import Cohort
 from trainers.engine.counters import Counters
+from trainers.engine.optimizer import RoleOptimizer, first_memory
 from trainers.engine.state import State
 from trainers.hyper import describe
 from trainers.models import quadratic, softmax
+from trainers.optimizers import sgd
 from trainers.problem import Examples, Problem, Quadratics
-from trainers.server import sgd
 
 RATES = np.array([4e-2, 2e-2, 1e-2, 5e-3])
 CLIENTS = 4
@@ -66,10 +67,10 @@ class Losses:
                 value = given.get(item.name, item.default)
                 rows[item.name] = column(value, count) if item.traced and value is not None else value
         hyper = method.Hyper(server_lr=column(rates if server_lr is None else server_lr, count), **rows)
-        optimizer = sgd.Hyper(momentum=column(0.0, count), nesterov=False)
+        optimizers = {"server": RoleOptimizer(sgd, sgd.Hyper(momentum=column(0.0, count), nesterov=False))}
         start = self.start.repeat(count, 1, 1) if start is None else start
         memory = method.init(hyper, start) if hasattr(method, "init") else {}
-        state = State(start, sgd.init(optimizer, start), sgd, optimizer, hyper.server_lr, memory)
+        state = State(start, optimizers, first_memory(optimizers, start), hyper.server_lr, memory)
         batches = self.source.round(0, np.arange(CLIENTS)) if batches is None else batches
         weights = torch.full((CLIENTS,), 1 / CLIENTS, dtype=torch.float64)
         counters = Counters.zero(count)

@@ -10,6 +10,8 @@ import pytest
 from trainers.errors import SpecError
 from trainers.spec import parse
 
+SERVERS = ("sgd", "adam", "yogi", "adagrad")
+"""Optimizers that every method meets on the server; tests/trainers/test_optimizers.py runs all of them."""
 METHOD = {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10}
 DESIGN = {
     "task": {

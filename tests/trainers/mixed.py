@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainers.engine.pack import Pack
+from trainers.roles import ROLES
 from trainers.spec import parse
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.central import central_quadratic
@@ -39,8 +40,8 @@ def problem(clients=4, equal=False, weights=None, seed=3):
 
 
 def train(name, rounds=1, given=None, **changes):
-    """Report lines; changes of the method by its names, of the trial under `trial`."""
-    trial = changes.pop("trial", {})
+    """Report lines; changes of the method by its names, of the trial under `trial`, optimizers by their roles."""
+    trial = {**{role: changes.pop(role) for role in ROLES if role in changes}, **changes.pop("trial", {})}
     document = {
         "task": given or problem()[0],
         "method": {"name": name, "client_lr": 0.05, "server_lr": 0.04, "local_steps": 4, **changes},

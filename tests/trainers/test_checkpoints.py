@@ -9,8 +9,10 @@ from trainers.engine import checkpoint
 from trainers.engine.pack import Pack
 from trainers.errors import CheckpointError
 from trainers.hyper import describe
-from trainers.registry import methods, schedules, servers
+from trainers.registry import methods, optimizers, schedules
 from trainers.spec import parse
+
+from .documents import SERVERS
 
 SETTINGS = {
     "client_lr": 0.1,
@@ -37,7 +39,7 @@ def document(method="fedavg", server="sgd", schedule="constant", **changes):
     return {
         "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}, "central": central},
         "method": required(methods()[method], method),
-        "server": required(servers()[server], server),
+        "server": required(optimizers()[server], server),
         "schedule": {**required(schedules()[schedule], schedule), **({"window": 2} if schedule == "plateau" else {})},
         "batch_size": 6,
         "clients_per_round": getattr(module, "CLIENTS_PER_ROUND", 4),
@@ -55,7 +57,7 @@ def stripped(lines):
 TRIPLES = [
     (method, server, list(schedules())[(number + turn) % len(schedules())])
     for number, method in enumerate(methods())
-    for turn, server in enumerate(servers())
+    for turn, server in enumerate(SERVERS)
 ]
 
 
@@ -184,8 +186,8 @@ def test_other_files_and_versions_are_refused():
     data = Pack.from_spec(spec).to_bytes()
     with pytest.raises(CheckpointError, match="another kind of file"):
         Pack.restore(spec, b"x" * 200)
-    newer = data[:16] + (2).to_bytes(4, "little") + data[20:]
-    with pytest.raises(CheckpointError, match="must be of version 1, got 2"):
+    newer = data[:16] + (3).to_bytes(4, "little") + data[20:]
+    with pytest.raises(CheckpointError, match="must be of version 2, got 3"):
         Pack.restore(spec, newer)
 
 
@@ -193,7 +195,7 @@ def test_nothing_but_tensors_and_plain_types_is_inside():
     data = Pack.from_spec(parse(document())).to_bytes()
     payload = torch.load(io.BytesIO(data[52:]), weights_only=True)
     assert payload["round"] == 0
-    assert {"params", "server", "schedule", "counters", "alive", "plan", "round", "fingerprint"} <= set(payload)
+    assert {"params", "optimizers", "schedule", "counters", "alive", "plan", "round", "fingerprint"} <= set(payload)
 
 
 def test_saving_is_repeatable():

@@ -7,38 +7,49 @@ import pytest
 import torch
 
 from trainers.engine import local
-from trainers.engine.client import ClientSteps, Clipped
+from trainers.engine.client import Clipped
 from trainers.engine.local import LocalWork
+from trainers.engine.optimizer import RoleOptimizer
 from trainers.engine.pack import Pack
 from trainers.engine.plan import Plan
-from trainers.errors import SpecError
 from trainers.hyper import describe
 from trainers.models import linear
 from trainers.problem import Examples, Problem
-from trainers.registry import client_optimizers, methods
-from trainers.spec import parse, structure_key
+from trainers.registry import methods, optimizers
+from trainers.roles import lacks, serving, settings
+from trainers.spec import parse
 
 SIZES = np.array([7, 20, 1, 12])
 COLUMNS = 4
 TORCH = {
     "sgd": (torch.optim.SGD, {}),
-    "momentum": (torch.optim.SGD, {"momentum": "client_momentum"}),
-    "nesterov": (torch.optim.SGD, {"momentum": "client_momentum", "nesterov": True}),
-    "adam": (torch.optim.Adam, {"betas": ("client_beta1", "client_beta2"), "eps": "client_epsilon"}),
-    "adamw": (torch.optim.AdamW, {"betas": ("client_beta1", "client_beta2"), "eps": "client_epsilon"}),
-    "adagrad": (torch.optim.Adagrad, {"eps": "client_epsilon"}),
-    "rmsprop": (torch.optim.RMSprop, {"alpha": "client_beta2", "eps": "client_epsilon"}),
+    "momentum": (torch.optim.SGD, {"momentum": "momentum"}),
+    "nesterov": (torch.optim.SGD, {"momentum": "momentum", "nesterov": True}),
+    "adam": (torch.optim.Adam, {"betas": ("beta1", "beta2"), "eps": "epsilon"}),
+    "adamw": (torch.optim.AdamW, {"betas": ("beta1", "beta2"), "eps": "epsilon"}),
+    "adagrad": (torch.optim.Adagrad, {"eps": "epsilon"}),
+    "rmsprop": (torch.optim.RMSprop, {"alpha": "beta2", "eps": "epsilon"}),
 }
-SETTINGS = {"client_momentum": 0.7, "client_beta1": 0.8, "client_beta2": 0.95, "client_epsilon": 1e-3}
+SETTINGS = {"momentum": 0.7, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}
 
 
 def own_settings(name):
-    return {item.name: SETTINGS[item.name] for item in describe(client_optimizers()[name].Hyper)}
+    """Settings of an optimizer on clients that torch has too."""
+    return {item.name: SETTINGS[item.name] for item in settings(optimizers()[name], "client") if item.name in SETTINGS}
 
 
-def optimizer_of(name, trials=1, **changes):
-    values = {key: column([value] * trials) for key, value in {**own_settings(name), **changes}.items()}
-    return ClientSteps(client_optimizer=name, **values).optimizer()
+def optimizer_of(name, trials=1, dtype=torch.float64, **changes):
+    """The optimizer with a number, or one for each trial, for every setting; None for sgd."""
+    module = optimizers()[name]
+    given = {item.name: item.default for item in settings(module, "client")} | own_settings(name) | changes
+    given |= {"beta1": None} if name == "adagrad" else {}
+    values = {
+        key: column(value if isinstance(value, list) else [value] * trials, dtype)
+        if isinstance(value, float | list)
+        else value
+        for key, value in given.items()
+    }
+    return None if name == "sgd" else RoleOptimizer(module, module.Hyper(**values))
 
 
 def column(values, dtype=torch.float64):
@@ -84,14 +95,8 @@ def done(model, work, oracle="stacked", batch_size=5):
     return local.run(model.oracles[oracle], batches_of(model, batch_size), params, work, np.ones(trials, dtype=bool))
 
 
-def test_every_client_optimizer_is_compared_here():
-    assert set(TORCH) == set(client_optimizers())
-    for name, module in client_optimizers().items():
-        shared = {item.name: item for item in describe(ClientSteps)}
-        for item in describe(module.Hyper):
-            assert (shared[item.name].low, shared[item.name].high) == (item.low, item.high), name
-            assert not item.required, name
-        assert "Source:" in module.__doc__
+def test_every_optimizer_of_torch_is_compared_here():
+    assert set(TORCH) == set(serving("client")) - {"yogi"}
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.2])
@@ -101,9 +106,8 @@ def test_local_work_is_that_of_torchs_optimizer(name, weight_decay):
     model = regression()
     rates, counts, epsilons, momenta = [0.05, 0.2, 0.01], [6, 2, 4], [1e-3, 1e-1, 1e-2], [0.7, 0.2, 0.9]
     has = own_settings(name)
-    changes = {"client_epsilon": epsilons, "client_momentum": momenta}
-    settings = {key: column(changes.get(key, [value] * 3)) for key, value in has.items()}
-    optimizer = ClientSteps(client_optimizer=name, **settings).optimizer()
+    changes = {"epsilon": epsilons, "momentum": momenta}
+    optimizer = optimizer_of(name, 3, **{key: values for key, values in changes.items() if key in has})
     steps = torch.tensor(counts).view(-1, 1, 1)
     work = LocalWork(column(rates), steps, weight_decay=column([weight_decay] * 3), optimizer=optimizer)
     found = done(model, work).pseudo_gradient
@@ -148,7 +152,7 @@ def test_gradients_of_zero_are_not_divided_by_zero():
     model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
     batches = model.source(0, None, "shuffled").round(0, np.arange(2))
     params = model.layout.row(torch.zeros(1, 1, COLUMNS, dtype=torch.float64))
-    for name in client_optimizers():
+    for name in TORCH:
         work = LocalWork(column([0.1]), torch.tensor([[[3]]]), optimizer=optimizer_of(name), clip_norm=column([1.0]))
         found = local.run(model.oracles["stacked"], batches, params, work, np.array([True]))
         assert (found.pseudo_gradient == 0).all()
@@ -159,8 +163,7 @@ def test_single_precision_keeps_its_digits_however_small_client_lr(name):
     for client_lr in (1e-2, 1e-6, 1e-9, 0.0):
         found = {}
         for dtype in (torch.float32, torch.float64):
-            settings = {key: column([value], dtype) for key, value in own_settings(name).items()}
-            optimizer = ClientSteps(client_optimizer=name, **settings).optimizer()
+            optimizer = optimizer_of(name, dtype=dtype)
             work = LocalWork(column([client_lr], dtype), torch.tensor([[[8]]]), optimizer=optimizer)
             found[dtype] = done(regression(dtype), work).pseudo_gradient.double()
         error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
@@ -196,12 +199,12 @@ def test_clients_pass_over_their_own_data():
         )
 
 
-WITH_OPTIMIZER = [name for name, module in methods().items() if issubclass(module.Hyper, ClientSteps)]
+WITH_OPTIMIZER = [name for name, module in methods().items() if lacks(module, "client") is None]
 WITH_CLIPPING = [name for name, module in methods().items() if issubclass(module.Hyper, Clipped)]
 TASK = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
 
 
-def document(method, task=TASK, **settings):
+def document(method, task=TASK, client=None, **settings):
     central = {"central": {"fraction": 0.1}} if getattr(methods()[method], "CENTRAL", False) else {}
     given = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, "prox": 0.2, "displacement": 0.05}
     given["gradient_weights"] = [1.0, 2.0]
@@ -210,6 +213,7 @@ def document(method, task=TASK, **settings):
     return {
         "task": {**task, **central},
         "method": {"name": method, **needed, **settings},
+        "client": client,
         "clients_per_round": getattr(methods()[method], "CLIENTS_PER_ROUND", 3),
         "batch_size": 4,
         "rounds": 3,
@@ -236,14 +240,9 @@ def test_methods_with_local_work_offer_client_optimizers():
 
 @pytest.mark.parametrize("method", WITH_OPTIMIZER)
 def test_a_trial_is_the_same_alone_in_a_pack_and_restored(method):
-    name = (
-        "adam"
-        if "adam" in {item.name: item for item in describe(methods()[method].Hyper)}["client_optimizer"].choices
-        else "momentum"
-    )
-    key = {"adam": "client_epsilon", "momentum": "client_momentum"}[name]
-    given = document(method, client_optimizer=name, clip_norm=0.5, **{key: 0.5})
-    members = [{}, {key: 0.01, "clip_norm": None}, {"clip_norm": 0.1}]
+    name, key = ("momentum", "momentum") if method == "fednova" else ("adam", "epsilon")
+    given = document(method, client={"name": name, key: 0.5}, clip_norm=0.5)
+    members = [{}, {f"client.{key}": 0.01, "clip_norm": None}, {"clip_norm": 0.1}]
     spec = parse({**given, "members": members})
     pack = Pack.from_spec(spec)
     lines = pack.advance(1)
@@ -251,7 +250,7 @@ def test_a_trial_is_the_same_alone_in_a_pack_and_restored(method):
     lines += pack.advance()
     keys = ("train_loss", "update_norm", "test_loss")
     for number, member in enumerate(members):
-        alone = curve({**given, "method": {**given["method"], **member}})
+        alone = curve({**given, "members": [member]})
         together = [[line["round"], *(line[key] for key in keys)] for line in lines if line["member"] == number]
         near(together, alone)
         if number:
@@ -271,16 +270,16 @@ def test_clipping_bounds_every_methods_update(method):
 @pytest.mark.parametrize("method", WITH_OPTIMIZER)
 def test_momentum_0_is_sgd_and_one_step_is_too(method):
     plain = curve(document(method))
-    near(curve(document(method, client_optimizer="momentum", client_momentum=0.0)), plain)
-    near(curve(document(method, client_optimizer="nesterov", client_momentum=0.0)), plain)
+    near(curve(document(method, client={"name": "momentum", "momentum": 0.0})), plain)
+    near(curve(document(method, client={"name": "nesterov", "momentum": 0.0})), plain)
     once = document(method, local_steps=1)
-    near(curve(document(method, client_optimizer="momentum", local_steps=1)), curve(once))
-    assert curve(document(method, client_optimizer="momentum"))[-1][1] != pytest.approx(plain[-1][1], rel=1e-6)
+    near(curve(document(method, client={"name": "momentum"}, local_steps=1)), curve(once))
+    assert curve(document(method, client={"name": "momentum"}))[-1][1] != pytest.approx(plain[-1][1], rel=1e-6)
 
 
 def test_adam_with_a_large_epsilon_is_sgd():
     large = 1e7
-    adam = document("fedavg", client_optimizer="adam", client_beta1=0.0, client_epsilon=large)
+    adam = document("fedavg", client={"name": "adam", "beta1": 0.0, "epsilon": large})
     adam["method"] |= {"client_lr": 0.05 * large, "server_lr": 0.05 * large}
     for line, other in zip(curve(adam), curve(document("fedavg")), strict=True):
         assert [line[1], line[3]] == [value if value is None else pytest.approx(value, 1e-6) for value in other[1::2]]
@@ -288,36 +287,9 @@ def test_adam_with_a_large_epsilon_is_sgd():
 
 @pytest.mark.parametrize("oracle", ["example_space", "autograd"])
 def test_plans_with_other_oracles_give_the_same_curve(oracle):
-    given = document("fedavg", client_optimizer="adagrad", clip_norm=0.3)
+    given = document("fedavg", client={"name": "adagrad"}, clip_norm=0.3)
     given["batch_size"] = None
     plans = [Plan(name, 1, torch.get_num_threads(), "cpu", "float64", 1) for name in ("stacked", oracle)]
     lines = [Pack.from_spec(parse(given), plan=plan).advance() for plan in plans]
     for one, other in zip(*lines, strict=True):
         assert one["test_loss"] == pytest.approx(other["test_loss"], rel=1e-10)
-
-
-def test_defaults_are_filled_in_and_settings_of_others_refused():
-    spec = parse(document("fedavg", client_optimizer="adam", client_beta1=0.5))
-    values = spec.method.member(0)
-    assert (values["client_beta1"], values["client_beta2"], values["client_epsilon"]) == (0.5, 0.999, 1e-8)
-    assert values["client_momentum"] is None
-    assert parse(dict(spec.canonical)).canonical == spec.canonical
-    with pytest.raises(SpecError) as error:
-        parse(document("fedavg", client_optimizer="adam", client_momentum=0.5))
-    assert str(error.value) == (
-        "method.client_momentum must be left out for client_optimizer adam: it is a setting of momentum, nesterov"
-    )
-    with pytest.raises(SpecError, match=r"members\.0\.client_beta2 must be left out for client_optimizer sgd"):
-        parse({**document("fedavg"), "members": [{"client_beta2": 0.5}]})
-    with pytest.raises(SpecError, match=r"method\.client_optimizer must be one of adagrad, adam, .*got .*adm"):
-        parse(document("fedavg", client_optimizer="adm"))
-    with pytest.raises(SpecError, match=r"members\.0\.client_optimizer must be the same for all members"):
-        parse({**document("fedavg"), "members": [{"client_optimizer": "adam"}]})
-    with pytest.raises(SpecError, match=r"method\.clip_norm must be above 0, got clip_norm=0"):
-        parse(document("fedavg", clip_norm=0))
-
-
-def test_client_optimizers_separate_packs_and_their_settings_do_not():
-    one = structure_key(document("fedavg", client_optimizer="adam", client_beta1=0.5))
-    assert one == structure_key(document("fedavg", client_optimizer="adam", client_lr=0.1, clip_norm=1.0))
-    assert one != structure_key(document("fedavg", client_optimizer="adamw"))

@@ -7,10 +7,11 @@ import torch
 from trainers.engine.cohort import Cohort
 from trainers.engine.counters import Counters
 from trainers.engine.local import LocalWork
+from trainers.engine.optimizer import RoleOptimizer, first_memory
 from trainers.engine.state import State
 from trainers.models import quadratic
+from trainers.optimizers import sgd
 from trainers.problem import Problem, Quadratics
-from trainers.server import sgd
 
 HESSIANS = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.5, 3.0]], [[4.0, 1.0], [1.0, 2.0]]])
 CENTERS = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
@@ -102,7 +103,8 @@ def test_the_loss_is_of_the_model_asked_for():
 def test_a_state_steps_and_remembers():
     params = torch.tensor([[[1.0, 0.0]], [[2.0, 0.0]]], dtype=torch.float64)
     hyper = sgd.Hyper(momentum=column(0.0, 0.5), nesterov=False)
-    state = State(params, sgd.init(hyper, params), sgd, hyper, column(0.1, 0.2))
+    optimizers = {"server": RoleOptimizer(sgd, hyper)}
+    state = State(params, optimizers, first_memory(optimizers, params), column(0.1, 0.2))
     pseudo_gradient = torch.tensor([[[3.0, 4.0]], [[1.0, 0.0]]], dtype=torch.float64)
     after = state.step(pseudo_gradient).step(pseudo_gradient)
     assert after.params[0, 0].tolist() == pytest.approx([1 - 0.6, -0.8])

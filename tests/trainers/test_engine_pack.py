@@ -208,7 +208,8 @@ def test_clients_can_be_weighted_by_their_examples():
     one = parse({**document(dtype="float64", clients_per_round=None, batch_size=None, rounds=1),
                  "task": {**DIGITS, "clients": 1, "partition": "iid"},
                  "method": {"name": "fedsgd", "server_lr": 0.1}})  # fmt: skip
-    other = Pack.from_spec(parse({**spec.canonical, "method": {"name": "fedsgd", "server_lr": 0.1}})).advance()[-1]
+    fedsgd = {**spec.canonical, "method": {"name": "fedsgd", "server_lr": 0.1}, "client": None}
+    other = Pack.from_spec(parse(fedsgd)).advance()[-1]
     assert other["update_norm"] == pytest.approx(Pack.from_spec(one).advance()[-1]["update_norm"], rel=1e-12)
     assert line["train_loss"] == pytest.approx(np.log(10), rel=1e-12)
 

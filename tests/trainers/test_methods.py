@@ -9,8 +9,10 @@ import torch
 
 from trainers.engine.pack import Pack
 from trainers.hyper import describe
-from trainers.registry import methods, schedules, servers
+from trainers.registry import methods, optimizers, schedules
 from trainers.spec import parse
+
+from .documents import SERVERS
 
 USUAL = {
     "client_lr": 0.04,
@@ -63,7 +65,7 @@ def document(method, server="sgd", schedule="constant", task=None, **changes):
     return {
         "task": with_central(method, task or quadratic()),
         "method": part(methods()[method], method),
-        "server": part(servers()[server], server),
+        "server": part(optimizers()[server], server),
         "schedule": part(schedules()[schedule], schedule),
         "clients_per_round": cohort_size(method),
         "batch_size": 2,
@@ -78,7 +80,7 @@ def document(method, server="sgd", schedule="constant", task=None, **changes):
 def member_settings(given, number):
     """Other values of every traced hyperparameter."""
     found = part(methods()[given["method"]["name"]], given["method"]["name"], number)
-    for kind, registry in (("server", servers), ("schedule", schedules)):
+    for kind, registry in (("server", optimizers), ("schedule", schedules)):
         own = part(registry()[given[kind]["name"]], given[kind]["name"], number)
         found.update({f"{kind}.{name}": value for name, value in own.items()})
     return found
@@ -110,13 +112,13 @@ def alone(given, settings):
 ALL = [
     (method, server, list(schedules())[(number + turn) % len(schedules())])
     for number, method in enumerate(methods())
-    for turn, server in enumerate(servers())
+    for turn, server in enumerate(SERVERS)
 ]
 
 
 def test_everything_meets():
-    assert {triple[:2] for triple in ALL} == set(itertools.product(methods(), servers()))
-    assert {triple[1:] for triple in ALL} == set(itertools.product(servers(), schedules()))
+    assert {triple[:2] for triple in ALL} == set(itertools.product(methods(), SERVERS))
+    assert {triple[1:] for triple in ALL} == set(itertools.product(SERVERS, schedules()))
     assert {triple[::2] for triple in ALL} == set(itertools.product(methods(), schedules()))
 
 
@@ -165,7 +167,11 @@ def test_a_round_leaves_its_input_alone_and_pads_zero(method):
 
 
 def tensors(state):
-    return {"params": state.params, **state.server, **{f"memory.{name}": held for name, held in state.memory.items()}}
+    return {
+        "params": state.params,
+        **state.optimizer_memory["server"],
+        **{f"memory.{name}": held for name, held in state.memory.items()},
+    }
 
 
 @pytest.mark.parametrize("method", methods())

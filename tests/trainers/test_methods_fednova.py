@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from trainers.engine.optimizer import RoleOptimizer
 from trainers.engine.pack import Pack
 from trainers.errors import SpecError
 from trainers.methods.fednova import Hyper, sums_of_ones
+from trainers.optimizers import momentum as heavy_ball
 from trainers.spec import parse
 from trainers.tasks import linear_regression
 
@@ -30,11 +32,12 @@ def path(method, **changes):
     return np.array([line["params"] for line in lines(method, **changes)])
 
 
-@pytest.mark.parametrize("more", [{}, {"prox": 0.4}, {"client_optimizer": "momentum", "client_momentum": 0.7}])
+@pytest.mark.parametrize("more", [{}, {"prox": 0.4}, {"client": {"name": "momentum", "momentum": 0.7}}])
 def test_equal_steps_are_fedavg(more):
-    work = {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 5, **more}
+    work = {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 5} | {k: v for k, v in more.items() if k != "client"}
     other = "fedprox" if "prox" in more else "fedavg"
     changes = {"batch_size": 3, "weighting": "examples", "server": {"name": "sgd", "momentum": 0.5}}
+    changes |= {"client": more.get("client")}
     found = path({"name": "fednova", **work}, **changes)
     np.testing.assert_allclose(found, path({"name": other, **work}, **changes), rtol=1e-12, atol=1e-12)
     unequal = {"client_lr": 0.1, "server_lr": 0.2, "local_epochs": 2}
@@ -49,7 +52,9 @@ def column(*values):
 def norms(steps, **settings):
     trials = len(next(iter(settings.values()))) if settings else 1
     given = {"client_lr": column(*[0.1] * trials), "server_lr": None, "local_steps": None, "prox": column(0.0)}
-    found = sums_of_ones(Hyper(**given | settings), np.array(steps), torch.zeros(trials, 1, 1, dtype=torch.float64))
+    found = sums_of_ones(
+        Hyper(**given | settings), None, np.array(steps), torch.zeros(trials, 1, 1, dtype=torch.float64)
+    )
     return found[..., 0].numpy()
 
 
@@ -59,11 +64,9 @@ def test_sums_of_ones_are_the_papers_norms():
     wanted = [[(1 - 0.8**k) / 0.2 for k in (1, 5, 3)], [(1 - 0.95**k) / 0.05 for k in (2, 2, 7)]]
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
     momentum = 0.7  # the weights of momentum are (1 - momentum^(K - k + 1)) / (1 - momentum)
-    hyper = Hyper(
-        client_lr=column(0.1), server_lr=None, local_steps=None, prox=column(0.0),
-        client_optimizer="momentum", client_momentum=column(momentum),
-    )  # fmt: skip
-    found = sums_of_ones(hyper, np.array([[1, 6]]), torch.zeros(1, 1, 1, dtype=torch.float64))[0, :, 0]
+    hyper = Hyper(client_lr=column(0.1), server_lr=None, local_steps=None, prox=column(0.0))
+    optimizer = RoleOptimizer(heavy_ball, heavy_ball.Hyper(momentum=column(momentum)))
+    found = sums_of_ones(hyper, optimizer, np.array([[1, 6]]), torch.zeros(1, 1, 1, dtype=torch.float64))[0, :, 0]
     wanted = [sum((1 - momentum**j) / (1 - momentum) for j in range(1, k + 1)) for k in (1, 6)]
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-13)
 
@@ -116,5 +119,9 @@ def test_a_pack_may_mix_given_and_mean_effective_steps():
 def test_weights_are_examples_and_adaptive_steps_are_refused():
     method = {"name": "fednova", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 1}
     assert parse({"task": REGRESSION, "method": method, "rounds": 1}).weighting == "examples"
-    with pytest.raises(SpecError, match=r"method\.client_optimizer must be one of sgd, momentum, nesterov, got"):
-        parse({"task": REGRESSION, "method": {**method, "client_optimizer": "adam"}, "rounds": 1})
+    with pytest.raises(SpecError) as caught:
+        parse({"task": REGRESSION, "method": method, "client": {"name": "adam"}, "rounds": 1})
+    assert str(caught.value) == (
+        "method fednova takes linear client optimizers (momentum, nesterov, sgd), got client.name=adam: its directions "
+        "are not linear in the gradients"
+    )

@@ -14,7 +14,7 @@ import pytest
 
 from trainers import catalogue
 from trainers.parts import offered
-from trainers.registry import client_optimizers, methods, schedules, servers
+from trainers.registry import methods, optimizers, schedules
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"
@@ -114,16 +114,12 @@ def test_the_page_of_methods_is_up_to_date() -> None:
 
 def test_the_page_names_everything_that_can_be_set() -> None:
     page = catalogue.page()
-    for registry in (methods(), servers(), schedules()):
+    for registry in (methods(), optimizers(), schedules()):
         for name in registry:
             assert f"| [{name}](#{name}) | " in page
             part = page.partition(f"\n### {name}\n")[2].partition("\n##")[0]
             for item in offered(registry[name]):
                 assert f"| `{item.name}`" in part
-    for name in client_optimizers():
-        assert f"| [{name}](#{name}-on-the-clients) | " in page
-        part = page.partition(f"\n### {name} on the clients\n")[2].partition("\n##")[0]
-        assert all(f"| `{item.name}`" in part for item in offered(client_optimizers()[name]))
     for name in methods():
         assert catalogue.source(methods()[name]).startswith(('"', 'after "'))
         assert catalogue.exchanges(methods()[name])[:4] in ("one ", "two ")

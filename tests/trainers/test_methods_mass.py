@@ -111,8 +111,8 @@ def test_without_compensation_it_is_nesterov_on_the_clients():
     pack = Pack.from_spec(spec)
     pack.advance()
     lookahead = pack._now.state.memory["lookahead"][0, 0, :6]
-    other = {"name": "local_sgd", "client_lr": 0.1, "client_optimizer": "nesterov", "client_momentum": 0.8}
-    found = models(document({**other, "local_steps": 6}, task=task, rounds=1))[-1]
+    other = {"name": "local_sgd", "client_lr": 0.1, "local_steps": 6}
+    found = models(document(other, task=task, rounds=1, client={"name": "nesterov", "momentum": 0.8}))[-1]
     np.testing.assert_allclose(lookahead.numpy(), found, rtol=0, atol=1e-14)
 
 

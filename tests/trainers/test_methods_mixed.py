@@ -30,7 +30,7 @@ def test_rounds_are_the_closed_forms(weights, weight, momentum):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
         if name != "one_way_transfer":
             more = {**more, "merge_lr": 1.6}
-            found = models(name, 25, given, central_weight=1 - weight, merge="mean", **more, trial=trial)
+            found = models(name, 25, given, central_weight=1 - weight, merge_by="mean", **more, trial=trial)
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
 
 
@@ -152,7 +152,7 @@ def test_two_way_transfer_has_half_the_stable_step():
     ):
         for rate, stable in ((0.97 * limit, True), (1.03 * limit, False)):
             found = models(
-                name, 300, given, client_lr=rate, server_lr=rate, local_steps=1, merge=merge, trial={"init": [2.0]}
+                name, 300, given, client_lr=rate, server_lr=rate, local_steps=1, merge_by=merge, trial={"init": [2.0]}
             )
             assert (abs(found[-1, 0] - 0.25) < abs(found[0, 0] - 0.25)) == stable
 
@@ -200,7 +200,7 @@ def test_the_calculator_knows_them_by_the_same_names():
     given, hessians, centers, own, center = problem()
     held, central = client_quadratics(hessians, centers, np.full(4, 0.25)), central_quadratic(own, center)
     for name in METHODS:
-        branch = {} if name == "one_way_transfer" else {"merge": "mean", "central_steps": 2}
+        branch = {} if name == "one_way_transfer" else {"merge_by": "mean", "central_steps": 2}
         method = {
             "name": name,
             "client_lr": 0.05,

@@ -126,7 +126,7 @@ def test_comparators_learn_digits(name):
 
 def test_client_optimizers_step_along_the_joined_losses():
     given, hessians, centers, own, center = problem()
-    found = models("all_on_client", 6, given, client_optimizer="momentum", client_momentum=0.7)
+    found = models("all_on_client", 6, given, client={"name": "momentum", "momentum": 0.7})
     x, wanted = np.array(INIT), [INIT]
     for _ in range(6):
         ends = []

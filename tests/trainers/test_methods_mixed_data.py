@@ -101,7 +101,7 @@ def test_passes_over_unequal_clients(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_digits_with_a_tenth_of_the_examples_at_the_server(name):
     trial = {"batch_size": 10, "clients_per_round": 4, "dtype": "float32"}
-    merge = {"merge": "mean"} if name == "two_way_transfer" else {}
+    merge = {"merge_by": "mean"} if name == "two_way_transfer" else {}
     line = train(name, 40, DIGITS, client_lr=0.3, server_lr=0.3, local_steps=5, **merge, trial=trial)[-1]
     assert line["test_accuracy"] > 0.9
     assert line["exchanges"] == 40

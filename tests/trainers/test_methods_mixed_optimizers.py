@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from trainers.engine.pack import Pack
-from trainers.errors import SpecError
 from trainers.spec import parse
 
-from .mixed import DIGITS, INIT, METHODS, WEIGHTS, models, problem, train
+from .mixed import DIGITS, INIT, METHODS, models, problem, train
 
 BRANCHED = ("parallel_training", "two_way_transfer")
 
@@ -87,28 +86,27 @@ def walked(name, central_rule, merge_rule, rounds=12, merge_lr=1.0, weight=0.5, 
 
 
 RULES = [
-    ({"central_optimizer": "sgd", "central_momentum": 0.6}, lambda: HeavyBall(0.6), lambda: HeavyBall(0.0), 1.0),
-    ({"central_optimizer": "adam"}, Adam, lambda: HeavyBall(0.0), 1.0),
-    ({"central_optimizer": "adam", "central_momentum": 0.5}, lambda: Adam(0.5), lambda: HeavyBall(0.0), 1.0),
-    ({"merge_momentum": 0.4, "merge_lr": 0.7}, lambda: HeavyBall(0.0), lambda: HeavyBall(0.4), 0.7),
-    ({"merge_optimizer": "adam", "merge_epsilon": 0.01, "merge_lr": 0.1}, lambda: HeavyBall(0.0), Adam, 0.1),
-    ({"merge_optimizer": "adam", "central_optimizer": "adam", "merge_lr": 0.1}, Adam, Adam, 0.1),
+    ({"central": {"name": "sgd", "momentum": 0.6}}, lambda: HeavyBall(0.6), plain, 1.0),
+    ({"central": {"name": "momentum", "momentum": 0.6}}, lambda: HeavyBall(0.6), plain, 1.0),
+    ({"central": {"name": "adam"}}, Adam, plain, 1.0),
+    ({"central": {"name": "adam", "beta1": 0.5}}, lambda: Adam(0.5), plain, 1.0),
+    ({"central": {"name": "adam", "beta2": 0.9}}, lambda: Adam(beta2=0.9), plain, 1.0),
+    ({"merge": {"name": "sgd", "momentum": 0.4}, "merge_lr": 0.7}, plain, lambda: HeavyBall(0.4), 0.7),
+    ({"merge": {"name": "adam", "epsilon": 0.01}, "merge_lr": 0.1}, plain, lambda: Adam(epsilon=0.01), 0.1),
+    ({"merge": {"name": "adam"}, "central": {"name": "adam"}, "merge_lr": 0.1}, Adam, Adam, 0.1),
 ]
 
 
 @pytest.mark.parametrize("name", BRANCHED)
 @pytest.mark.parametrize(("given", "central", "merge", "merge_lr"), RULES)
 def test_rounds_are_algorithm_1_with_other_optimizers(name, given, central, merge, merge_lr):
-    central, merge = central(), merge()
-    central.epsilon = given.get("central_epsilon", 1e-5)
-    merge.epsilon = given.get("merge_epsilon", 1e-5)
     found = models(name, 12, central_lr=0.06, central_steps=3, **given)
-    np.testing.assert_allclose(found, walked(name, central, merge, merge_lr=merge_lr), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, walked(name, central(), merge(), merge_lr=merge_lr), rtol=0, atol=1e-12)
 
 
 CLIENTS = [
-    ({"client_optimizer": "momentum", "client_momentum": 0.7}, lambda: HeavyBall(0.7)),
-    ({"client_optimizer": "adam"}, ClientAdam),
+    ({"client": {"name": "momentum", "momentum": 0.7}}, lambda: HeavyBall(0.7)),
+    ({"client": {"name": "adam"}}, ClientAdam),
     ({"clip_norm": 0.8}, Clip),
 ]
 
@@ -124,7 +122,7 @@ def test_client_optimizers_step_along_the_weighted_gradients(name, weight, given
 
 
 def test_clients_send_their_gradients_where_their_steps_do_not_tell_them():
-    for given, sent in (({}, 1), ({"clip_norm": 1.0}, 1), ({"client_optimizer": "adam"}, 2)):
+    for given, sent in (({}, 1), ({"clip_norm": 1.0}, 1), ({"client": {"name": "adam"}}, 2)):
         line = train("two_way_transfer", 3, **given)[-1]
         assert (line["bytes_down"], line["bytes_up"]) == (3 * 2 * 96, 3 * sent * 96)
         assert train("one_way_transfer", 3, **given)[-1]["bytes_up"] == 3 * 96
@@ -132,22 +130,23 @@ def test_clients_send_their_gradients_where_their_steps_do_not_tell_them():
 
 @pytest.mark.parametrize("name", BRANCHED)
 def test_plain_sgd_by_the_long_way_is_the_same(name, monkeypatch):
-    from trainers.engine import branch
+    from trainers.engine.optimizer import RoleOptimizer
 
     quick = models(name, 10, central_lr=0.06, central_steps=3)
-    monkeypatch.setattr(branch.Rule, "plain", False)
+    monkeypatch.setattr(RoleOptimizer, "plain", False)
     np.testing.assert_allclose(models(name, 10, central_lr=0.06, central_steps=3), quick, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", BRANCHED)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "yogi", "adagrad"])
 def test_members_neighbours_and_restarts_change_nothing(name, optimizer):
-    own = {"central_optimizer": optimizer, "merge_optimizer": optimizer, "central_lr": 0.02, "merge_lr": 0.3}
-    own |= {"central_momentum": 0.3, "merge_momentum": 0.2}
-    method = {"name": name, "client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, **own}
+    key = "momentum" if optimizer == "sgd" else "beta1"
+    central, merge = {"name": optimizer, key: 0.3}, {"name": optimizer, key: 0.2}
+    method = {"name": name, "client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, "central_lr": 0.02, "merge_lr": 0.3}
     document = {"task": {**problem()[0], "gradient_noise": 0.2}, "method": method, "rounds": 8, "batch_size": 2}
+    document |= {"central": central, "merge": merge}
     document |= {"clients_per_round": 3, "eval_every": 1, "report": ["params"]}
-    other = {"central_lr": 0.01, "central_momentum": 0.0, "merge_momentum": 0.0}
+    other = {"central_lr": 0.01, f"central.{key}": 0.0, f"merge.{key}": 0.0}
     members = [{"local_steps": 2, "central_steps": 5}, {"client_lr": 80.0, "server_lr": 80.0}, other]
 
     def paths(lines, member):
@@ -156,7 +155,7 @@ def test_members_neighbours_and_restarts_change_nothing(name, optimizer):
     spec = parse({**document, "members": members})
     whole = Pack.from_spec(spec).advance()
     for number in (0, 2):
-        alone = Pack.from_spec(parse({**document, "method": {**method, **members[number]}})).advance()
+        alone = Pack.from_spec(parse({**document, "members": [members[number]]})).advance()
         np.testing.assert_allclose(paths(whole, number), paths(alone, 0), rtol=0, atol=1e-10)
     pack = Pack.from_spec(spec)
     lines = pack.advance(3)
@@ -164,40 +163,11 @@ def test_members_neighbours_and_restarts_change_nothing(name, optimizer):
     assert [paths(lines, number) for number in range(3)] == [paths(whole, number) for number in range(3)]
 
 
-def test_settings_are_the_optimizers_own_where_left_out():
-    document = {"task": problem(weights=WEIGHTS)[0], "rounds": 1}
-    method = {"name": "parallel_training", "client_lr": 0.1, "tied": True, "local_steps": 2}
-    plain = parse({**document, "method": method}).method.member(0)
-    assert (plain["central_momentum"], plain["merge_momentum"]) == (0.0, 0.0)
-    assert (plain["central_epsilon"], plain["merge_epsilon"]) == (None, None)
-    given = {**method, "central_optimizer": "yogi", "merge_optimizer": "adagrad"}
-    spec = parse({**document, "method": given})
-    other = spec.method.member(0)
-    assert (other["central_momentum"], other["central_epsilon"], other["merge_momentum"]) == (0.9, 1e-5, 0.0)
-    assert parse(spec.canonical).canonical == spec.canonical
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"central_optimizer": "lamb"}, "method.central_optimizer must be one of sgd, adam, yogi, adagrad, got"),
-        ({"central_epsilon": 0.1}, "method.central_epsilon must be left out for sgd, which has none, got"),
-        ({"merge_epsilon": 0.2}, "method.merge_epsilon must be left out for sgd"),
-        ({"merge_momentum": 1.0}, "method.merge_momentum must be in [0, 1), got"),
-    ],
-)
-def test_wrong_optimizers_say_what_to_do(wrong, message):
-    method = {"name": "two_way_transfer", "client_lr": 0.1, "tied": True, "local_steps": 2, **wrong}
-    with pytest.raises(SpecError) as caught:
-        parse({"task": problem()[0], "method": method, "rounds": 1})
-    assert str(caught.value).startswith(message)
-
-
 @pytest.mark.parametrize("name", BRANCHED)
 def test_adam_at_the_server_learns_digits(name):
     trial = {"batch_size": 10, "clients_per_round": 4, "dtype": "float32"}
-    own = {"central_optimizer": "adam", "central_lr": 0.01, "merge_optimizer": "sgd", "merge_momentum": 0.5}
-    line = train(name, 40, DIGITS, client_lr=0.2, server_lr=0.2, local_steps=5, merge="mean", **own, trial=trial)[-1]
+    own = {"central": {"name": "adam"}, "central_lr": 0.01, "merge": {"name": "sgd", "momentum": 0.5}}
+    line = train(name, 40, DIGITS, client_lr=0.2, server_lr=0.2, local_steps=5, merge_by="mean", **own, trial=trial)[-1]
     assert line["test_accuracy"] > 0.85
 
 
@@ -205,7 +175,7 @@ def test_adam_at_the_server_learns_digits(name):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_a_pack_may_mix_trials_with_and_without_a_central_lr(name, optimizer):
     """Left out it is server_lr, through the schedule, also beside trials that have one of their own, 0 included."""
-    given = {"central_optimizer": optimizer, "central_epsilon": 1.0} if optimizer == "adam" else {}
+    given = {"central": {"name": optimizer, **({"epsilon": 1.0} if optimizer == "adam" else {})}}
     schedule = {"name": "plateau", "window": 1, "cooldown": 1, "min_delta": 100.0, "server_decay": 0.5}
     rates = [None, 0.02, 0.0]
     together = train(name, 5, **given, trial={"schedule": schedule, "members": [{"central_lr": one} for one in rates]})

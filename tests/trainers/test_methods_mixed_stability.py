@@ -63,7 +63,7 @@ def test_largest_stable_steps(steps, parallel, one_way, two_way, rounding):
     assert found[0] == pytest.approx(parallel, abs=rounding)
     assert found[1:] == pytest.approx([one_way, two_way], abs=0.005)
     assert found[2] < found[1] <= found[0] + 1e-9  # two-way transfer is the first to diverge
-    assert limit("two_way_transfer", 1, 10.0, merge="mean") == pytest.approx(2.0, abs=1e-9)
+    assert limit("two_way_transfer", 1, 10.0, merge_by="mean") == pytest.approx(2.0, abs=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::trainers.theory.warning.TheoryWarning")
@@ -93,7 +93,7 @@ def test_fixed_points(steps):
     wanted = {"parallel_training": np.linalg.solve(qa + qc, qa @ P + qc @ Q)}
     rates = {"client_lr": client_lr, "delta_lr": 1.0, "local_steps": steps}
     for name in METHODS:
-        for merge in ({}, {"merge": "mean"}) if name == "two_way_transfer" else ({},):
+        for merge in ({}, {"merge_by": "mean"}) if name == "two_way_transfer" else ({},):
             end = round_map({"name": name, **rates, **merge}, CLIENTS, central=CENTRAL).after([5.0] * 4, 3000)[-1]
             np.testing.assert_allclose(end, wanted.get(name, best), rtol=0, atol=1e-11)
     assert (np.linalg.norm(wanted["parallel_training"] - best) > 1e-3) == (steps > 1)

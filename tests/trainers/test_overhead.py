@@ -87,7 +87,7 @@ def test_the_server_s_gradients_are_counted():
     assert (sized["central_gradients"], sized["central_examples"]) == (1, 40)
     warm = train("two_way_transfer", 1, DIGITS, central_steps=6, warm_start=True, trial=asked)[-1]
     assert warm["central_gradients"] == 7
-    adam = train("parallel_training", 1, DIGITS, central_steps=6, central_optimizer="adam", trial=asked)[-1]
+    adam = train("parallel_training", 1, DIGITS, central_steps=6, central={"name": "adam"}, trial=asked)[-1]
     assert adam["central_gradients"] == 6
 
 

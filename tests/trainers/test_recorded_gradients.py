@@ -12,11 +12,11 @@ LR, SERVER_LR, STEPS, ROUNDS = 0.05, 0.04, 4, 6
 WORK = {"client_lr": LR, "server_lr": SERVER_LR, "local_steps": STEPS}
 
 
-def models(method, rounds=ROUNDS):
+def models(method, rounds=ROUNDS, **client):
     """((rounds + 1, 2) models, the last line)."""
     task = {"name": "quadratic", "hessians": HESSIANS, "centers": CENTERS}
     document = {"task": task, "method": method, "rounds": rounds, "init": [3.0, -2.0], "report": ["params"]}
-    lines = list(run(document))
+    lines = list(run({**document, "client": client or None}))
     return np.array([line["params"] for line in lines]), lines[-1]
 
 
@@ -33,13 +33,13 @@ def momentum(gradients):
 
 
 def signs(gradients):
-    """Adam's with client_beta1 = client_beta2 = 0 and a small epsilon."""
+    """Adam's with beta1 = beta2 = 0 and a small epsilon."""
     return gradients[-1] / (np.abs(gradients[-1]) + 1e-8)
 
 
 OPTIMIZERS = {
-    "momentum": (momentum, {"client_optimizer": "momentum"}),
-    "signs": (signs, {"client_optimizer": "adam", "client_beta1": 0.0, "client_beta2": 0.0}),
+    "momentum": (momentum, {"name": "momentum"}),
+    "signs": (signs, {"name": "adam", "beta1": 0.0, "beta2": 0.0}),
 }
 
 
@@ -64,16 +64,15 @@ def test_stored_variates_are_means_of_gradients_whatever_the_client_optimizer(na
         own = np.array([mean for _, mean in done]) - corrections
         x = x - SERVER_LR * np.mean([total for total, _ in done], 0)
         wanted.append(x)
-    found, last = models({"name": "scaffold", **WORK, "variates": "stored", **settings})
+    found, last = models({"name": "scaffold", **WORK, "variates": "stored"}, **settings)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
     assert last["bytes_up"] == ROUNDS * 3 * 2 * 2 * 8  # a pseudo-gradient and the change of the variate
 
 
 def test_stored_variates_with_momentum_find_the_minimizer():
     """Variates of momentum's directions, which are up to ten gradients long, would make the rounds diverge."""
-    found, last = models(
-        {"name": "scaffold", **WORK, "local_steps": 30, "variates": "stored", "client_optimizer": "momentum"}, 120
-    )
+    method = {**WORK, "local_steps": 30, "variates": "stored"}
+    found, last = models({**method, "name": "scaffold"}, 120, name="momentum")
     optimum = np.linalg.solve(np.sum(HESSIANS, 0), sum(np.array(h) @ c for h, c in zip(HESSIANS, CENTERS, strict=True)))
     assert not last["diverged"]
     np.testing.assert_allclose(found[-1], optimum, rtol=0, atol=1e-2)
@@ -91,26 +90,28 @@ def test_a_reused_mean_is_of_gradients_whatever_the_client_optimizer(name, form)
         x = x - SERVER_LR * np.mean([total for total, _ in done], 0)
         wanted.append(x)
     method = {"name": "fedga", **WORK, "displacement": 0.2, "reuse_mean_gradient": True, "displacement_form": form}
-    found, last = models({**method, **settings})
+    found, last = models(method, **settings)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
     assert last["bytes_up"] == ROUNDS * 3 * 2 * 2 * 8  # the pseudo-gradient does not tell the mean of the gradients
-    assert models({**method})[1]["bytes_up"] == ROUNDS * 3 * 2 * 8
+    assert models(method)[1]["bytes_up"] == ROUNDS * 3 * 2 * 8
 
 
 @pytest.mark.parametrize("reuse", [False, True])
 def test_both_forms_of_displacement_are_equal_with_decay_beside_the_gradients(reuse):
     method = {"name": "fedga", **WORK, "displacement": 0.4, "reuse_mean_gradient": reuse, "prox": 0.2}
-    more = {"weight_decay": 0.3, "client_optimizer": "adamw"}
-    once = models({**method, **more})[0]
-    np.testing.assert_allclose(models({**method, **more, "displacement_form": "each_step"})[0], once, atol=1e-12)
-    assert np.abs(models({**method, "client_optimizer": "adam", "weight_decay": 0.3})[0] - once).max() > 1e-3
+    method |= {"weight_decay": 0.3}
+    once = models(method, name="adamw")[0]
+    each = models({**method, "displacement_form": "each_step"}, name="adamw")[0]
+    np.testing.assert_allclose(each, once, atol=1e-12)
+    assert np.abs(models(method, name="adam")[0] - once).max() > 1e-3
 
 
 def test_decay_beside_the_gradients_is_in_no_variate():
     """By hand: Adam's means are of grad f_i + c - c_i, where c and c_i are gradients without the decay."""
-    method = {**WORK, "weight_decay": 0.5, "client_optimizer": "adamw"}
+    method = {**WORK, "weight_decay": 0.5}
     task = {"name": "quadratic", "hessians": HESSIANS, "centers": [[0.0, 0.0]] * 3}
     document = {"task": task, "rounds": 4, "init": [3.0, -2.0], "report": ["params"], "clients_per_round": 1}
+    document |= {"client": {"name": "adamw"}}
     kept = {"name": "scaffold", "variates": "stored", "variate_update": "gradient", "displacement_source": "full"}
     found = [line["params"] for line in run({**document, "method": {**kept, **method}})]
     x, own = np.array([3.0, -2.0]), np.zeros((3, 2))

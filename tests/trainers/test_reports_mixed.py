@@ -66,11 +66,13 @@ def test_drift_of_other_local_work():
     assert train("pooled_training", 1, **asked)[1]["drift"] is None
 
 
-@pytest.mark.parametrize("more", [{}, {"client_optimizer": "adam"}, {"clip_norm": 0.5}])
+@pytest.mark.parametrize("more", [{}, {"client": {"name": "adam"}}, {"clip_norm": 0.5}])
 @pytest.mark.parametrize("oracle", ["stacked", "autograd"])
 def test_drift_in_a_pack_is_as_alone_and_by_any_oracle(more, oracle):
-    method = {"name": "parallel_training", **HYPER, "local_steps": 5, **more}
+    client = {"client": more["client"]} if "client" in more else {}
+    method = {"name": "parallel_training", **HYPER, "local_steps": 5, **({} if client else more)}
     document = {"task": {**DIGITS, "clients": 6}, "method": method, "rounds": 2, "dtype": "float64", "batch_size": 7}
+    document |= client
     document |= {"clients_per_round": 4, "report": ["drift", "dissimilarity"], "eval_every": 1}
     members = [{"local_steps": 2}, {}, {"client_lr": 0.3, "federated_weight": 0.9}]
     spec = parse({**document, "members": members})

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from trainers.engine.optimizer import RoleOptimizer
 from trainers.engine.pack import Pack
-from trainers.registry import servers
-from trainers.server import sgd
+from trainers.optimizers import sgd
 from trainers.spec import parse
 
 HESSIAN, CENTER = np.diag([1.0, 10.0]), np.array([1.0, -2.0])
@@ -75,35 +75,11 @@ def test_best_configurations_reach_the_best_rate(nesterov):
 
 
 def test_by_hand():
-    hyper = sgd.Hyper(momentum=torch.tensor([[[0.5]]]), nesterov=True)
+    optimizer = RoleOptimizer(sgd, sgd.Hyper(momentum=torch.tensor([[[0.5]]]), nesterov=True))
     params, gradient, rate = torch.tensor([[[1.0]]]), torch.tensor([[[2.0]]]), torch.tensor([[[0.1]]])
-    state = sgd.init(hyper, params)
-    first, state = sgd.step(hyper, state, params, gradient, rate)
+    state = optimizer.begin(params)
+    first, state = optimizer.step(state, params, gradient, rate)
     assert first.item() == pytest.approx(1 - 0.1 * (2 + 0.5 * 2))
-    second, state = sgd.step(hyper, state, first, gradient, rate)
+    second, state = optimizer.step(state, first, gradient, rate)
     assert state["velocity"].item() == 3.0
     assert second.item() == pytest.approx(0.7 - 0.1 * (2 + 0.5 * 3))
-
-
-@pytest.mark.parametrize("name", list(servers()))
-def test_every_optimizer_leaves_its_inputs_alone_and_keeps_pads_zero(name):
-    from trainers.engine.binding import hyper_of
-    from trainers.parts import parse_part
-
-    module = servers()[name]
-    part = parse_part("server", {"name": name}, [{}, {}])
-    params = torch.randn(2, 1, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    gradient = torch.randn(2, 1, 32, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    params[..., 20:], gradient[..., 20:] = 0, 0
-    hyper = hyper_of(part, np.arange(2), (1, 1), params)
-    rate = torch.full((2, 1, 1), 0.1, dtype=torch.float64)
-    state = module.init(hyper, params)
-    before = (params.clone(), gradient.clone(), {key: held.clone() for key, held in state.items()})
-    after, _ = module.step(hyper, state, params, gradient, rate)
-    assert torch.equal(params, before[0])
-    assert torch.equal(gradient, before[1])
-    assert all(torch.equal(held, before[2][key]) for key, held in state.items())
-    assert after.isfinite().all()
-    assert (after[..., 20:] == 0).all()
-    assert (after[..., :20] != params[..., :20]).any()
-    assert all(held.shape[0] == 2 for held in state.values())

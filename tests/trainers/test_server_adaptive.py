@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from trainers.engine.binding import hyper_of
+from trainers.engine.optimizer import RoleOptimizer
 from trainers.engine.pack import Pack
 from trainers.parts import parse_part
-from trainers.registry import servers
 from trainers.spec import parse
 
 HESSIANS = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [0.0, 6.0]], [[3.0, -1.0], [-1.0, 2.0]]])
@@ -110,20 +110,19 @@ def test_fedavg_with_an_adaptive_server_follows_the_simulation(name, corrected):
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults(name):
-    assert parse(document(name)).server.member(0) == DEFAULTS[name]
+    assert parse(document(name)).optimizers["server"].member(0) == DEFAULTS[name]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_pads_stay_zero_and_nothing_is_divided_by_zero(name, dtype):
-    module = servers()[name]
     part = parse_part("server", {"name": name}, [{}, {}])
     params, gradient = torch.zeros(2, 1, 32, dtype=dtype), torch.zeros(2, 1, 32, dtype=dtype)
-    hyper = hyper_of(part, np.arange(2), (1, 1), params)
+    optimizer = RoleOptimizer(part.module, hyper_of(part, np.arange(2), (1, 1), params))
     gradient[..., :5] = torch.arange(5)  # the first number's gradient is 0 too
-    state, rate = module.init(hyper, params), torch.full((2, 1, 1), 0.1, dtype=dtype)
+    state, rate = optimizer.begin(params), torch.full((2, 1, 1), 0.1, dtype=dtype)
     for _ in range(50):
-        params, state = module.step(hyper, state, params, gradient, rate)
+        params, state = optimizer.step(state, params, gradient, rate)
     assert params.isfinite().all()
     assert (params[..., 0] == 0).all()
     assert (params[..., 1:5] < -0.1).all()

@@ -15,7 +15,7 @@ def test_the_document_of_the_design() -> None:
     spec = parse(DESIGN)
     assert spec.method.values["client_lr"] == (0.05,)
     assert spec.method.values["local_steps"] == (10,)
-    assert spec.server.values == {"momentum": (0.0,), "nesterov": (False,)}
+    assert spec.optimizers["server"].values == {"momentum": (0.0,), "nesterov": (False,)}
     assert (spec.members, spec.listed) == (1, False)
     assert spec.init == (0.0, 0.0)
     assert (spec.clients_per_round, spec.batch_size) == (None, None)
@@ -28,7 +28,7 @@ def test_the_document_of_the_design() -> None:
 def test_only_task_method_and_rounds_must_be_given() -> None:
     spec = parse({"task": {"name": "quadratic", "problem": "two_clients"}, "method": METHOD, "rounds": "1e2"})
     assert (spec.rounds, spec.seed, spec.dtype, spec.eval_every, spec.report) == (100, 0, "float64", "auto", ())
-    assert (spec.server.name, spec.schedule.name, spec.init) == ("sgd", "constant", None)
+    assert (spec.optimizers["server"].name, spec.schedule.name, spec.init) == ("sgd", "constant", None)
     for key in ("task", "method"):
         assert str(wrong(with_(key, ...))) == f"{key} must be given"
     assert str(wrong(with_("rounds", ...))) == "rounds must be given (at least 1)"
@@ -139,7 +139,7 @@ class TestMembers:
         assert (spec.members, spec.listed) == (2, True)
         assert spec.method.values["client_lr"] == (0.1, 0.05)
         assert spec.method.values["local_steps"] == (10, 3)
-        assert spec.server.values["momentum"] == (0.9, 0.0)
+        assert spec.optimizers["server"].values["momentum"] == (0.9, 0.0)
         assert spec.canonical["members"] == [
             {"client_lr": 0.1, "local_steps": 10, "server.momentum": 0.9},
             {"client_lr": 0.05, "local_steps": 3, "server.momentum": 0.0},
@@ -192,7 +192,7 @@ def test_the_canonical_document_means_the_same_trial(document: dict[str, Any]) -
     spec = parse(document)
     again = parse(json.loads(json.dumps(spec.canonical)))
     assert again.canonical == spec.canonical
-    assert (again.method, again.server, again.schedule) == (spec.method, spec.server, spec.schedule)
+    assert (again.method, again.optimizers, again.schedule) == (spec.method, spec.optimizers, spec.schedule)
     assert again.members == spec.members
 
 

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from trainers.engine.pack import Pack
-from trainers.registry import models, servers, tasks
+from trainers.registry import models, tasks
 from trainers.spec import parse
 
 from .datasets import needs
+from .documents import SERVERS
 
 # Small settings of every task; a new task must be given some here.
 SMALL: dict[str, dict[str, Any]] = {
@@ -90,7 +91,7 @@ def test_every_model_on_every_picture_task(task: str, model: str) -> None:
         assert other == near(one)
 
 
-@pytest.mark.parametrize("server", list(servers()))
+@pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("task", [with_data(task) for task in SMALL if task != "npz"])
 def test_every_server_optimizer_on_every_task(task: str, server: str) -> None:
     model = "softmax" if task in PICTURES else None

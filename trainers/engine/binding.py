@@ -16,7 +16,6 @@ from trainers.engine import adapted
 from trainers.engine.central import CentralData
 from trainers.engine.oracle import Model
 from trainers.errors import SpecError
-from trainers.hyper import describe
 from trainers.parts import Part
 from trainers.registry import models
 from trainers.spec import TrialSpec
@@ -26,7 +25,7 @@ _models: OrderedDict[tuple[str, ...], tuple[str, Model]] = OrderedDict()
 
 
 def hyper_of(part: Part, order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
-    """The Hyper of a method, server optimizer or schedule for all trials of a pack.
+    """The Hyper of a method, optimizer or schedule for all trials of a pack.
 
     Structural values stay as they are. Traced ones become tensors (T, *shape): floats in the type and on the device of
     `like`, integers on the CPU (loops run on them), lists of floats (T, longest) padded with zeros, on the CPU.
@@ -34,11 +33,11 @@ def hyper_of(part: Part, order: NDArray[np.int64], shape: tuple[int, ...], like:
     Args:
         part: with the values of all members.
         order: number of the member in each place.
-        shape: trailing ones, (1, 1) for methods and server optimizers, () for schedules.
+        shape: trailing ones, (1, 1) for methods and optimizers, () for schedules.
         like: tensor of the pack's type and device.
     """
     values = {}
-    for item in describe(part.module.Hyper):
+    for item in part.described:
         column = [part.values[item.name][member] for member in order.tolist()]
         missing = sum(value is None for value in column)
         if not item.traced or missing == len(column):

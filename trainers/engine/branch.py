@@ -1,14 +1,14 @@
 """The server's branch of a round in mixed federated learning, and the merge of both branches, by any optimizer.
 
-The optimizers are those of trainers/server in another role: the server's branch takes its steps with one of them
-(central_optimizer), and the sum of both branches' changes is a pseudo-gradient with the sign turned for another
-(merge_optimizer). What they remember lasts from round to round, as that of the server optimizer does.
+The server's branch takes its steps with the optimizer `central` of the trial, and the sum of both branches' changes is
+a pseudo-gradient with the sign turned for the optimizer `merge`. Both remember from round to round, as the server's
+optimizer does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,32 +16,17 @@ import torch
 from torch import Tensor
 
 from trainers.engine.central import Central, merged
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.local import LocalWork
-from trainers.engine.state import State
+from trainers.engine.state import Memory, State
 from trainers.hyper import hyper
-from trainers.mixing import OPTIMIZERS, setting_names
-from trainers.registry import servers
 
-ROLES = ("central", "merge")
 SERVER_LR = -1.0
 """Stands for a central_lr that is left out, in a pack in which other trials have one."""
-_MOMENTUM: dict[str, Any] = {
-    "low": 0,
-    "high": 1,
-    "high_open": True,
-    "limit": "0 is plain SGD",
-    "doc": "of sgd, or beta1 of the others; null is the optimizer's own",
-}
-_EPSILON: dict[str, Any] = {
-    "low": 0,
-    "low_open": True,
-    "doc": "of adaptive optimizers; null is the optimizer's own",
-}
 
 
 @dataclass(frozen=True)
-class Branches(ClientSteps):
+class Branches(Clipped):
     """Hyperparameters of a method with a branch of the server beside the clients'; its Hyper inherits them."""
 
     central_lr: Tensor | None = hyper(
@@ -58,63 +43,7 @@ class Branches(ClientSteps):
         None, low=1, unit="examples", traced=False, doc="of a central step; null is what all clients of a step have"
     )
     merge_lr: Tensor = hyper(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
-    merge: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
-    central_optimizer: str = hyper(
-        "sgd",
-        choices=OPTIMIZERS,
-        traced=False,
-        doc="takes the steps of the server's branch",
-    )
-    central_momentum: Tensor = hyper(None, **_MOMENTUM)
-    central_epsilon: Tensor = hyper(None, unit="gradient", **_EPSILON)
-    merge_optimizer: str = hyper(
-        "sgd", choices=OPTIMIZERS, traced=False, doc="steps along the sum of both changes with merge_lr"
-    )
-    merge_momentum: Tensor = hyper(None, **_MOMENTUM)
-    merge_epsilon: Tensor = hyper(None, unit="model", **_EPSILON)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """An optimizer of trainers/server in a role of its own.
-
-    Args:
-        role: "central" or "merge".
-        module: in trainers/server.
-        hyper: its settings, traced ones (T, 1, 1).
-    """
-
-    role: str
-    module: Any
-    hyper: Any
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is SGD without momentum, which remembers nothing."""
-        momentum = getattr(self.hyper, "momentum", None)
-        return momentum is not None and not bool((momentum != 0).any())
-
-    def init(self, params: Tensor) -> dict[str, Tensor]:
-        """What it remembers before the first round, by names that begin with its role; nothing where it is plain."""
-        if self.plain:
-            return {}
-        return {f"{self.role}_{name}": held for name, held in self.module.init(self.hyper, params).items()}
-
-    def step(
-        self, memory: Mapping[str, Tensor], params: Tensor, gradient: Tensor, rate: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The models after a step, and what it remembers then, by names that begin with its role.
-
-        Args:
-            memory: with at least its own names.
-            params: (T, 1, P).
-            gradient: (T, 1, P).
-            rate: (T, 1, 1).
-        """
-        names = self.init(params)
-        own = {name.removeprefix(f"{self.role}_"): memory[name] for name in names}
-        params, own = self.module.step(self.hyper, own, params, gradient, rate)
-        return params, {f"{self.role}_{name}": held for name, held in own.items()}
+    merge_by: str = hyper("sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr")
 
 
 @dataclass(frozen=True)
@@ -124,41 +53,12 @@ class Branch:
     Args:
         delta: (T, 1, P) change of the model.
         mean_gradient: (T, 1, P) mean of its gradients, their correction left out.
-        memory: what its optimizer remembers, by names of the method's memory.
+        memory: what its optimizer remembers.
     """
 
     delta: Tensor
     mean_gradient: Tensor
-    memory: dict[str, Tensor]
-
-
-def rule(role: str, hyper: Any, like: Tensor) -> Rule:
-    """The optimizer of a role, from a method's hyperparameters ROLE_optimizer, ROLE_momentum and ROLE_epsilon.
-
-    Args:
-        role: "central" or "merge".
-        hyper: of the method, traced fields (T, 1, 1); None leaves an optimizer's own default.
-        like: a tensor of the type and on the device of the models.
-    """
-    name = getattr(hyper, f"{role}_optimizer")
-    module = servers()[name]
-    given = {own: getattr(hyper, f"{role}_{common}") for common, own in setting_names(name).items()}
-    values = {own: value for own, value in given.items() if value is not None}
-    for field in fields(module.Hyper):
-        if field.name not in values:
-            held = field.default
-            values[field.name] = like.new_tensor(held).view(1, 1, 1) if isinstance(held, float) else held
-    return Rule(role, module, module.Hyper(**values))
-
-
-def memory(hyper: Any, params: Tensor) -> dict[str, Tensor]:
-    """What the optimizers of both roles remember before the first round.
-
-    Args:
-        hyper: of the method.
-        params: (T, 1, P), the first models.
-    """
-    return {name: held for role in ROLES for name, held in rule(role, hyper, params).init(params).items()}
+    memory: Memory
 
 
 def server_branch(central: Central, hyper: Any, state: State, correction: Tensor | None = None) -> Branch:
@@ -166,26 +66,26 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
 
     Args:
         central: the server's data.
-        hyper: of the method, with central_lr, central_steps, central_weight, central_batch_size and the central
-            optimizer; central_lr of None, or SERVER_LR, is the rate of the server.
-        state: before the round.
+        hyper: of the method, with central_lr, central_steps, central_weight and central_batch_size; central_lr of None,
+            or SERVER_LR, is the rate of the server.
+        state: before the round, with the optimizer.
         correction: (T, 1, P) added to every gradient; None is 0.
     """
     rate = state.server_lr
     if hyper.central_lr is not None:
         rate = torch.where(hyper.central_lr < 0, rate, hyper.central_lr)
-    chosen = rule("central", hyper, state.params)
-    if chosen.plain:
+    optimizer = state.optimizers["central"]
+    if optimizer.plain:
         work = LocalWork(rate, hyper.central_steps, correction=correction)
         total = central.local(state.params, work, hyper.central_weight, hyper.central_batch_size).pseudo_gradient
         mean = total / hyper.central_steps.to(total)
         return Branch(-rate * total, mean if correction is None else mean - correction, {})
 
-    kept = {name: state.memory[name] for name in chosen.init(state.params)}
+    kept = dict(state.optimizer_memory["central"])
 
     def step(params: Tensor, gradient: Tensor, active: Tensor) -> Tensor:
         whole = gradient if correction is None else gradient + correction
-        moved, fresh = chosen.step(kept, params, whole, rate)
+        moved, fresh = optimizer.step(kept, params, whole, rate)
         for name, held in fresh.items():
             kept[name] = torch.where(active, held, kept[name])
         return moved
@@ -198,18 +98,19 @@ def merge(hyper: Any, before: State, federated: State, branch: Branch) -> State:
     """The state after the merge, with what both optimizers remember.
 
     Args:
-        hyper: of the method, with merge_lr, merge ("mean" halves merge_lr) and the merge optimizer.
-        before: the round.
+        hyper: of the method, with merge_lr and merge_by ("mean" halves merge_lr).
+        before: the round, with the optimizer.
         federated: after the server optimizer's step.
         branch: of the server.
     """
-    rate = hyper.merge_lr / 2 if hyper.merge == "mean" else hyper.merge_lr
-    chosen = rule("merge", hyper, before.params)
-    if chosen.plain:
-        return merged(before, federated, branch.delta, rate).remember(**branch.memory)
+    rate = hyper.merge_lr / 2 if hyper.merge_by == "mean" else hyper.merge_lr
+    optimizer = before.optimizers["merge"]
+    federated = federated.keep("central", branch.memory)
+    if optimizer.plain:
+        return merged(before, federated, branch.delta, rate)
     change = federated.params - before.params + branch.delta
-    params, fresh = chosen.step(before.memory, before.params, -change, rate)
-    return replace(federated, params=params).remember(**branch.memory, **fresh)
+    params, fresh = optimizer.step(before.optimizer_memory["merge"], before.params, -change, rate)
+    return replace(federated.keep("merge", fresh), params=params)
 
 
 def _walk(

@@ -19,7 +19,7 @@ import torch
 
 from trainers.errors import CheckpointError
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"DRIFTLINE-PACK\n\0"
 _HEADER = struct.Struct(f"<{len(_MAGIC)}sI32s")
 _FREE = (

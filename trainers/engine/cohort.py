@@ -12,6 +12,7 @@ from torch import Tensor
 from trainers.engine import local, meta, watched
 from trainers.engine.anchored import ANCHORED_COST, Anchored
 from trainers.engine.central import Central, weighted
+from trainers.engine.client import ClientOptimizer
 from trainers.engine.counters import Counters
 from trainers.engine.joined import JOINED_COST, Joined, JoinedRound
 from trainers.engine.local import Local, LocalWork
@@ -34,6 +35,7 @@ class Cohort:
         share: of the cohort in the weights of all clients, 1 for all of them.
         examples: mean number of examples of a client's mini-batch.
         met: (M,) whether they have kept anything yet; None is nobody.
+        optimizer: with which the clients step; None is gradient descent.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Cohort:
         share: float = 1.0,
         examples: float = 1.0,
         met: NDArray[np.bool_] | None = None,
+        optimizer: ClientOptimizer | None = None,
     ) -> None:
         self._oracle = oracle
         self._batches = batches
@@ -57,6 +60,7 @@ class Cohort:
         self._counters = counters
         self._alive = alive
         self._central = central
+        self.optimizer = optimizer
         self.stored = {} if stored is None else stored
         self.share = share
         self._examples = examples
@@ -64,6 +68,11 @@ class Cohort:
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
         self._worked: tuple[watched.Again, Tensor, LocalWork] | None = None
+
+    @property
+    def decoupled(self) -> bool:
+        """Whether weight decay is beside the clients' gradients and no part of them."""
+        return self.optimizer is not None and self.optimizer.decoupled
 
     @property
     def clients(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from trainers.engine.binding import (
 )
 from trainers.engine.cohort import Cohort
 from trainers.engine.memory import keep_freed_memory, owned
+from trainers.engine.optimizer import RoleOptimizer, first_memory
 from trainers.engine.oracle import RoundBatches
 from trainers.engine.plan import Plan, evaluation_interval, fastest_oracle
 from trainers.engine.progress import Progress
@@ -37,6 +38,7 @@ from trainers.engine.stores import ClientStore
 from trainers.engine.views import ModelView, RoundView
 from trainers.errors import CheckpointError, SpecError
 from trainers.registry import reports
+from trainers.roles import Optimizer
 from trainers.scalars import shown
 from trainers.spec import TrialSpec
 
@@ -65,14 +67,18 @@ class Pack:
         self._weights = client_weights(spec, self._model)
 
         params = first_model(spec, self._model).to(like).expand(spec.members, 1, -1).clone()
-        server = hyper_of(spec.server, self._order, (1, 1), like)
+        optimizers = {
+            role: RoleOptimizer(cast(Optimizer, part.module), hyper_of(part, self._order, (1, 1), like))
+            for role, part in spec.optimizers.items()
+        }
+        client = spec.optimizers.get("client")
+        self._client_optimizer = None if client is None or client.name == "sgd" else optimizers["client"]
         client_lr, server_lr = rate_of(spec, "client_lr", self._order), rate_of(spec, "server_lr", self._order)
-        optimizer, method = spec.server.module, spec.method.module
+        method = spec.method.module
         state = State(
             params=params,
-            server=optimizer.init(server, params),
-            optimizer=optimizer,
-            hyper=server,
+            optimizers=optimizers,
+            optimizer_memory=first_memory(optimizers, params),
             server_lr=server_lr.to(like).view(-1, 1, 1),
             memory=method.init(self._method, params) if hasattr(method, "init") else {},
         )
@@ -236,7 +242,10 @@ class Pack:
         sizes = self._model.examples
         each = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
         met = now.clients.met(batches.clients)
-        return Cohort(self._oracle, batches, held, count, now.counters, now.alive, central, stored, share, each, met)
+        return Cohort(
+            self._oracle, batches, held, count, now.counters, now.alive, central, stored, share, each, met,
+            self._client_optimizer,
+        )  # fmt: skip
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""

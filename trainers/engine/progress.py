@@ -62,7 +62,7 @@ class Progress:
             "opened": self.opened,
             "wall_seconds": self.wall_seconds,
             "params": self.state.params,
-            "server": self.state.server,
+            "optimizers": {role: dict(held) for role, held in self.state.optimizer_memory.items()},
             "memory": self.state.memory,
             "clients": self.clients.payload(),
             "schedule": self.schedule,
@@ -82,7 +82,10 @@ class Progress:
         self.state = replace(
             self.state,
             params=payload["params"].to(device),
-            server={name: held.to(device) for name, held in payload["server"].items()},
+            optimizer_memory={
+                role: {name: tensor.to(device) for name, tensor in held.items()}
+                for role, held in payload["optimizers"].items()
+            },
             memory={name: held.to(device) for name, held in payload["memory"].items()},
         )
         if "clients" in payload:  # not in checkpoints from before clients kept anything
@@ -123,8 +126,11 @@ class Progress:
         if not alive.all():
             old = self.state
             params = _where(alive, {"params": state.params}, {"params": old.params})["params"]
-            server, memory = _where(alive, state.server, old.server), _where(alive, state.memory, old.memory)
-            state = replace(state, params=params, server=server, memory=memory)
+            memory = _where(alive, state.memory, old.memory)
+            optimizers = {
+                role: _where(alive, held, old.optimizer_memory[role]) for role, held in state.optimizer_memory.items()
+            }
+            state = replace(state, params=params, optimizer_memory=optimizers, memory=memory)
             schedule = _where(alive, schedule, self.schedule)
         self.state, self.schedule, self.alive = state, schedule, alive
         self.round += 1

@@ -1,30 +1,15 @@
-"""The state of a pack between rounds: models, the server optimizer's memory and the method's own."""
+"""The state of a pack between rounds: models, the memory of the server's optimizers and the method's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from torch import Tensor
 
+from trainers.engine.optimizer import RoleOptimizer
+
 Memory = Mapping[str, Tensor]
-
-
-class ServerOptimizer(Protocol):
-    """A module in trainers/server."""
-
-    Hyper: type
-
-    def init(self, hyper: Any, params: Tensor) -> dict[str, Tensor]:
-        """What it remembers before the first round."""
-        ...
-
-    def step(
-        self, hyper: Any, state: dict[str, Tensor], params: Tensor, pseudo_gradient: Tensor, server_lr: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The next models and what it remembers."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -33,19 +18,17 @@ class State:
 
     Args:
         params: (T, 1, P), the models that are broadcast.
-        server: what the server optimizer remembers.
-        memory: what the method remembers, (T, ...) tensors; empty for most methods.
-        optimizer: the server optimizer.
-        hyper: its hyperparameters, traced ones (T, 1, 1).
+        optimizers: role -> optimizer.
+        optimizer_memory: role -> what its optimizer remembers; nothing of clients, which begin afresh.
         server_lr: (T, 1, 1), of the round.
+        memory: what the method remembers, (T, ...) tensors; empty for most methods.
         update_norm: (T,) norm of the last pseudo-gradient that was stepped along; None before.
         stored: what the clients of the round keep from now on, (T, M, P) each; the pack writes it into its store.
     """
 
     params: Tensor
-    server: dict[str, Tensor]
-    optimizer: ServerOptimizer
-    hyper: Any
+    optimizers: Mapping[str, RoleOptimizer]
+    optimizer_memory: Mapping[str, Memory]
     server_lr: Tensor
     memory: dict[str, Tensor] = field(default_factory=dict)
     update_norm: Tensor | None = None
@@ -57,9 +40,19 @@ class State:
         Args:
             pseudo_gradient: (T, 1, P), the mean over the cohort.
         """
-        params, server = self.optimizer.step(self.hyper, self.server, self.params, pseudo_gradient, self.server_lr)
+        held = self.optimizer_memory["server"]
+        params, held = self.optimizers["server"].step(held, self.params, pseudo_gradient, self.server_lr)
         norm = pseudo_gradient[:, 0].norm(dim=-1)
-        return replace(self, params=params, server=server, update_norm=norm)
+        return replace(self.keep("server", held), params=params, update_norm=norm)
+
+    def keep(self, role: str, memory: Memory) -> State:
+        """The state with what the optimizer of a role remembers replaced.
+
+        Args:
+            role: "server", "central" or "merge".
+            memory: from its step.
+        """
+        return replace(self, optimizer_memory={**self.optimizer_memory, role: memory})
 
     def remember(self, **memory: Tensor) -> State:
         """The state with the method's own tensors replaced.

@@ -10,10 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.client import SGD, ClientOptimizer, Directions, clipped_
+from trainers.engine.client import ClientOptimizer, clipped_
 from trainers.engine.frames import Motion
 from trainers.engine.oracle import Oracle, RoundBatches, replicas
-from trainers.registry import client_optimizers
 
 
 class Stepped:
@@ -48,14 +47,14 @@ class Stepped:
         self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total
         self.gradient = torch.empty_like(self.total)
         self.model = torch.empty_like(self.total) if motion.moving else None
-        module = client_optimizers()[SGD]
-        self.optimizer: ClientOptimizer = Directions(module, module.Hyper()) if optimizer is None else optimizer
-        self.memory = self.optimizer.init(self.total)
-        self.totals = [self.total, *(self.memory[name] for name in self.optimizer.returned)]
+        self.optimizer = optimizer
+        self.memory = {} if optimizer is None else optimizer.init(self.total)
+        self.returned = () if optimizer is None else optimizer.returned
+        self.totals = [self.total, *(self.memory[name] for name in self.returned)]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """See Frame."""
-        motion, rows = self.motion, slice(width)
+        motion = self.motion
         total, here = self.total[:width, :busy], motion.start[:width, :busy]
         if step > 0 and self.model is not None:
             out = self.model[:width, :busy]
@@ -71,7 +70,11 @@ class Stepped:
             clipped_(gradient, self.clip_norm[:width])
         memory = {name: held[:width, :busy] for name, held in self.memory.items()}
         decayed = None if self.decay is None else self.decay[:width] * here
-        self.optimizer.rows(rows).step_(total, memory, gradient, step)
+        if self.optimizer is None:
+            total.add_(gradient)
+        else:
+            whole = width == len(self.total)
+            (self.optimizer if whole else self.optimizer.rows(slice(width))).step_(total, memory, gradient, step)
         if decayed is not None:
             total.add_(decayed)
         return loss
@@ -86,4 +89,4 @@ class Stepped:
         Args:
             sums: of `totals`.
         """
-        return dict(zip(self.optimizer.returned, sums[1:], strict=True))
+        return dict(zip(self.returned, sums[1:], strict=True))

@@ -12,11 +12,11 @@ federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federa
 least 0: 0 is large-batch SGD. server_lr above 0: equal to client_lr (delta_lr 1) with plain SGD on the server it is
 model averaging. local_steps at least 1: 1 is SGD on the mixed loss; or local_epochs, with central_batch_size.
 central_batch_size at least 1, the server's examples that every client has in a step, by default as many as all clients
-of a step have of their own. A client_optimizer other than sgd (trainers/client) turns each g_k into a step's direction,
-and q is the sum of these; clip_norm above 0 bounds the norm of a g_k. The aggregation is by numbers of examples unless
-the trial says otherwise; train_loss and the task's metrics are of the clients' losses.
-Exchanges: one a round, the model down and a pseudo-gradient up, and the server's examples down where there are any
-(all of them once a round where batches are full). A local step counts as two gradients. Nothing is stored.
+of a step have of their own. A client optimizer other than sgd turns each g_k into a step's direction, and q is the sum
+of these; clip_norm above 0 bounds the norm of a g_k. The aggregation is by numbers of examples unless the trial says
+otherwise; train_loss and the task's metrics are of the clients' losses.
+Exchanges: one a round, the model down and a pseudo-gradient up, and the server's examples down where there are any (all
+of them once a round where batches are full). A local step counts as two gradients. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), the baseline
 of section 5.3 and the example transfer of section 3.
@@ -29,19 +29,20 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
 CENTRAL = True
 WEIGHTING = "examples"
 complete = mixing.complete
 
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of FedAvg with the server's loss on the clients."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -73,7 +74,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.client_lr,
         hyper.local_steps,
         local_epochs=hyper.local_epochs,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     weights = (hyper.federated_weight, hyper.central_weight)

@@ -6,9 +6,9 @@
 client_lr at least 0: 0 is large-batch SGD, all gradients at the broadcast model. server_lr above 0: equal to client_lr
 with plain SGD on the server it is model averaging. local_steps at least 1: 1 is FedSGD; or local_epochs, with which
 every client passes so often over its own data. weight_decay at least 0: 0 is none. clip_norm above 0: largest norm of a
-g_k, weight_decay included. With a client_optimizer other than sgd (trainers/client) y_{k+1} = y_k - client_lr d_k and q
-is the mean of d_1 + ... + d_K = (x - y_{K+1}) / client_lr, summed as it stands, so that no client_lr is too small; what
-the optimizer remembers begins afresh every round. Exchanges: one a round, the model down and a pseudo-gradient up.
+g_k, weight_decay included. With a client optimizer other than sgd y_{k+1} = y_k - client_lr d_k and q is the mean of
+d_1 + ... + d_K = (x - y_{K+1}) / client_lr, summed as it stands, so that no client_lr is too small; what the optimizer
+remembers begins afresh every round. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017), in the form
 of "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -20,15 +20,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of FedAvg."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -53,7 +55,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.local_steps,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -4,14 +4,14 @@
     a_i <- a_i + x - y_{K+1}, for the clients of the round;   a = weighted mean over all clients of a_i
     q = mean over the cohort of g_1 + ... + g_K, plus a / client_lr;   the server optimizer steps along q with server_lr
 
-prox is the paper's alpha, and prox a_i stands for its grad f_i at the client's last model, to which it tends: where
-all stands still the means of the gradients and of a_i are 0, at the minimizer of the mean loss, whatever server_lr.
-With server_lr equal to client_lr and plain SGD on the server it is the paper's algorithm, x next = mean of y_{K+1} - a,
-with local steps in place of an exact solution. a is a change of models, which schedules do not shorten: rates that
-decay leave x moving by server_lr / client_lr a. prox at least 0: at 0 the clients' work is FedAvg's, but the server
-still adds all of its past mean changes to each new one, as momentum 1 would, and the limit is FedAvg's. client_lr above
-0, local_steps at least 1, or local_epochs; server_lr above 0. weight_decay at least 0: 0 is none; it is a part of f_i.
-clip_norm above 0 bounds g_k; client_optimizer as in FedAvg.
+prox is the paper's alpha, and prox a_i stands for its grad f_i at the client's last model, to which it tends: where all
+stands still the means of the gradients and of a_i are 0, at the minimizer of the mean loss, whatever server_lr. With
+server_lr equal to client_lr and plain SGD on the server it is the paper's algorithm, x next = mean of y_{K+1} - a, with
+local steps in place of an exact solution. a is a change of models, which schedules do not shorten: rates that decay
+leave x moving by server_lr / client_lr a. prox at least 0: at 0 the clients' work is FedAvg's, but the server still
+adds all of its past mean changes to each new one, as momentum 1 would, and the limit is FedAvg's. client_lr above 0,
+local_steps at least 1, or local_epochs; server_lr above 0. weight_decay at least 0: 0 is none; it is a part of f_i.
+clip_norm above 0 bounds g_k; client optimizer as in FedAvg.
 Exchanges: one a round, the model down and a pseudo-gradient up. Clients store one model-sized tensor each, a_i, and the
 server one, a.
 
@@ -26,15 +26,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of FedDyn."""
 
     client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the clients")
@@ -80,7 +82,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         correction=-hyper.prox * gone,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     pseudo_gradients = cohort.local(state.params, work).pseudo_gradient

@@ -7,7 +7,7 @@
 client_lr q_i is what a client has changed. With server_lr equal to client_lr and plain SGD on the server it is the
 paper's algorithm; the paper then takes the mean of the last two models, which is not done here. epsilon above 0: as it
 grows e falls to 1, which is FedAvg. client_lr at least 0: 0 is large-batch SGD. server_lr above 0, local_steps at least
-1 or local_epochs, weight_decay, clip_norm and client_optimizer as in FedAvg. The fixed points are those of FedAvg.
+1 or local_epochs, weight_decay, clip_norm and client optimizer as in FedAvg. The fixed points are those of FedAvg.
 Exchanges: one a round, the model down and a pseudo-gradient up (its norm would be one number more). Nothing is stored.
 
 Source: "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala, Wang, Joshi 2023).
@@ -19,15 +19,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of FedExP."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -55,7 +57,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.local_steps,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     pseudo_gradients = cohort.local(state.params, work).pseudo_gradient

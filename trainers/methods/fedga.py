@@ -20,9 +20,9 @@ displacement_source says where g_i comes from: "full" is all data of a client an
 over them, "batch" is its first batch, which counts as one. client_lr at least 0: 0 is GradAlign on a larger batch.
 server_lr above 0: equal to client_lr with plain SGD on the server it is model averaging. local_steps at least 1: 1 is
 GradAlign; or local_epochs, as in FedAvg. prox at least 0: 0 is no pull. weight_decay at least 0: 0 is none; it acts at
-the displaced point, as a part of f_i. client_optimizer and clip_norm as in FedAvg.
+the displaced point, as a part of f_i. client optimizer and clip_norm as in FedAvg.
 Exchanges: two a round, the model down and g_i up, then g down and a pseudo-gradient up, and nothing is stored; with
-reuse_mean_gradient one, the model and m down and a pseudo-gradient up (with a client_optimizer other than sgd the sum
+reuse_mean_gradient one, the model and m down and a pseudo-gradient up (with a client optimizer other than sgd the sum
 of the g_ik as well, for then m does not follow from q), and the server stores m.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithms 2 and
@@ -36,16 +36,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import Local, LocalWork
 from trainers.engine.recorded import mean_gradients, recorded
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of FedGA."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is GradAlign on a larger batch", doc="step size of the clients")
@@ -95,7 +97,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         return state.step(cohort.mean(_displaced(hyper, state, cohort, gradients - mean, mean).pseudo_gradient))
     mean = state.memory["mean_gradient"]
     gradients = cohort.own_gradients(state.params, full=full)
-    if not hyper.decay_apart:
+    if not cohort.decoupled:
         gradients = gradients + hyper.weight_decay * state.params
     done = _displaced(hyper, state, cohort, gradients - mean, mean)
     state = state.step(cohort.mean(done.pseudo_gradient))
@@ -119,13 +121,13 @@ def _displaced(hyper: Hyper, state: State, cohort: Cohort, gap: Tensor, mean: Te
         prox=hyper.prox,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     up = 1
     if hyper.reuse_mean_gradient:
         up, work = 1 if work.optimizer is None else 2, recorded(work)
-    if hyper.displacement_form == "once" or hyper.decay_apart:  # decay beside the gradients is of the displaced model
+    if hyper.displacement_form == "once" or cohort.decoupled:  # decay beside the gradients is of the displaced model
         started = replace(work, displacement=displacement, correction=-hyper.prox * displacement)  # pull to the start
         return cohort.local(state.params, started, down=[mean], up=up)
     moved = replace(work, correction=hyper.weight_decay * displacement)  # the L2 gradient's own displacement

@@ -4,7 +4,7 @@
     G_i = d_1 + ... + d_{K_i},   a_i, what G_i would be if every grad f_i were 1
     q = effective_steps (mean over the cohort of G_i / a_i);   the server optimizer steps along q with server_lr
 
-d_k is g_k, or what the client_optimizer makes of it (sgd, momentum or nesterov: those that are linear in the
+d_k is g_k, or what the client optimizer makes of it (sgd, momentum or nesterov: those that are linear in the
 gradients). With plain steps a_i = K_i, with prox a_i = (1 - (1 - client_lr prox)^K_i) / (client_lr prox), with momentum
 the sum of its weights. The means are of G_i / a_i, gradients of one step, so that with small client_lr the limit is the
 minimizer of the weighted mean loss, where FedAvg with unequal steps has that of another one, with weights times K_i.
@@ -31,18 +31,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import ClientOptimizer, Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "linear"}
 WEIGHTING = "examples"
-LINEAR = ("sgd", "momentum", "nesterov")
 
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of FedNova."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -65,7 +65,6 @@ class Hyper(ClientSteps):
     )
     prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
     weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
-    client_optimizer: str = hyper("sgd", choices=LINEAR, traced=False, doc="turns local gradients into local steps")
 
 
 def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
@@ -82,26 +81,27 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         prox=hyper.prox,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     done = cohort.local(state.params, work)
-    norms = sums_of_ones(hyper, done.steps, state.params)
+    norms = sums_of_ones(hyper, cohort.optimizer, done.steps, state.params)
     effective = cohort.mean(norms[..., 0]).view(-1, 1, 1)
     if hyper.effective_steps is not None:
         effective = torch.where(hyper.effective_steps > 0, hyper.effective_steps, effective)
     return state.step(effective * cohort.mean(done.pseudo_gradient / norms))
 
 
-def sums_of_ones(hyper: Hyper, steps: NDArray[np.int64], like: Tensor) -> Tensor:
+def sums_of_ones(hyper: Hyper, optimizer: ClientOptimizer | None, steps: NDArray[np.int64], like: Tensor) -> Tensor:
     """What the local work of each client makes of gradients that are all 1: a_i, (T, M, 1), above 0.
 
     Args:
         hyper: traced fields (T, 1, 1).
+        optimizer: of the clients; None is gradient descent.
         steps: (T, M), 0 for trials at rest, whose answer is 1.
         like: (T, 1, P), of the type and on the device wanted.
     """
-    optimizer, total = hyper.optimizer(), like.new_zeros((like.shape[0], 1, 1))
+    total = like.new_zeros((like.shape[0], 1, 1))
     memory = {} if optimizer is None else optimizer.init(total)
     sums = [torch.ones_like(total)]
     for step in range(int(steps.max(initial=0))):

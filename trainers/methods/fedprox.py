@@ -5,7 +5,7 @@
 
 The gradients that are summed contain the pull. prox at least 0: 0 is FedAvg. client_lr at least 0: 0 is large-batch
 SGD, whatever prox. server_lr above 0, local_steps at least 1 (1 is FedSGD) or local_epochs, and weight_decay as in
-FedAvg, as are client_optimizer and clip_norm (of gradients with the pull). Exchanges: one a round, the model down and a
+FedAvg, as are client optimizer and clip_norm (of gradients with the pull). Exchanges: one a round, the model down and a
 pseudo-gradient up.
 
 Source: "Federated Optimization in Heterogeneous Networks" (Li et al. 2020), in the form of
@@ -18,15 +18,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of FedProx."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -53,7 +55,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         prox=hyper.prox,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -6,8 +6,8 @@
 which is FedAvg with server_lr = client_lr: the sums g_1 + ... + g_K go back and the server steps along their mean q
 with client_lr (plain SGD on the server; another server optimizer steps along q at the same rate). server_lr follows
 client_lr through every schedule and cannot be given. client_lr above 0. local_steps at least 1: 1 is mini-batch SGD; or
-local_epochs, with which every client passes so often over its own data. weight_decay at least 0: 0 is none.
-client_optimizer and clip_norm as in FedAvg. Exchanges: one a round, the model down and a pseudo-gradient up.
+local_epochs, with which every client passes so often over its own data. weight_decay at least 0: 0 is none. client
+optimizer and clip_norm as in FedAvg. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Local SGD Converges Fast and Communicates Little" (Stich 2019), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -19,17 +19,18 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
 TIED = True
 
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of local SGD."""
 
     client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the clients, and of the server")
@@ -53,7 +54,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.local_steps,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

@@ -6,7 +6,7 @@
 delta_lr = server_lr / client_lr is Lookahead's own slow step size: x moves that share of the way to y_{K+1}; 1 keeps
 the fast weights, which is plain SGD. client_lr above 0, server_lr above 0, local_steps at least 1: 1 is SGD with
 server_lr. weight_decay at least 0: 0 is none. A round has one client, so clients_per_round is 1 and may be left out;
-with more clients it is Reptile. client_optimizer and clip_norm as in FedAvg. Exchanges: one a round, the model down and
+with more clients it is Reptile. client optimizer and clip_norm as in FedAvg. Exchanges: one a round, the model down and
 a pseudo-gradient up.
 
 Source: "Lookahead Optimizer: k steps forward, 1 step back" (Zhang et al. 2019), in the form of
@@ -19,17 +19,18 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
 CLIENTS_PER_ROUND = 1
 
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of Lookahead."""
 
     client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the fast weights")
@@ -50,7 +51,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.client_lr,
         hyper.local_steps,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

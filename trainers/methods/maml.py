@@ -27,6 +27,8 @@ from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "none: its local steps are plain gradient descent"}
+
 
 @dataclass(frozen=True)
 class Hyper:

@@ -27,16 +27,15 @@ and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr), 1 if
 schedules of client_lr move auxiliary_lr and compensation_lr with it. Or give `constants` in the place of all of them:
 "estimate" takes them from the data of all clients and batch_size, for linear regression and quadratics exactly, for
 softmax regression with weight_decay by bounds; an object has the numbers smoothness, strong_convexity and, with
-mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m,
-mixing = 1 / sqrt(kappa_m kappa~_m), kappa~_m of the theorem, with the largest L_m and kappa~_m and the smallest mu of
-all clients.
+mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m, mixing = 1 /
+sqrt(kappa_m kappa~_m), kappa~_m of the theorem, with the largest L_m and kappa~_m and the smallest mu of all clients.
 
 Limits: compensation_lr 0 is Nesterov's method on the clients (auxiliary_lr = client_lr / mixing,
 batch_statistical_condition_number 1), which is what a full batch gives. momentum 0 with compensation_lr 0 (mixing 1,
 auxiliary_lr = client_lr) is local_sgd, for momentum_literal, momentum_wu, avg_v and reset: lyapunov and momentum_half
-begin a round half way between x and the client's own w then. One client and any local_steps is MaSS itself.
-client_lr above 0, mixing in (0, 1], momentum in [0, 1), compensation_lr at least 0, auxiliary_lr above 0 and at most
-client_lr / mixing, local_steps at least 1 or local_epochs, weight_decay at least 0, clip_norm above 0.
+begin a round half way between x and the client's own w then. One client and any local_steps is MaSS itself. client_lr
+above 0, mixing in (0, 1], momentum in [0, 1), compensation_lr at least 0, auxiliary_lr above 0 and at most client_lr /
+mixing, local_steps at least 1 or local_epochs, weight_decay at least 0, clip_norm above 0.
 
 The theorem is for all clients in every round. With fewer (our extension), reset, avg_v and momentum_wu know nothing of
 who was there before; in the others a client takes up what it kept when it was last there, and begins with v = u = x
@@ -68,6 +67,7 @@ from trainers.hyper import hyper
 from trainers.problem import Problem
 from trainers.theory import mass_settings
 
+ROLES = {"client": "none: its local steps are those of MaSS"}
 TIED = True
 KEPT = {"lyapunov": "auxiliary", "momentum_half": "rest", "momentum_literal": "rest"}
 AVERAGED = {"momentum_wu": "lookahead", "avg_v": "auxiliary"}

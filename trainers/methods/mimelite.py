@@ -29,6 +29,8 @@ from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "none: its local steps apply the server's momentum"}
+
 
 @dataclass(frozen=True)
 class Hyper(Clipped):

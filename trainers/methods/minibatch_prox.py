@@ -7,7 +7,7 @@ In the language of meta-learning a client is a task, the local steps solve it ap
 added, and server_lr / client_lr (delta_lr) is the outer step. prox at least 0: 0 is Reptile. client_lr above 0 (a task
 is solved). server_lr above 0; local_steps at least 1: 1 is FedSGD; or local_epochs, with which every client passes so
 often over its own data. weight_decay at least 0: 0 is none. FedProx is the same round in the language of federated
-learning. client_optimizer and clip_norm (of gradients with the pull) as in FedAvg. Exchanges: one a round, the model
+learning. client optimizer and clip_norm (of gradients with the pull) as in FedAvg. Exchanges: one a round, the model
 down and a pseudo-gradient up.
 
 Source: "Efficient Meta Learning via Minibatch Proximal Update" (Zhou et al. 2019), in the form of
@@ -20,15 +20,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of MetaMinibatchProx."""
 
     client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the clients")
@@ -55,7 +57,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         prox=hyper.prox,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

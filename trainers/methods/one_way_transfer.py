@@ -6,17 +6,17 @@
     q = mean over the cohort of d_1 + ... + d_K;   the server optimizer steps along q with server_lr
 
 for the loss federated_weight (mean of f_i) + central_weight f_c. Its minimizer is a limit for clients of equal Hessians
-or one local step; unlike Hessians leave the drift of FedAvg. Where f_c bends much more than the clients' losses,
-many local steps make it unstable, for a does not change on the way.
+or one local step; unlike Hessians leave the drift of FedAvg. Where f_c bends much more than the clients' losses, many
+local steps make it unstable, for a does not change on the way.
 
 federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is FedAvg, 0 is SGD on the
 server alone. central_batch_size at least 1, the examples that a is taken on, by default as many as the whole cohort has
 in the round (local_steps of its steps), or all where clients have full batches. client_lr at least 0: 0 is large-batch
 SGD. server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on the server it is model
 averaging. local_steps at least 1: 1 is SGD on the mixed loss, as parallel training; or local_epochs, with
-central_batch_size. A client_optimizer other than sgd (trainers/client) turns each d_k into a step's direction, and q is
-the sum of these; clip_norm above 0 bounds the norm of a d_k. The aggregation is by numbers of examples unless the trial
-says otherwise; train_loss and the task's metrics are of the clients' losses.
+central_batch_size. A client optimizer other than sgd turns each d_k into a step's direction, and q is the sum of these;
+clip_norm above 0 bounds the norm of a d_k. The aggregation is by numbers of examples unless the trial says otherwise;
+train_loss and the task's metrics are of the clients' losses.
 Exchanges: one a round, the model and a down and a pseudo-gradient up. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 2.
@@ -29,19 +29,20 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
 CENTRAL = True
 WEIGHTING = "examples"
 complete = mixing.complete
 
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of one-way gradient transfer."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -77,7 +78,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.local_steps,
         correction=central,
         local_epochs=hyper.local_epochs,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     done = cohort.local(state.params, work, down=[central], loss_weight=hyper.federated_weight)

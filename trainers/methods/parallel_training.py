@@ -12,14 +12,13 @@ federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federa
 the server alone. central_lr at least 0, by default server_lr (client_lr delta_lr), through every schedule; one that is
 given stays as it is; give one beside an adaptive server. central_steps at least 1, by default local_steps.
 central_batch_size at least 1, by default the examples that a step of the whole cohort has. merge_lr above 0, 1 by
-default. merge "sum" is the above, "mean" halves merge_lr. client_lr at least 0: 0 is large-batch SGD of the clients.
+default. merge_by "sum" is the above, "mean" halves merge_lr. client_lr at least 0: 0 is large-batch SGD of the clients.
 server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on the server it is model
 averaging. local_steps at least 1; or local_epochs, with central_steps. The server's branch and the merge are plain SGD,
-or another optimizer of trainers/server (central_optimizer, merge_optimizer) with its momentum or beta1 in [0, 1) and
-epsilon above 0, which remembers from round to round: then give central_lr, and a merge_lr of the size of a step. A
-client_optimizer other than sgd (trainers/client) turns each g_k into a step's direction, and q is the sum of these;
-clip_norm above 0 bounds the norm of a g_k. The aggregation is by numbers of examples unless the trial says otherwise;
-train_loss and the task's metrics are of the clients' losses.
+or other optimizers of the trial, `central` and `merge`, which remember from round to round: then give central_lr, and a
+merge_lr of the size of a step. A client optimizer other than sgd turns each g_k into a step's direction, and q is the
+sum of these; clip_norm above 0 bounds the norm of a g_k. The aggregation is by numbers of examples unless the trial
+says otherwise; train_loss and the task's metrics are of the clients' losses.
 Exchanges: one a round, the model down and a pseudo-gradient up. The server stores what its optimizers remember.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1
@@ -33,16 +32,16 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.branch import Branches, memory, merge, server_branch
+from trainers.engine.branch import Branches, merge, server_branch
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any", "central": "any", "merge": "any"}
 CENTRAL = True
 WEIGHTING = "examples"
 complete = mixing.complete
-init = memory
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.client_lr,
         hyper.local_steps,
         local_epochs=hyper.local_epochs,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     clients = cohort.local(state.params, work, loss_weight=hyper.federated_weight)

@@ -5,7 +5,7 @@
 
 Reptile's own outer step size is server_lr / client_lr (delta_lr). client_lr at least 0: 0 is large-batch SGD. server_lr
 above 0: equal to client_lr it is FedAvg with model averaging. local_steps at least 1: 1 is FedSGD; or local_epochs,
-with which every client passes so often over its own data. weight_decay at least 0: 0 is none. client_optimizer and
+with which every client passes so often over its own data. weight_decay at least 0: 0 is none. client optimizer and
 clip_norm as in FedAvg. With a pull to x, proximal Reptile, it is minibatch_prox. Exchanges: one a round, the model down
 and a pseudo-gradient up.
 
@@ -19,15 +19,17 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of Reptile."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -52,7 +54,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.local_steps,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))

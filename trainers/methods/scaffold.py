@@ -9,14 +9,14 @@ what: "full" is all data of a client and counts as the mini-batches of one pass 
 which counts as one. "stored" is the original: c_i begins at 0 and is replaced after the round by what variate_update
 says, for the clients of the round alone, and c is the weighted mean over all clients. variate_update "path" (option II)
 takes the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost: of the d_k themselves, not
-of what a client_optimizer makes of them. "gradient" (option I) takes grad f_i(x), on what displacement_source says,
+of what a client optimizer makes of them. "gradient" (option I) takes grad f_i(x), on what displacement_source says,
 which is one more gradient, counted the same way. The original's server step size is server_lr / client_lr (delta_lr).
 
 On losses with equal Hessians the drift is gone; on any quadratics the limit is the minimizer of the mean loss.
 correction in [0, 1]: 0 is FedAvg. client_lr at least 0: 0 is large-batch SGD with fresh variates, for the corrections
 add up to 0, and SAGA-like with stored ones. server_lr above 0: equal to client_lr with plain SGD on the server it is
 model averaging. local_steps at least 1: 1 with fresh variates is FedSGD; or local_epochs, as in FedAvg. weight_decay at
-least 0: 0 is none; it is a part of f_i. client_optimizer and clip_norm as in FedAvg, with d_k for its gradient.
+least 0: 0 is none; it is a part of f_i. client optimizer and clip_norm as in FedAvg, with d_k for its gradient.
 Exchanges: two a round with fresh variates, the model down and c_i up, then c down and a pseudo-gradient up; one a round
 with stored ones, the model and c down, a pseudo-gradient and the change of c_i up. With stored ones every client stores
 one model-sized tensor and the server one; with fresh ones nothing is stored.
@@ -33,16 +33,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.client import ClientSteps
+from trainers.engine.client import Clipped
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.recorded import mean_gradients, recorded
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any"}
+
 
 @dataclass(frozen=True)
-class Hyper(ClientSteps):
+class Hyper(Clipped):
     """Hyperparameters of SCAFFOLD."""
 
     client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
@@ -94,7 +96,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         return _stored(hyper, state, cohort)
     gradients = cohort.gradients(state.params, full=hyper.displacement_source == "full")
     mean = cohort.mean(gradients)
-    work = _work(hyper, hyper.correction * (mean - gradients))
+    work = _work(hyper, cohort, hyper.correction * (mean - gradients))
     return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))
 
 
@@ -102,11 +104,11 @@ def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """A round with stored variates; the mean moves by the share that the cohort has in all clients."""
     variates, mean = cohort.stored["variate"], state.memory["mean_variate"]
     correction = hyper.correction * (mean - variates)
-    work = _work(hyper, correction)
+    work = _work(hyper, cohort, correction)
     if hyper.variate_update == "gradient":
         done = cohort.local(state.params, work, down=[mean], up=2)
         new = cohort.own_gradients(state.params, full=hyper.displacement_source == "full")
-        if not hyper.decay_apart:
+        if not cohort.decoupled:
             new = new + hyper.weight_decay * state.params
     else:
         done = cohort.local(state.params, recorded(work), down=[mean], up=2)
@@ -115,11 +117,12 @@ def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
     return state.step(cohort.mean(done.pseudo_gradient)).remember(mean_variate=mean).store(variate=new)
 
 
-def _work(hyper: Hyper, correction: Tensor) -> LocalWork:
+def _work(hyper: Hyper, cohort: Cohort, correction: Tensor) -> LocalWork:
     """What the clients do.
 
     Args:
         hyper: of the method.
+        cohort: the clients of the round.
         correction: (T, M, P).
     """
     return LocalWork(
@@ -128,6 +131,6 @@ def _work(hyper: Hyper, correction: Tensor) -> LocalWork:
         correction=correction,
         local_epochs=hyper.local_epochs,
         weight_decay=hyper.weight_decay,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )

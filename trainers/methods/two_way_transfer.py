@@ -10,21 +10,20 @@ for the loss federated_weight (mean of f_i) + central_weight f_c. Its minimizer 
 or one local step. b is the mean over all gradients of the cohort in their weights of the aggregation, which the server
 can tell from the pseudo-gradients: equal weights are the paper's equation 10.
 
-Each branch follows the whole loss, so that their sum is a double step: merge "mean" takes the single one, and "sum" (as
-the paper has it, and the default) is the first to diverge. warm_start begins with a and b the gradients at x, each
-client's on its first batch: one more exchange in the first round, without the model again.
-federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is the clients alone, 0 the
-server alone. central_lr at least 0, by default server_lr (client_lr delta_lr), through every schedule; a given one
-stays as it is; give one beside an adaptive server. central_steps at least 1, by default local_steps. central_batch_size
-at least 1, by default the examples that a step of the whole cohort has. merge_lr above 0, 1 by default. client_lr at
-least 0: 0 is large-batch SGD of the clients. server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice)
-with plain SGD on the server it is model averaging. local_steps at least 1; or local_epochs, with central_steps. The
-server's branch and the merge are plain SGD, or another optimizer of trainers/server (central_optimizer,
-merge_optimizer) with its momentum or beta1 in [0, 1) and epsilon above 0, which remembers from round to round: then
-give central_lr, and a merge_lr of the size of a step. A client_optimizer other than sgd (trainers/client) turns each
-d_k into a step's direction, and q is the sum of these; clip_norm above 0 bounds the norm of a d_k. The aggregation is
-by numbers of examples unless the trial says otherwise; train_loss and the task's metrics are of the clients' losses.
-Exchanges: one a round, the model and a down and a pseudo-gradient up, with a client_optimizer other than sgd the sum of
+Each branch follows the whole loss, so that their sum is a double step: merge_by "mean" takes the single one, and "sum"
+(as the paper has it, and the default) is the first to diverge. warm_start begins with a and b the gradients at x, each
+client's on its first batch: one more exchange in the first round, without the model again. federated_weight,
+central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is the clients alone, 0 the server alone.
+central_lr at least 0, by default server_lr (client_lr delta_lr), through every schedule; a given one stays as it is;
+give one beside an adaptive server. central_steps at least 1, by default local_steps. central_batch_size at least 1, by
+default the examples that a step of the whole cohort has. merge_lr above 0, 1 by default. client_lr at least 0: 0 is
+large-batch SGD of the clients. server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on
+the server it is model averaging. local_steps at least 1; or local_epochs, with central_steps. The server's branch and
+the merge are plain SGD, or other optimizers of the trial, `central` and `merge`, which remember from round to round:
+then give central_lr, and a merge_lr of the size of a step. A client optimizer other than sgd turns each d_k into a
+step's direction, and q is the sum of these; clip_norm above 0 bounds the norm of a d_k. The aggregation is by numbers
+of examples unless the trial says otherwise; train_loss and the task's metrics are of the clients' losses.
+Exchanges: one a round, the model and a down and a pseudo-gradient up, with a client optimizer other than sgd the sum of
 the d_k as well, for then b does not follow from the pseudo-gradient. The server stores a, b and what its optimizers
 remember.
 
@@ -39,13 +38,14 @@ import torch
 from torch import Tensor
 
 from trainers import mixing
-from trainers.engine.branch import Branches, memory, merge, server_branch
+from trainers.engine.branch import Branches, merge, server_branch
 from trainers.engine.cohort import Cohort
 from trainers.engine.local import LocalWork
 from trainers.engine.recorded import gradient_sums, recorded
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+ROLES = {"client": "any", "central": "any", "merge": "any"}
 CENTRAL = True
 WEIGHTING = "examples"
 complete = mixing.complete
@@ -81,7 +81,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
         "central_correction": torch.zeros_like(params),
         "federated_correction": torch.zeros_like(params),
         "begun": params.new_zeros((params.shape[0], 1, 1)),
-        **memory(hyper, params),
     }
 
 
@@ -104,7 +103,7 @@ def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
         hyper.local_steps,
         correction=central,
         local_epochs=hyper.local_epochs,
-        optimizer=hyper.optimizer(),
+        optimizer=cohort.optimizer,
         clip_norm=hyper.clip_norm,
     )
     sent = 1 if work.optimizer is None else 2

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trainers.errors import SpecError
 from trainers.problem import Problem, Quadratics
+from trainers.scalars import shown
 from trainers.theory.clients import ClientQuadratics, clients_of
 from trainers.theory.rounds.affine import RoundMap, with_server
 from trainers.theory.rounds.central import CentralQuadratic, central_of
@@ -56,17 +57,24 @@ class Predictor:
     constant: float
     central: CentralQuadratic | None = None
 
-    def setting(self, method: Mapping[str, Any], server: Mapping[str, Any], schedule: str = "constant") -> Setting:
+    def setting(
+        self,
+        method: Mapping[str, Any],
+        server: Mapping[str, Any],
+        schedule: str = "constant",
+        others: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Setting:
         """One setting.
 
         Args:
             method: name and hyperparameters as in a trial document.
             server: the same of the server optimizer.
             schedule: its name.
+            others: role -> name and settings of the other optimizers, as client, central and merge; None is plain SGD.
 
         Raises:
-            SpecError: what has no closed form: an adaptive server, rates that change, local_epochs, a method that the
-                theory does not know; or a setting without a fixed point.
+            SpecError: what has no closed form: an adaptive server, another optimizer than plain SGD elsewhere, rates
+                that change, local_epochs, a method that the theory does not know; or a setting without a fixed point.
         """
         if schedule != "constant":
             raise SpecError(f"rates must stay constant for a closed form, got schedule {schedule}", "schedule.name")
@@ -74,6 +82,8 @@ class Predictor:
             raise SpecError(f"server must be sgd for a linear round, got {server['name']}", "server.name")
         if server.get("name", "sgd") != "sgd":
             raise SpecError(f"server must be one with a closed form, got {server['name']}", "server.name")
+        for role, given in (others or {}).items():
+            _refuse_steps(role, given)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TheoryWarning)  # the trial itself has warned of such a rate
             affine = affine_round(_filled(method), self.clients, self.central)
@@ -151,6 +161,14 @@ def predictor(problem: Problem) -> Predictor:
     constants = problem.train.constants if isinstance(problem.train, Quadratics) else np.zeros(0)
     central = None if not isinstance(problem.central, Quadratics) else central_of(problem.central)
     return Predictor(clients, float(clients.weights @ constants), central)
+
+
+def _refuse_steps(role: str, given: Mapping[str, Any]) -> None:
+    """Raises a SpecError for an optimizer whose steps are not plain gradient steps."""
+    if given.get("name", "sgd") != "sgd":
+        raise SpecError(f"{role}.name must be sgd for a closed form, got {given['name']}", f"{role}.name")
+    if momentum := given.get("momentum"):
+        raise SpecError(f"{role}.momentum must be 0 for a closed form, got {shown(momentum)}", f"{role}.momentum")
 
 
 def _filled(method: Mapping[str, Any]) -> dict[str, Any]:

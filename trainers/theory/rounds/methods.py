@@ -59,28 +59,17 @@ AS_THEY_ARE = ("gradient_weights", "warm_start", "variates", "variate_update", "
 TIED = ("local_sgd",)
 ONE_CLIENT = ("lookahead",)
 """Methods whose rounds have one client: with several clients in the task the closed form is that of their mean."""
-SHARED = ("name", "server_lr", "delta_lr", "tied", "weight_decay", "merge", "federated_weight", "central_weight")
+SHARED = ("name", "server_lr", "delta_lr", "tied", "weight_decay", "merge_by", "federated_weight", "central_weight")
 WITHOUT_EFFECT = (
     "displacement_form",
     "displacement_source",
     "gradient_source",
     "unbiased",
     "central_batch_size",
-    "central_epsilon",
-    "merge_epsilon",
 )
 ONLY_DEFAULTS: Mapping[str, Any] = {
     "local_epochs": None,
     "clip_norm": None,
-    "client_optimizer": "sgd",
-    "client_momentum": None,
-    "client_beta1": None,
-    "client_beta2": None,
-    "client_epsilon": None,
-    "central_optimizer": "sgd",
-    "central_momentum": 0.0,
-    "merge_optimizer": "sgd",
-    "merge_momentum": 0.0,
 }
 ADAPTIVE_SERVERS = ("adam", "yogi")
 
@@ -176,7 +165,7 @@ def affine_round(
     if "central_lr" in accepted and "central_lr" not in given:
         given["central_lr"] = server_rate(method)
     if "merge_lr" in accepted:
-        given["merge_lr"] = given.get("merge_lr", 1.0) * (0.5 if method.get("merge", "sum") == "mean" else 1.0)
+        given["merge_lr"] = given.get("merge_lr", 1.0) * (0.5 if method.get("merge_by", "sum") == "mean" else 1.0)
     _need(parameters, given)
     return function(clients, central, **given)
 

@@ -1,4 +1,4 @@
-"""Server Yogi: what may be tried, and the configurations of [B] section 8.4 with its best rates.
+"""Yogi: what may be tried in each role, and, for the server, the configurations of [B] section 8.4 with its best rates.
 
 [B] Charles and Konecny, "On the Outsized Importance of Learning Rates in Local Update Methods". Its study is FedAvg
 with 10 local steps, 50 clients a round and batches of 16 on two tasks of Stack Overflow. The rates tried are
@@ -13,11 +13,15 @@ from search_spaces.rates import half_decades
 _LOCAL_STEPS = 10
 
 
-def default() -> Space:
-    """beta1 from 0 to 0.99 with 1 - beta1 on a log scale, epsilon on a log scale from 1e-5 to 0.1; beta2 stays 0.99."""
+def default(role: str) -> Space:
+    """beta1 from 0 to 0.99 with 1 - beta1 on a log scale, epsilon on a log scale; beta2 stays the role's default.
+
+    Args:
+        role: as in `trainers.roles`; epsilon is smaller on clients.
+    """
     return {
         "beta1": Float(0.0, 0.99, log=True, complement=True),
-        "epsilon": Float(1e-5, 0.1, log=True),
+        "epsilon": Float(1e-8, 1e-3, log=True) if role == "client" else Float(1e-5, 0.1, log=True),
     }
 
 

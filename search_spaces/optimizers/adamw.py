@@ -1,0 +1,14 @@
+"""AdamW, on clients: what may be tried."""
+
+from __future__ import annotations
+
+from search_spaces.parameters import Float, Space
+
+
+def default(role: str) -> Space:
+    """beta1 from 0 to 0.99 with 1 - beta1 on a log scale, epsilon on a log scale; beta2 stays 0.999.
+
+    Args:
+        role: "client".
+    """
+    return {"beta1": Float(0.0, 0.99, log=True, complement=True), "epsilon": Float(1e-8, 1e-3, log=True)}

@@ -1,0 +1,327 @@
+"""The contract of an optimizer, over all that are found and over every role in which they serve."""
+
+import inspect
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.binding import hyper_of
+from trainers.engine.optimizer import RoleOptimizer
+from trainers.engine.pack import Pack
+from trainers.errors import SpecError
+from trainers.parts import Given, parse_part
+from trainers.registry import methods, optimizers
+from trainers.roles import ROLES, Optimizer, declared, serving, settings
+from trainers.spec import parse, structure_key
+
+SERVING = [(role, name) for role in ROLES for name in serving(role)]
+STEPPING = [(role, name) for role, name in SERVING if (role, name) != ("client", "sgd")]  # plain steps have no memory
+DEFAULTS = {
+    "sgd": {"momentum": 0.0, "nesterov": False},
+    "momentum": {"momentum": 0.9},
+    "nesterov": {"momentum": 0.9},
+    "adam": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-5, "initial_accumulator": 0.0, "bias_correction": True},
+    "yogi": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-5, "initial_accumulator": 0.0, "bias_correction": True},
+    "adagrad": {"beta1": 0.0, "epsilon": 1e-5, "initial_accumulator": 0.0},
+    "rmsprop": {"beta2": 0.99, "epsilon": 1e-5},
+}
+CLIENTS = {
+    "sgd": {},
+    "momentum": {"momentum": 0.9},
+    "nesterov": {"momentum": 0.9},
+    "adam": DEFAULTS["adam"] | {"beta2": 0.999, "epsilon": 1e-8},
+    "adamw": DEFAULTS["adam"] | {"beta2": 0.999, "epsilon": 1e-8},
+    "yogi": DEFAULTS["yogi"] | {"beta2": 0.999, "epsilon": 1e-3},
+    "adagrad": DEFAULTS["adagrad"] | {"beta1": None, "epsilon": 1e-10},
+    "rmsprop": {"beta2": 0.99, "epsilon": 1e-8},
+}
+OTHER = {"momentum": 0.6, "beta1": 0.5, "beta2": 0.8, "epsilon": 0.1, "initial_accumulator": 0.2}
+TRIALS, CLIENTS_PER_ROUND, NUMBERS, SIZE = 3, 4, 5, 16
+RATE, STEPS = 0.05, 6
+
+
+def document(role, name, **own):
+    """A trial in which an optimizer serves in a role."""
+    task = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3, "gradient_noise": 0.1}
+    method = {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": 3}
+    if role in ("central", "merge"):
+        method |= {"name": "parallel_training", "central_lr": 0.02, "merge_lr": 0.3}
+        task["central"] = {"hessian": np.diag([1.0, 2.0, 3.0]).tolist(), "center": [0.0, 0.0, 0.0]}
+    return {
+        "task": task,
+        "method": method,
+        role: {"name": name, **own},
+        "clients_per_round": CLIENTS_PER_ROUND,
+        "batch_size": 2,
+        "dtype": "float64",
+        "rounds": 5,
+        "eval_every": 1,
+        "seed": 5,
+        "init": [1.0, -2.0, 0.5],
+        "report": ["params"],
+    }
+
+
+def others(role, name):
+    """Another value of every traced setting."""
+    return {item.name: OTHER[item.name] for item in settings(optimizers()[name], role) if item.traced}
+
+
+def bound(role, name, members=({}, {}, {})):
+    """The optimizer with settings of three trials."""
+    part = parse_part(role, {"name": name}, [parse_member(role, member) for member in members])
+    like = torch.empty(0, dtype=torch.float64)
+    return RoleOptimizer(part.module, hyper_of(part, np.arange(len(members)), (1, 1), like))
+
+
+def parse_member(role, member):
+    return {key: Given(value, f"{role}.{key}") for key, value in member.items()}
+
+
+def gradients(clients=1):
+    """A gradient for every step, with padding behind the numbers."""
+    generator = torch.Generator().manual_seed(1)
+    found = torch.randn(STEPS, TRIALS, clients, SIZE, generator=generator, dtype=torch.float64)
+    found[..., NUMBERS:] = 0
+    return found
+
+
+def walked(optimizer, clients=1):
+    """The directions of all steps on clients, (STEPS, T, M, P)."""
+    memory, found = optimizer.init(torch.zeros(TRIALS, clients, SIZE, dtype=torch.float64)), []
+    for step, gradient in enumerate(gradients(clients)):
+        total = torch.zeros_like(gradient)
+        optimizer.step_(total, memory, gradient, step)
+        found.append(total)
+    return torch.stack(found)
+
+
+def test_every_module_keeps_to_the_protocol():
+    optional = {name for name in vars(Optimizer) if name.isupper()}
+    assert optional == {"DEFAULTS", "ABSENT", "REFUSED", "LINEAR", "DECOUPLED"}
+    assert set(DEFAULTS) | {"adamw"} == set(optimizers())
+    for name, module in optimizers().items():
+        assert {key for key in vars(module) if key.isupper()} <= optional, name
+        assert inspect.getdoc(module.Hyper)
+        assert list(inspect.signature(module.init).parameters) == ["hyper", "like"]
+        assert list(inspect.signature(module.direction_).parameters) == ["hyper", "memory", "gradient", "step"]
+        assert "Source:" in module.__doc__
+        known = {item.name for item in settings(module, "merge")} | {"momentum", "nesterov"}
+        for role, named in (*declared(module, "DEFAULTS").items(), *declared(module, "ABSENT").items()):
+            assert role in ROLES
+            assert set(named) <= known, name
+
+
+def test_every_role_has_its_settings_and_their_defaults():
+    for role, name in SERVING:
+        wanted = CLIENTS[name] if role == "client" else DEFAULTS[name]
+        assert {item.name: item.default for item in settings(optimizers()[name], role)} == wanted, (role, name)
+        assert parse(document(role, name)).optimizers[role].member(0) == wanted, (role, name)
+    for role in ROLES:
+        assert ("adamw" in serving(role)) == (role == "client")
+
+
+@pytest.mark.parametrize(("role", "name"), STEPPING)
+def test_steps_of_clients_are_each_client_s_own_and_padding_stays_zero(role, name):
+    optimizer = bound(role, name, ({}, others(role, name), {}))
+    whole = walked(optimizer, CLIENTS_PER_ROUND)
+    assert whole.isfinite().all()
+    assert (whole[..., NUMBERS:] == 0).all()
+    assert (whole[..., :NUMBERS] != 0).all()
+    memory = optimizer.init(torch.zeros(TRIALS, 1, SIZE, dtype=torch.float64))
+    for step, gradient in enumerate(gradients(CLIENTS_PER_ROUND)):
+        total = torch.zeros_like(gradient[:, 2:3])
+        optimizer.step_(total, memory, gradient[:, 2:3].clone(), step)
+        assert torch.equal(total, whole[step, :, 2:3])
+    assert not torch.equal(whole[-1, 0], whole[-1, 1])
+
+
+@pytest.mark.parametrize(("role", "name"), STEPPING)
+def test_rows_of_an_optimizer_are_the_trials_alone(role, name):
+    optimizer = bound(role, name, ({}, others(role, name), {}))
+    whole = walked(optimizer)
+    for trial in range(TRIALS):
+        one = optimizer.rows(slice(trial, trial + 1))
+        memory = one.init(torch.zeros(1, 1, SIZE, dtype=torch.float64))
+        for step, gradient in enumerate(gradients()):
+            total = torch.zeros(1, 1, SIZE, dtype=torch.float64)
+            one.step_(total, memory, gradient[trial : trial + 1].clone(), step)
+            assert torch.equal(total, whole[step, trial : trial + 1])
+
+
+@pytest.mark.parametrize(("role", "name"), STEPPING)
+def test_steps_of_the_server_leave_their_arguments_alone_and_are_those_of_clients(role, name):
+    optimizer = bound(role, name, ({}, others(role, name), {}))
+    directions = walked(optimizer)
+    params = torch.zeros(TRIALS, 1, SIZE, dtype=torch.float64)
+    rate = torch.full((TRIALS, 1, 1), RATE, dtype=torch.float64)
+    memory = optimizer.begin(params)
+    for step, gradient in enumerate(gradients()):
+        given = (params, gradient, rate, *memory.values())
+        copies = [tensor.clone() for tensor in given]
+        moved, fresh = optimizer.step(memory, params, gradient, rate)
+        assert all(torch.equal(tensor, copy) for tensor, copy in zip(given, copies, strict=True))
+        torch.testing.assert_close(moved, params - RATE * directions[step], rtol=1e-14, atol=1e-14)
+        assert all(tensor.shape[:2] == (TRIALS, 1) for tensor in fresh.values())
+        params, memory = moved, fresh
+
+
+def by_definition(name, own, gradient_path):
+    """The directions that the module's docstring states, in plain numpy, for one trial."""
+    beta1, beta2, epsilon = own.get("beta1") or 0.0, own.get("beta2"), own.get("epsilon")
+    mean, square = 0.0, own.get("initial_accumulator", 0.0)
+    for t, g in enumerate(gradient_path, 1):
+        if name in ("sgd", "momentum", "nesterov"):
+            mean = own["momentum"] * mean + g
+            yield g + own["momentum"] * mean if name == "nesterov" or own.get("nesterov") else mean
+            continue
+        mean = beta1 * mean + (1 - beta1) * g
+        if name == "adagrad":
+            square = square + g**2
+        elif name == "yogi":
+            square = square + (1 - beta2) * np.sign(g**2 - square) * g**2
+        else:
+            square = beta2 * square + (1 - beta2) * g**2
+        first, second = (1 - beta1**t, 1 - beta2**t) if own.get("bias_correction") else (1.0, 1.0)
+        if name == "yogi":
+            yield np.sqrt(second) / first * mean / (np.sqrt(square) + epsilon)
+        else:
+            yield mean / first / (np.sqrt(square / second) + epsilon)
+
+
+@pytest.mark.parametrize(("role", "name"), STEPPING)
+def test_directions_are_those_of_the_formulas(role, name):
+    module = optimizers()[name]
+    structural = [item.name for item in settings(module, role) if not item.traced]
+    for switched in itertools.product((False, True), repeat=len(structural)):
+        fixed = dict(zip(structural, switched, strict=True))
+        members = [{}, others(role, name), {}]
+        part = parse_part(role, {"name": name, **fixed}, [parse_member(role, member) for member in members])
+        like = torch.empty(0, dtype=torch.float64)
+        found = walked(RoleOptimizer(module, hyper_of(part, np.arange(3), (1, 1), like)))[..., :NUMBERS]
+        for trial, member in enumerate(members):
+            own = {item.name: item.default for item in settings(module, role)} | fixed | member
+            wanted = list(by_definition(name, own, gradients()[:, trial, 0, :NUMBERS].numpy()))
+            np.testing.assert_allclose(found[:, trial, 0].numpy(), wanted, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(("role", "name"), SERVING)
+def test_a_trial_is_the_same_alone_in_a_pack_and_restored(role, name):
+    given = document(role, name)
+    members = [{}, {f"{role}.{key}": value for key, value in others(role, name).items()}, {"client_lr": 0.02}]
+    spec = parse({**given, "members": members})
+    whole = Pack.from_spec(spec).advance()
+    pack = Pack.from_spec(spec)
+    lines = pack.advance(2)
+    lines += Pack.restore(spec, pack.to_bytes()).advance()
+    assert [line["params"] for line in lines] == [line["params"] for line in whole]
+    ends = []
+    for number, member in enumerate(members):
+        alone = Pack.from_spec(parse({**given, "members": [member]})).advance()
+        together = [line["params"] for line in whole if line["member"] == number]
+        np.testing.assert_allclose(together, [line["params"] for line in alone], rtol=0, atol=1e-12)
+        ends.append(together[-1])
+    assert (ends[0] == ends[1]) == (not others(role, name))
+
+
+@pytest.mark.parametrize("name", [name for name in serving("client") if name != "sgd"])
+def test_clients_begin_afresh_in_every_round(name):
+    """One client and one step a round: with memory of other rounds the second round would be another one."""
+    given = document("client", name) | {"clients_per_round": None, "batch_size": None, "rounds": 2}
+    given["method"] |= {"local_steps": 1}
+    given["task"] |= {"gradient_noise": 0.0}
+    twice = Pack.from_spec(parse(given)).advance()
+    again = Pack.from_spec(parse({**given, "init": twice[1]["params"], "rounds": 1})).advance()
+    assert again[-1]["params"] == twice[-1]["params"]
+
+
+def test_linear_optimizers_are_declared():
+    for name, module in optimizers().items():
+        if name == "sgd":
+            continue
+        role = "client"
+        optimizer = bound(role, name)
+        doubled, memory = [], optimizer.init(torch.zeros(TRIALS, 1, SIZE, dtype=torch.float64))
+        for step, gradient in enumerate(gradients()):
+            total = torch.zeros_like(gradient)
+            optimizer.step_(total, memory, 2 * gradient, step)
+            doubled.append(total)
+        linear = torch.allclose(torch.stack(doubled), 2 * walked(optimizer), rtol=1e-12, atol=1e-12)
+        assert declared(module, "LINEAR") == linear, name
+    assert serving("client", "linear") == ["momentum", "nesterov", "sgd"]
+
+
+def test_momentum_and_nesterov_are_sgd_with_momentum_on_the_server():
+    for name in ("momentum", "nesterov"):
+        one = Pack.from_spec(parse(document("server", name, momentum=0.7))).advance()
+        given = document("server", "sgd", momentum=0.7, nesterov=name == "nesterov")
+        for line, other in zip(one, Pack.from_spec(parse(given)).advance(), strict=True):
+            np.testing.assert_allclose(line["params"], other["params"], rtol=0, atol=1e-14)
+
+
+def test_optimizers_and_their_structure_separate_packs_and_other_settings_do_not():
+    one = structure_key(document("client", "adam", beta1=0.5))
+    assert one == structure_key(document("client", "adam", beta2=0.9))
+    assert one != structure_key(document("client", "adamw", beta1=0.5))
+    assert one != structure_key(document("client", "adam", bias_correction=False))
+    assert structure_key(document("merge", "adam")) != structure_key(document("central", "adam"))
+
+
+def test_documents_are_filled_in_and_read_again_as_they_are():
+    for role, name in SERVING:
+        spec = parse({**document(role, name), "members": [{}, {"client_lr": 0.1}]})
+        assert spec.canonical[role]["name"] == name
+        assert parse(dict(spec.canonical)).canonical == spec.canonical
+    spec = parse(document("server", "sgd"))
+    assert set(spec.optimizers) == {"client", "server"}
+    assert spec.canonical["client"] == {"name": "sgd"}
+    assert "merge" not in spec.canonical
+
+
+REFUSED = [
+    (document("server", "adamw"),
+     "server.name must be one of adagrad, adam, momentum, nesterov, rmsprop, sgd, yogi, got server.name=adamw: "),
+    (document("client", "adma"), 'client.name: no optimizer "adma": did you mean adam?'),
+    (document("client", "sgd", momentum=0.5),
+     "client.momentum must be left out for sgd: it is a setting of momentum, nesterov"),
+    (document("client", "adam", momentum=0.5),
+     "client.momentum must be left out for adam: it is a setting of momentum, nesterov"),
+    (document("server", "sgd", beta1=0.5),
+     "server.beta1 must be left out for sgd: it is a setting of adagrad, adam, yogi"),
+    (document("client", "adam", beta=0.5), 'unknown key "beta" in client: did you mean beta'),
+    (document("merge", "adam", beta1=1.0), "merge.beta1 must be in [0, 1), got beta1=1"),
+    ({**document("client", "sgd"), "members": [{"client.beta2": 0.5}]},
+     "members.0.client.beta2 must be left out for sgd: it is a setting of adam, adamw, rmsprop, yogi"),
+    ({**document("client", "adam"), "members": [{"client.bias_correction": False}]},
+     "members.0.client.bias_correction must be the same for all members"),
+    ({**document("server", "sgd"), "merge": {"name": "sgd"}},
+     "method fedavg takes no merge optimizer, got merge.name=sgd: it has no branches to merge; leave merge out"),
+    ({**document("server", "sgd"), "central": {}}, "central.name must be given: one of adagrad, adam"),
+    ({**document("server", "sgd"), "client": "adam"}, "client must be an object"),
+    ({**document("server", "sgd"), "members": [{"merge.momentum": 0.5}]},
+     "members.0.merge.momentum must be left out: method fedavg takes no merge optimizer: it has no branches to merge"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED)
+def test_what_cannot_be_is_refused_with_the_reason(given, message):
+    with pytest.raises(SpecError) as caught:
+        parse(given)
+    assert str(caught.value).startswith(message)
+
+
+def test_methods_without_local_optimizers_refuse_them_by_name():
+    task = document("merge", "sgd")["task"]
+    named = {"mass": "its local steps are those of MaSS", "mime": "its local steps apply the server's momentum"}
+    named |= {"fedsgd": "its clients take no steps of their own", "maml": "its local steps are plain gradient descent"}
+    for method in methods():
+        given = {"task": task, "method": {"name": method}, "client": {"name": "adam"}, "rounds": 1}
+        with pytest.raises(SpecError) as caught:
+            parse(given)
+        refused = str(caught.value).startswith(f"method {method} takes no client optimizer, got client.name=adam: ")
+        assert refused == ("client" not in getattr(methods()[method], "ROLES", {})
+                           or methods()[method].ROLES["client"].startswith("none")), method  # fmt: skip
+        if method in named:
+            assert named[method] in str(caught.value)

@@ -1,0 +1,58 @@
+"""Adagrad: steps scaled by the root of the sum of all squares so far (on the server of FedAvg: FedAdagrad).
+
+With g the gradient (on the server the mean pseudo-gradient) and all operations elementwise:
+
+    m <- beta1 m + (1 - beta1) g,   v <- v + g^2;   the direction is m / (sqrt(v) + epsilon)
+
+m starts at 0 and v at initial_accumulator, on clients in every round. beta1 in [0, 1): 0 is Adagrad itself, and null
+keeps no mean. epsilon above 0, initial_accumulator at least 0; a large one is plain SGD with rate /
+sqrt(initial_accumulator), a large epsilon with rate / epsilon. A sum has no bias to correct. The first direction from 0
+is the sign of g, where that is far above epsilon.
+
+Source: "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization" (Duchi, Hazan, Singer 2011); on
+the server of federated learning "Adaptive Federated Optimization" (Reddi et al. 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyper import hyper
+
+DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of Adagrad."""
+
+    beta1: Tensor | None = hyper(
+        0.0,
+        kind="float",
+        low=0,
+        high=1,
+        high_open=True,
+        none_is=0.0,
+        limit="0 and null are Adagrad",
+        doc="decay of the mean of g",
+    )
+    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+    initial_accumulator: Tensor = hyper(0.0, low=0, unit="gradient^2", doc="v before the first step")
+
+
+def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
+    """The sum of squares before the first step, and the mean where there is one."""
+    square = {"square": torch.empty_like(like).copy_(hyper.initial_accumulator)}
+    return square if hyper.beta1 is None else {"mean": torch.zeros_like(like), **square}
+
+
+def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
+    """The gradient, or its mean, over the root of the sum."""
+    root = memory["square"].addcmul_(gradient, gradient).sqrt().add_(hyper.epsilon)
+    if hyper.beta1 is None:
+        return gradient.div_(root)
+    return memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1) / root

@@ -1,0 +1,56 @@
+"""Adam: steps scaled by running means of the gradient and of its square (on the server of FedAvg: FedAdam).
+
+With g the gradient (on the server the mean pseudo-gradient), all operations elementwise, and t counting steps from 1:
+
+    m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2;   the direction is m' / (sqrt(v') + epsilon)
+    with bias_correction   m' = m / (1 - beta1^t),  v' = v / (1 - beta2^t);   without   m' = m,  v' = v
+
+m starts at 0 and v at initial_accumulator, on clients in every round. beta1 and beta2 in [0, 1), epsilon above 0,
+initial_accumulator at least 0. With bias_correction the first direction is the sign of g, where that is far above
+epsilon; a large epsilon with beta1 0 is gradient descent with rate / epsilon. weight_decay of clients is a part of g:
+that of `adamw` is not. The server's defaults are those of Yogi in "On the Outsized Importance of Learning Rates in
+Local Update Methods" (Charles, Konecny 2020), section 8.4, so that the two differ in one line only; the clients' are
+the paper's.
+
+Source: "Adam: A Method for Stochastic Optimization" (Kingma, Ba 2015); on the server of federated learning
+"Adaptive Federated Optimization" (Reddi et al. 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyper import hyper
+
+DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-8}}
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of Adam."""
+
+    beta1: Tensor = hyper(0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of g")
+    beta2: Tensor = hyper(0.99, low=0, high=1, high_open=True, limit="0 is |g| alone", doc="decay of the mean of g^2")
+    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+    initial_accumulator: Tensor = hyper(0.0, low=0, unit="gradient^2", limit="0 is Adam", doc="v before the first step")
+    bias_correction: bool = hyper(True, traced=False, doc="undo the pull of both means to where they start")
+
+
+def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
+    """Both means before the first step."""
+    return {"mean": torch.zeros_like(like), "square": torch.empty_like(like).copy_(hyper.initial_accumulator)}
+
+
+def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
+    """The corrected mean over the corrected root."""
+    mean = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1)
+    square = memory["square"].mul_(hyper.beta2).addcmul_(gradient.square_(), 1 - hyper.beta2)
+    if not hyper.bias_correction:
+        return mean / square.sqrt().add_(hyper.epsilon)
+    root = (square / (1 - hyper.beta2 ** (step + 1))).sqrt_()
+    corrected: Tensor = mean / (1 - hyper.beta1 ** (step + 1))
+    return corrected.div_(root.add_(hyper.epsilon))

@@ -1,0 +1,25 @@
+"""Adam with weight decay of its own, beside the gradients.
+
+    the direction is Adam's of g, and weight_decay y, with y the client's model
+
+The pull to 0 is not in g, so it is neither averaged, nor scaled, nor clipped. weight_decay is the method's; 0 is
+`adam`, whose settings it has. Only clients have weight decay, so it serves no other role.
+
+Source: "Decoupled Weight Decay Regularization" (Loshchilov, Hutter 2019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainers.optimizers import adam
+from trainers.optimizers.adam import DEFAULTS, direction_, init
+
+__all__ = ["DECOUPLED", "DEFAULTS", "REFUSED", "Hyper", "direction_", "init"]
+DECOUPLED = True
+REFUSED = dict.fromkeys(("server", "central", "merge"), "weight_decay acts on clients only, and without it it is adam")
+
+
+@dataclass(frozen=True)
+class Hyper(adam.Hyper):
+    """Settings of AdamW."""

@@ -1,0 +1,40 @@
+"""Heavy-ball momentum.
+
+    v <- momentum v + g;   the direction is v, which is 0 at first
+
+momentum in [0, 1): 0 is gradient descent. On clients v is 0 at the start of every round, so with one local step it is
+gradient descent, whatever the momentum. On the server it is `sgd` with momentum.
+
+Source: "Some methods of speeding up the convergence of iteration methods" (Polyak 1964).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyper import hyper
+
+LINEAR = True
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of heavy-ball momentum."""
+
+    momentum: Tensor = hyper(
+        0.9, low=0, high=1, high_open=True, limit="0 is gradient descent", doc="weight of the old velocity"
+    )
+
+
+def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
+    """The velocity before the first step."""
+    return {"velocity": torch.zeros_like(like)}
+
+
+def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
+    """The velocity."""
+    return memory["velocity"].mul_(hyper.momentum).add_(gradient)

@@ -1,0 +1,44 @@
+"""RMSprop: gradients over the root of their running mean square.
+
+    v <- beta2 v + (1 - beta2) g^2;   the direction is g / (sqrt(v) + epsilon)
+
+v is 0 at first, on clients in every round. beta2 in [0, 1): 0 is the sign of the gradient, where that is far above
+epsilon. epsilon above 0; a large one is gradient descent with rate / epsilon. Without bias correction the first
+directions are longer than one by up to 1 / sqrt(1 - beta2); `adam` with beta1 0 corrects for that.
+
+Source: "Lecture 6.5 - rmsprop" (Tieleman, Hinton 2012).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyper import hyper
+
+DEFAULTS = {"client": {"epsilon": 1e-8}}
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of RMSprop."""
+
+    beta2: Tensor = hyper(
+        0.99, low=0, high=1, high_open=True, limit="0 is the sign", doc="decay of the mean of the squares"
+    )
+    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+
+
+def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
+    """The mean square before the first step."""
+    return {"square": torch.zeros_like(like)}
+
+
+def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
+    """The gradient over the root."""
+    squares = gradient.square()
+    square = memory["square"].mul_(hyper.beta2).addcmul_(squares, 1 - hyper.beta2)
+    return gradient.div_(square.sqrt().add_(hyper.epsilon))

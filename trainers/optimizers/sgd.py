@@ -1,0 +1,48 @@
+"""Stochastic gradient descent, with heavy-ball or Nesterov momentum on the server.
+
+With g the gradient (on the server the mean pseudo-gradient) and v the velocity, 0 at first, the direction is
+
+    v <- momentum v + g
+    heavy ball:  v
+    Nesterov:    g + momentum v
+
+momentum 0 is plain descent along g. In Nesterov's form the model is the look-ahead iterate: it is what the clients
+receive and what losses are reported of. On clients sgd is plain, and `momentum` and `nesterov` are its other forms.
+
+Source: "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 2;
+on clients "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyper import hyper
+
+LINEAR = True
+ABSENT = {"client": ("momentum", "nesterov")}  # plain steps need no memory: the local loop takes them by itself
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of SGD."""
+
+    momentum: Tensor = hyper(
+        0.0, low=0, high=1, high_open=True, limit="0 is plain SGD", doc="weight of the old velocity"
+    )
+    nesterov: bool = hyper(False, traced=False, limit="false is heavy ball", doc="momentum in Nesterov's form")
+
+
+def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
+    """The velocity before the first step."""
+    return {"velocity": torch.zeros_like(like)}
+
+
+def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
+    """The velocity, or what Nesterov's form makes of it."""
+    velocity = memory["velocity"].mul_(hyper.momentum).add_(gradient)
+    return gradient.add_(hyper.momentum * velocity) if hyper.nesterov else velocity

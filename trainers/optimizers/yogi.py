@@ -1,0 +1,57 @@
+"""Yogi: as Adam, but the running square changes by at most a share of the new one (on the server of FedAvg: FedYogi).
+
+With g the gradient (on the server the mean pseudo-gradient), all operations elementwise, and t counting steps from 1:
+
+    m <- beta1 m + (1 - beta1) g,   v <- v + (1 - beta2) sign(g^2 - v) g^2
+    the direction is factor m / (sqrt(v) + epsilon)
+    with bias_correction   factor = sqrt(1 - beta2^t) / (1 - beta1^t);   without   factor = 1
+
+m starts at 0 and v at initial_accumulator, on clients in every round. beta1 and beta2 in [0, 1), epsilon above 0,
+initial_accumulator at least 0. beta2 = 0 from 0 on is the sign of g in the first step, as with Adam; a large epsilon is
+plain SGD with rate / epsilon. Without bias_correction it is the form of its own paper; with it that of common
+libraries, and the default here. The correction acts on the rate, so epsilon is not scaled by it as in Adam. The
+clients' beta2 and epsilon are the paper's.
+
+Source: "Adaptive Methods for Nonconvex Optimization" (Zaheer et al. 2018), on the server with the settings of
+"On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020), section 8.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyper import hyper
+
+DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-3}}
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of Yogi."""
+
+    beta1: Tensor = hyper(0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of g")
+    beta2: Tensor = hyper(0.99, low=0, high=1, high_open=True, doc="1 - beta2 is the largest share by which v moves")
+    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+    initial_accumulator: Tensor = hyper(0.0, low=0, unit="gradient^2", doc="v before the first step")
+    bias_correction: bool = hyper(True, traced=False, limit="false is Yogi's own paper", doc="corrects the rate")
+
+
+def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
+    """The mean and the running square before the first step."""
+    return {"mean": torch.zeros_like(like), "square": torch.empty_like(like).copy_(hyper.initial_accumulator)}
+
+
+def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
+    """The mean over the root, with the factor of the correction."""
+    mean, square = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1), memory["square"]
+    new = gradient.square_()
+    square.addcmul_((new - square).sign_().mul_(new), 1 - hyper.beta2)
+    root = square.sqrt().add_(hyper.epsilon)
+    if not hyper.bias_correction:
+        return mean / root
+    factor: Tensor = (1 - hyper.beta2 ** (step + 1)).sqrt() / (1 - hyper.beta1 ** (step + 1))
+    return (mean * factor).div_(root)

@@ -1,0 +1,180 @@
+"""Documents of version 0.1 in today's spelling.
+
+Version 0.1 had the optimizers of clients, of the server's branch and of the merge as settings of the method
+(`client_optimizer`, `client_beta1`, `central_momentum`, ...); today they are parts of a trial, as the server's always
+was. And `merge`, "sum" or "mean", is `merge_by`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainers.errors import SpecError
+
+_BRANCHED = ("parallel_training", "two_way_transfer")
+_SETTINGS = {
+    "client": {name: name for name in ("momentum", "beta1", "beta2", "epsilon")},
+    "central": {"momentum": "beta1", "epsilon": "epsilon"},
+    "merge": {"momentum": "beta1", "epsilon": "epsilon"},
+}
+"""Role -> setting -> its name today; the momentum of sgd was and is `momentum`."""
+_NULLS = {
+    "client": {"momentum": 0.9, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
+    "client rmsprop": {"beta2": 0.99},
+    "client adagrad": {"epsilon": 1e-10},
+    "central": {"momentum": 0.9, "epsilon": 1e-5},
+    "central sgd": {"momentum": 0.0},
+    "central adagrad": {"momentum": 0.0},
+}
+"""What null was, for a member that takes back what all members share."""
+
+
+def trial(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A trial document of version 0.1 in today's spelling; one of today stays as it is.
+
+    Args:
+        document: with method, and perhaps members.
+
+    Examples:
+        >>> trial({"method": {"name": "fedavg", "client_optimizer": "adam", "client_beta1": 0.8}, "rounds": 1})
+        {'method': {'name': 'fedavg'}, 'rounds': 1, 'client': {'name': 'adam', 'beta1': 0.8}}
+    """
+    found, old = dict(document), document.get("method")
+    if not isinstance(old, Mapping):
+        return found
+    found["method"] = {"name": old["name"]} if "name" in old else {}
+    for key, value in old.items():
+        part, name = _place(key, old)
+        if part == "method":
+            found["method"][name] = value
+        elif value is not None:
+            found[part] = {"name": _optimizer(part, old), **found.get(part, {}), name: value}
+    if isinstance(document.get("members"), list | tuple):
+        found["members"] = [_member(member, old) for member in document["members"]]
+    return found
+
+
+def hyperparameters(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted hyperparameters of a trial of version 0.1 under today's names.
+
+    Names of optimizers are no hyperparameters today and are left out, as is null, which was an optimizer's default.
+
+    Args:
+        method: its name.
+        values: dotted name -> value, with client_optimizer, central_optimizer and merge_optimizer where they are not
+            sgd.
+
+    Examples:
+        >>> hyperparameters("fedavg", {"client_lr": 0.1, "client_optimizer": "momentum", "client_momentum": 0.5})
+        {'client_lr': 0.1, 'client.momentum': 0.5}
+    """
+    old = {"name": method, **values}
+    found = {}
+    for key, value in values.items():
+        part, name = _place(key, old)
+        if part == "method":
+            found[name] = value
+        elif name != "name" and value is not None:
+            found[f"{part}.{name}"] = value
+    return found
+
+
+def entry(document: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of a study of version 0.1 in today's spelling; one of today stays as it is.
+
+    Args:
+        document: with name or preset, and perhaps space and start.
+
+    Raises:
+        SpecError: a space with several optimizers, which are several entries.
+
+    Examples:
+        >>> entry({"name": "fedavg", "space": {"client_lr": 0.1, "client_optimizer": "adam", "client_beta1": 0.8}})
+        {'name': 'fedavg', 'space': {'client_lr': 0.1}, 'client': {'name': 'adam', 'space': {'beta1': 0.8}}}
+    """
+    found, space = dict(document), document.get("space")
+    method = str(document.get("name", "fedavg"))
+    optimizers = {}
+    if isinstance(space, Mapping):
+        names = {f"{role}_optimizer": role for role in _SETTINGS}
+        optimizers = {key: _one(form, f"space.{key}") for key, form in space.items() if key in names}
+        old = {"name": method, **{key: form for key, form in space.items() if key not in optimizers}, **optimizers}
+        found["space"] = {}
+        for key, form in old.items():
+            part, name = _place(key, old)
+            if part != "method":
+                held = found.setdefault(part, {"name": _optimizer(part, old), "space": {}})
+                if name != "name" and form is not None:
+                    held["space"][name] = form
+            elif key != "name" or key in space:
+                found["space"][name] = form
+    if isinstance(document.get("start"), list | tuple):
+        found["start"] = [
+            hyperparameters(method, {**optimizers, **point}) if isinstance(point, Mapping) else point
+            for point in document["start"]
+        ]
+    return found
+
+
+def new_name(key: object, method: Any) -> str | None:
+    """What a hyperparameter of version 0.1 is called today; None where it never was one or is called the same.
+
+    Args:
+        key: its name.
+        method: the method's part of the trial document.
+
+    Examples:
+        >>> new_name("central_momentum", {"name": "parallel_training", "central_optimizer": "adam"})
+        'central.beta1'
+    """
+    if not isinstance(key, str):
+        return None
+    part, name = _place(key, method if isinstance(method, Mapping) else {})
+    if part == "method":
+        return f"method.{name}" if name != key else None
+    return f"{part}.{name}"
+
+
+def _place(key: str, method: Mapping[str, Any]) -> tuple[str, str]:
+    """(part, name in it) of a key that was one of the method's."""
+    role, _, name = key.partition("_")
+    if role in _SETTINGS and name == "optimizer":
+        return role, "name"
+    if role in _SETTINGS and name in _SETTINGS[role]:
+        plain = name == "momentum" and _optimizer(role, method) == "sgd"
+        return role, name if plain else _SETTINGS[role][name]
+    return "method", "merge_by" if key == "merge" and method.get("name") in _BRANCHED else key
+
+
+def _optimizer(role: str, method: Mapping[str, Any]) -> str:
+    return str(method.get(f"{role}_optimizer") or "sgd")
+
+
+def _member(member: Any, method: Mapping[str, Any]) -> Any:
+    """A member of a pack; null takes back what the method says to all members."""
+    if not isinstance(member, Mapping):
+        return member
+    found = {}
+    for key, value in member.items():
+        part, name = _place(key, method)
+        if part == "method":
+            found[name] = value
+        elif value is not None:
+            found[f"{part}.{name}"] = value
+        elif method.get(key) is not None:
+            found[f"{part}.{name}"] = _null(part, key.partition("_")[2], _optimizer(part, method))
+    return found
+
+
+def _null(role: str, setting: str, optimizer: str) -> float:
+    kind = "client" if role == "client" else "central"
+    return {**_NULLS[kind], **_NULLS.get(f"{kind} {optimizer}", {})}[setting]
+
+
+def _one(form: Any, path: str) -> Any:
+    """The one value that a form of a space holds."""
+    options = form.get("choice") if isinstance(form, Mapping) else [form]
+    if not isinstance(options, list | tuple) or len(options) != 1 or not isinstance(options[0], str):
+        raise SpecError(f"{path} must have one value, got {form!r}: make an entry for each optimizer", path)
+    return options[0]
