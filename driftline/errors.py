@@ -2,7 +2,7 @@
 
     DriftlineError              500   exit 1   something of ours failed; the base of all
     ├── InvalidSpec             422   exit 2   a study or setting that cannot be right; a ValueError; has .path
-    │   └── InvalidRequest      400   exit 2   a malformed request: unknown parameter, foreign page token
+    │   └── InvalidRequest      400   exit 2   a malformed request: unknown parameter, page token, size (413)
     ├── Unauthorized            401   exit 3   no token, or one that is not known
     │   └── Forbidden           403   exit 3   a known token that may not do this
     │       └── QuotaExceeded   403   exit 3   the project has used up what it may have; waiting alone does not help
@@ -10,7 +10,7 @@
     ├── Conflict                409   exit 5   the thing exists and differs, or its state does not allow this
     │   └── StaleDriver         409   exit 5   a write under an attempt that has been taken over: stop at once
     └── Unavailable             503   exit 6   a database, cluster or server that is away for now: try again
-        └── RateLimited         429   exit 6   too many requests with one token: try again a little later
+        └── RateLimited         429   exit 6   too many requests of one token, project or address: try again later
 
 A message says what must hold, what came, and what to do: ``local_steps must be at least 1, got local_steps=0``.
 Over HTTP an error travels as problem+json (`problem`) and comes back as the same class (`from_problem`).
@@ -129,7 +129,7 @@ class Unavailable(DriftlineError):
 
 
 class RateLimited(Unavailable):
-    """Too many requests with one token; `details["retry_after"]` says in how many seconds the next may come."""
+    """Too many requests of one token, project or address; `details["retry_after"]` is the wait in seconds."""
 
     code = "rate-limited"
     status = 429

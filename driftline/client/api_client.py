@@ -38,7 +38,7 @@ class ApiClient(Connection):
         return self._post("/v1/studies", study, StudyRecord, headers=headers)
 
     def validate(self, study: Mapping[str, Any]) -> dict[str, Any]:
-        """Checks a study without storing it; returns its canonical ``spec`` and its ``fingerprint``.
+        """Checks a study without storing it: its canonical ``spec``, ``fingerprint``, ``remarks`` and ``estimate``.
 
         Raises:
             InvalidSpec: The study cannot be right.

@@ -7,6 +7,7 @@ would merely diverge are fine.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -231,6 +232,7 @@ def _start(study: Study, index: int) -> list[str]:
     entry = study.methods[index]
     low = next(corners(entry.parameters()))
     remarks = []
+    first: dict[str, int] = {}
     for number, point in enumerate(entry.start):
         path = f"methods[{index}].start[{number}]"
         try:
@@ -238,8 +240,8 @@ def _start(study: Study, index: int) -> list[str]:
         except SpecError as error:
             place = re.sub(r"^(members\.\d+|method)(\.|$)", "", error.path)
             raise from_spec_error(error, f"{path}.{place}".rstrip(".")) from error
-        if point in entry.start[:number]:
-            twin = entry.start.index(point)
+        twin = first.setdefault(json.dumps(point, sort_keys=True), number)
+        if twin != number:
             remarks.append(f"{path}: the same as start[{twin}]: one of them could be left out")
     return remarks
 

@@ -19,6 +19,7 @@ from trainers.roles import ROLES
 from trainers.scalars import shown, step
 
 MOST_CHOICES = 5_000
+MOST_STARTS = 1_000
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
@@ -157,7 +158,7 @@ class Entry(Section):
     central: Central | None = None
     merge: Merge | None = None
     schedule: Schedule = Schedule(name="constant")
-    start: list[Any] = Key(default_factory=list)
+    start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
 
     @model_validator(mode="before")
     @classmethod

@@ -43,20 +43,20 @@ class Retry(Record):
 
 
 class StudyEstimate(Record):
-    """What a study will cost; None where it cannot be known.
+    """What a study will cost; None where earlier studies of the project do not say.
 
     Attributes:
         trials: Trials, repeats on fresh seeds included.
         packs: Packs they run in, on one worker; more workers may split them further.
         rounds: Rounds over all trials.
-        client_gradients: Gradients that clients evaluate, on average over the space; no trial diverges.
+        client_gradients: Gradients that clients evaluate, if no trial diverges.
         bytes_up: Bytes that clients send.
         bytes_down: Bytes that clients receive.
         gpu_hours: GPUs times hours.
         cpu_hours: CPU cores times hours.
         seconds: Seconds from its start to its end.
         finish: When it ends, if it waits for all unfinished studies before it.
-        rests_on: Where the numbers come from, one line each.
+        rests_on: Where the numbers come from, and what is unknown and why, one line each.
     """
 
     trials: int

@@ -14,7 +14,7 @@ from service.api.bodies import BodyLimit
 from service.api.cached import Bodies
 from service.api.context import Context, ResultsProvider, known_parameters
 from service.api.files import only_under
-from service.api.limits import Limits, Rates
+from service.api.limits import Checking, Limits, Rates, Threads
 from service.api.metrics import Counted, Metrics
 from service.api.results import Results
 from service.api.routes import access, driver, events, health, logs, studies, trials
@@ -23,6 +23,9 @@ from service.store.store import Store
 
 FAILURES_A_MINUTE = 10.0
 """Failed authentications that a process notes in the audit trail; the metrics count all of them."""
+
+SIGN_INS_A_MINUTE, SIGN_INS_AT_ONCE = 20.0, 20
+"""Requests without a known token that a client address may send, in the long run and at once; 429 above that."""
 
 
 def create_app(
@@ -88,11 +91,16 @@ def create_app(
         limits=allowed,
         rates=Rates(allowed.requests_per_second, allowed.burst),
         failures=Rates(FAILURES_A_MINUTE / 60, int(FAILURES_A_MINUTE)),
+        strangers=Rates(SIGN_INS_A_MINUTE / 60, SIGN_INS_AT_ONCE),
+        parsing=Threads(2),
+        checking=Checking(),
+        probing=Threads(2),
         metrics=metrics,
         bodies=Bodies(),
     )
-    for module in (studies, trials, events, logs, driver, access, health):
-        app.include_router(module.ROUTER, dependencies=[Depends(known_parameters)])
+    routers = [module.ROUTER for module in (studies, trials, events, logs, driver, access, health)]
+    for router in (studies.SUBMISSIONS, *routers):
+        app.include_router(router, dependencies=[Depends(known_parameters)])
     problems.install(app)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
     app.add_middleware(BodyLimit, bytes_allowed=allowed.body_bytes)

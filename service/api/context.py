@@ -14,7 +14,7 @@ from driftline.errors import DriftlineError, InvalidRequest, NotFound, RateLimit
 from driftline.wire.access import Quota
 from service.api.access import Access, Scope, Tokens
 from service.api.cached import Bodies
-from service.api.limits import Limits, Rates
+from service.api.limits import Checking, Limits, Rates, Threads
 from service.api.metrics import Metrics
 from service.api.streams import Streams
 from service.api.submission import CheckedStudy
@@ -51,6 +51,10 @@ class Context:
         limits: What is allowed.
         rates: How many requests each token has left.
         failures: The same for failed authentications that are noted.
+        strangers: How many requests without a known token each client address has left.
+        parsing: Threads that parse large bodies.
+        checking: Threads that check studies.
+        probing: Threads that answer whether the database does.
         metrics: What this process counts.
         bodies: Answers that are kept.
     """
@@ -65,6 +69,10 @@ class Context:
     limits: Limits
     rates: Rates
     failures: Rates
+    strangers: Rates
+    parsing: Threads
+    checking: Checking
+    probing: Threads
     metrics: Metrics
     bodies: Bodies
 
@@ -102,7 +110,8 @@ async def known_parameters(request: Request) -> None:
     known = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
     for name in request.query_params:
         if name not in known:
-            raise InvalidRequest(name, f"unknown parameter: {hint(name, known)}" if known else "takes no parameters")
+            near = await run_in_threadpool(hint, name, known) if known else ""
+            raise InvalidRequest(name, f"unknown parameter: {near}" if known else "takes no parameters")
 
 
 async def authenticate(request: Request) -> Access:
@@ -120,16 +129,37 @@ async def authenticate(request: Request) -> Access:
 
 
 def _access(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Access:
-    if credentials is None:
-        raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
     asked = context(request)
     try:
+        if credentials is None:
+            raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
         found = asked.tokens.access(credentials.credentials)
-    except Unauthorized:
-        _note_failure(asked, request)
+    except Unauthorized as error:
+        if credentials is not None:
+            _note_failure(asked, request)
+        if type(error) is Unauthorized:  # not Forbidden: a known token that may do nothing here
+            _slow_down(asked, request, error)
         raise
     asked.rates.take(found.id)
     return found
+
+
+def _slow_down(asked: Context, request: Request, error: Unauthorized) -> None:
+    """Allow a client address few failed sign-ins. Its valid tokens pass: they never come here.
+
+    Raises:
+        RateLimited: It had too many.
+    """
+    try:
+        asked.strangers.take(_client(request))
+    except RateLimited as limited:
+        wait = limited.details["retry_after"]
+        text = f"{error.message}; too many failed sign-ins came from this address: wait {wait:.2g} s"
+        raise RateLimited(text, retry_after=wait) from error
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 async def access(
@@ -144,8 +174,8 @@ def _note_failure(asked: Context, request: Request) -> None:
     asked.metrics.refused.inc()
     try:
         asked.failures.take("")
-        client = request.client.host if request.client else ""
-        asked.store.audit("auth.failed", request.scope["route"].path_format, details={"client": client})
+        client = {"client": _client(request)}
+        asked.store.audit("auth.failed", request.scope["route"].path_format, details=client)
     except RateLimited:
         pass
     except DriftlineError:

@@ -1,22 +1,22 @@
-"""What a study will cost: counts of its work, and time by the measured speed of this service's earlier studies."""
+"""What a study will cost: its budget, times what a round took in earlier studies of the project. Trains nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from driftline.errors import DriftlineError
-from driftline.study.spec import Study
+from driftline.study.spec import Budget, Resources
 from driftline.wire.budgets import StudyEstimate
-from service.api import counts
 from service.driver.decide import Plan, width
-from service.store.speeds import Speed
+from service.store.speeds import COUNTERS, Measured, Speed
 from service.store.store import Store
 
 _HOUR_S = 3600.0
 _LONGEST_S = 100 * 365 * 24 * _HOUR_S  # a date beyond this says nothing
+_NAMED = 3  # methods or studies that a line names
 
 
 @dataclass(frozen=True)
@@ -32,31 +32,23 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     Args:
         store: Where earlier studies are.
         project: Whose studies count as earlier ones.
-        spec: A study that has been checked, in its canonical form.
-
-    Raises:
-        InvalidSpec: It is no study.
+        spec: A study that has been checked, in its canonical form; it is not read again as a `Study`, which takes long.
     """
-    study = Study.from_json(spec)
-    budget = study.budget
+    methods = {entry["label"]: entry["name"] for entry in spec["methods"]}
+    budget = Budget.from_json(spec["budget"])
+    resources = Resources.from_json(spec.get("resources", {}))
     a_label = budget.trials_per_method + min(budget.confirm, budget.trials_per_method) * budget.seeds
-    trials = a_label * len(study.labels)
-    work = counts.a_round(study)
-    rests_on = [f"trials and rounds: the budget, if no trial diverges; packs: {_packs_text(study)}"]
-    totals: dict[str, int | None] = dict.fromkeys(("client_gradients", "bytes_up", "bytes_down"))
-    if len(work) == len(study.labels):
-        rounds = a_label * budget.rounds
-        for name in totals:
-            totals[name] = round(sum(getattr(one, name) for one in work.values()) * rounds)
-        rests_on.append(f"gradients and bytes: counted in a round of each label, over {counts.DRAWS} random settings")
-    else:
-        missing = ", ".join(label for label in study.labels if label not in work)
-        rests_on.append(f"gradients and bytes: not known, a round could not be tried here for {missing}")
-    time = _time(store, project, study, a_label * budget.rounds, rests_on)
+    trials = a_label * len(methods)
+    packed = "as wide as on one worker" if resources.packs == "auto" else "as wide as resources.packs says"
+    rests_on = [f"trials and rounds: the budget, if no trial diverges; packs: {packed}"]
+    measured = store.measured(project, spec)
+    rounds = a_label * budget.rounds
+    totals = {name: _total(methods, name, measured, rounds, rests_on) for name in COUNTERS}
+    time = _time(methods, resources, measured, rounds, rests_on)
     finish = None if time is None else _finish(store, time.seconds, rests_on)
     return StudyEstimate(
         trials=trials,
-        packs=_packs(study),
+        packs=_packs(tuple(methods), budget, resources),
         rounds=trials * budget.rounds,
         client_gradients=totals["client_gradients"],
         bytes_up=totals["bytes_up"],
@@ -69,38 +61,59 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     )
 
 
-def _packs(study: Study) -> int:
-    budget = study.budget
-    packs = None if study.resources.packs == "auto" else int(study.resources.packs)
-    plan = Plan(study.labels, budget.trials_per_method, budget.confirm, budget.seeds, study.seed, packs)
+def _packs(labels: tuple[str, ...], budget: Budget, resources: Resources) -> int:
+    packs = None if resources.packs == "auto" else int(resources.packs)
+    plan = Plan(labels, budget.trials_per_method, budget.confirm, budget.seeds, 0, packs)
     searched = -(-budget.trials_per_method // width(plan, "search", 1))
     repeated = budget.seeds * -(-plan.repeated // width(plan, "confirmation", 1)) if budget.seeds else 0
-    return len(study.labels) * (searched + repeated)
+    return len(labels) * (searched + repeated)
 
 
-def _packs_text(study: Study) -> str:
-    return "as wide as on one worker" if study.resources.packs == "auto" else "as wide as resources.packs says"
+def _total(
+    methods: Mapping[str, str], name: str, measured: Mapping[str, Measured], rounds: int, rests_on: list[str]
+) -> int | None:
+    """A counter over all trials; None where earlier studies say nothing about one of the labels."""
+    known = {label: one.counters[name] for label, one in measured.items() if one.counters and name in one.counters}
+    if missing := [method for label, method in methods.items() if label not in known]:
+        rests_on.append(f"{name}: {_unknown(missing)}")
+        return None
+    rests_on.append(f"{name}: what a round took in earlier studies: {_listed(measured[one].study for one in known)}")
+    return round(sum(known.values()) * rounds)
 
 
-def _time(store: Store, project: str, study: Study, rounds: int, rests_on: list[str]) -> _Time | None:
-    """Seconds and hours by the speed of earlier studies on the same task; None where a label has none."""
-    speeds = store.speeds(project, dict(study.task))
-    found: list[Speed] = []
-    for entry in study.methods:
-        speed = speeds.get(entry.name)
-        if speed is None:
-            rests_on.append(f"time: not known, no earlier study of this project trained {entry.name} on this task")
-            return None
-        found.append(speed)
+def _time(
+    methods: Mapping[str, str],
+    resources: Resources,
+    measured: Mapping[str, Measured],
+    rounds: int,
+    rests_on: list[str],
+) -> _Time | None:
+    """Seconds and hours by the speed of earlier studies; None where one of the labels has none."""
+    speeds = {label: one.speed for label, one in measured.items() if one.speed is not None}
+    if missing := [method for label, method in methods.items() if label not in speeds]:
+        rests_on.append(f"time: {_unknown(missing)}")
+        return None
+    found: list[Speed] = list(speeds.values())
     pack_seconds = [speed.pack_seconds_a_round * rounds for speed in found]
     seconds = sum(one / speed.at_once for one, speed in zip(pack_seconds, found, strict=True))
-    names = ", ".join(sorted({study_id for speed in found for study_id in speed.studies}))
-    rests_on.append(f"time: the speed of earlier studies on the same task with as many workers: {names}")
+    names = _listed(study_id for speed in found for study_id in speed.studies)
+    rests_on.append(f"time: the speed of earlier studies with as many workers: {names}")
     return _Time(
         seconds,
-        sum(one * study.resources.cpus for one in pack_seconds) / _HOUR_S,
+        sum(one * resources.cpus for one in pack_seconds) / _HOUR_S,
         sum(one * speed.gpus for one, speed in zip(pack_seconds, found, strict=True)) / _HOUR_S,
     )
+
+
+def _unknown(methods: Iterable[str]) -> str:
+    same = "on this task with the same local steps, cohorts and batches"
+    return f"unknown, no earlier study of this project trained {_listed(methods)} {same}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(names))
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(found[:_NAMED]) + more
 
 
 def _finish(store: Store, seconds: float, rests_on: list[str]) -> datetime | None:
@@ -109,7 +122,7 @@ def _finish(store: Store, seconds: float, rests_on: list[str]) -> datetime | Non
     except DriftlineError:
         return None
     if waits is None:
-        rests_on.append("finish: not known, an unfinished study before it has shown no speed yet")
+        rests_on.append("finish: unknown, an unfinished study before it has shown no speed yet")
         return None
     if waits + seconds > _LONGEST_S:
         return None

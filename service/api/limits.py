@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
+from anyio import CapacityLimiter, to_thread
 from pydantic import Field
 
-from driftline.errors import RateLimited
+from driftline.errors import RateLimited, Unavailable
 from driftline.study.validation import Section
 from driftline.wire.access import Quota
 from service.bucket import Bucket
 
 _BUCKETS = 10_000  # the tokens that were used last; one that is forgotten starts with a full bucket
+_AGAIN_S = 3.0  # when to come again, where all turns are taken
+_Result = TypeVar("_Result")
 
 
 class Limits(Section):
@@ -22,6 +29,7 @@ class Limits(Section):
 
     Attributes:
         body_bytes: Largest body of a request; the reports of a wide pack are the largest that a driver sends.
+        study_bytes: Largest study that may be submitted.
         requests_per_second: Requests a token may send in the long run, to each replica of the API.
         burst: Requests it may send at once after a pause.
         studies: Default quota of a project: studies that are not finished.
@@ -30,6 +38,7 @@ class Limits(Section):
     """
 
     body_bytes: int = Field(default=64 * 2**20, ge=1024)
+    study_bytes: int = Field(default=2**20, ge=1024)
     requests_per_second: float | None = Field(default=100.0, gt=0)
     burst: int = Field(default=500, ge=1)
     studies: int | None = Field(default=None, ge=0)
@@ -42,7 +51,7 @@ class Limits(Section):
 
 
 class Rates:
-    """A token bucket for every bearer token: it fills at the long-run rate, and every request takes one out.
+    """A token bucket for each bearer token (or address): it fills at the long-run rate, every request takes one out.
 
     Args:
         per_second: The long-run rate; None allows everything.
@@ -75,3 +84,71 @@ class Rates:
         if wait:
             rate = f"a token may send {self._per_second:g} requests a second, and {self._burst} at once"
             raise RateLimited(f"{rate}: wait {wait:.2g} s", retry_after=wait)
+
+
+class Threads:
+    """Threads for one kind of work: what it takes long over keeps no other requests from theirs.
+
+    Args:
+        at_once: How many.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._limiter = CapacityLimiter(at_once)
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Does it in one of the threads, when one is free."""
+        return await to_thread.run_sync(work, limiter=self._limiter)
+
+
+class Checking:
+    """Threads that check studies; no project holds all of them, however heavy its studies are. For one event loop.
+
+    Args:
+        at_once: How many studies are checked at the same time.
+        per_project: How many of one project.
+        patience_s: How long a request waits for its turn, and then again for a thread.
+    """
+
+    def __init__(self, at_once: int = 4, per_project: int = 2, patience_s: float = 10.0) -> None:
+        self._threads = Threads(at_once)
+        self._free = asyncio.Semaphore(at_once)
+        self._per_project = per_project
+        self._patience_s = patience_s
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of those who ask just now
+
+    @asynccontextmanager
+    async def turn(self, project: str) -> AsyncIterator[None]:
+        """One of the project's turns; taken before the body is read, so that those who wait hold no memory.
+
+        Raises:
+            RateLimited: None got free in time.
+        """
+        turns = self._turns.setdefault(project, asyncio.Semaphore(self._per_project))
+        if not await self._acquired(turns):
+            text = f"a service checks {self._per_project} studies of a project at a time, and these take long"
+            raise RateLimited(f"{text}: send fewer at once", retry_after=_AGAIN_S)
+        try:
+            yield
+        finally:
+            turns.release()
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Does it in one of the threads; the caller holds a turn.
+
+        Raises:
+            Unavailable: None got free in time.
+        """
+        if not await self._acquired(self._free):
+            raise Unavailable("the service checks as many studies as it can: try again later", retry_after=_AGAIN_S)
+        try:
+            return await self._threads.run(work)
+        finally:
+            self._free.release()
+
+    async def _acquired(self, semaphore: asyncio.Semaphore) -> bool:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await semaphore.acquire()
+        except TimeoutError:
+            return False

@@ -51,10 +51,12 @@ class Malformed(HTTPException):
 
     Args:
         error: What is wrong with it.
+        status: Instead of the error's own status.
+        headers: Of the answer.
     """
 
-    def __init__(self, error: InvalidRequest) -> None:
-        super().__init__(error.status, error.message)
+    def __init__(self, error: InvalidRequest, status: int | None = None, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status or error.status, error.message, headers)
         self.error = error
 
 
@@ -106,7 +108,7 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
 def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if isinstance(error, Malformed):
-        return answer(error.error)
+        return answer(error.error, error.status_code, dict(error.headers or {}))
     phrase = HTTPStatus(error.status_code).phrase
     body = {"type": "about:blank", "title": phrase, "status": error.status_code, "detail": str(error.detail)}
     return JSONResponse(body, error.status_code, dict(error.headers or {}), PROBLEM_MEDIA_TYPE)

@@ -42,7 +42,9 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
         remarks = study.check()
     except DriftlineError:
         raise
-    except (MemoryError, OverflowError, RecursionError, ValueError) as error:  # out of numpy, where nothing else looked
+    except (MemoryError, OverflowError, RuntimeError, ValueError) as error:  # out of numpy, where nothing else looked
+        if isinstance(error, RuntimeError) and not (isinstance(error, RecursionError) or "memory" in str(error)):
+            raise  # torch has a RuntimeError for memory that it does not get
         _LOG.warning("a study could not be checked", exc_info=error)
         raise InvalidSpec("task", f"its sizes must fit this computer, got {type(error).__name__}: {error}") from error
     return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks)

@@ -17,6 +17,7 @@ from driftline.client.connection import Connection
 from driftline.errors import InvalidSpec, Unavailable
 from service.api.access import SCOPES, Access, Issuer, Tokens
 from service.api.app import create_app
+from service.api.check_process import check_processes
 from service.api.limits import Limits
 from service.api.probes import create_probes
 from service.api.serve import Server
@@ -139,7 +140,7 @@ class Service:
             tokens,
             limits=Limits.from_json(limits),
             streams=streams,
-            data_roots=[data_dir()],  # submitters are not to have any file of this machine opened
+            check=check_processes(data_dir()),  # no other file of this machine is opened for a submitter
             wake=lambda: wake(woken),
         )
         return Server(app, host=host, port=port, trusted_proxies=self._settings.trusted_proxies)

@@ -55,12 +55,18 @@ def options(
 @app.command()
 def validate(
     study: StudyFile,
-    estimate: Annotated[bool, typer.Option(help="Time a few rounds to say how long it will take.")] = True,
+    estimate: Annotated[bool, typer.Option(help="Estimate the cost; here by timing a few rounds.")] = True,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
-    """Check a study and estimate its time; starts nothing."""
-    from service.cli.check import validate_study
+    """Check a study and estimate its cost, by the service where there is one; starts nothing."""
+    from service.cli.check import validate_here, validate_there
+    from service.settings import settings
 
-    validate_study(study, estimate=estimate)
+    if url or settings().url:
+        validate_there(study, url, token_file, estimate=estimate)
+    else:
+        validate_here(study, estimate=estimate)
 
 
 @app.command()

@@ -1,8 +1,9 @@
-"""How fast this service's studies were, from what their packs have done."""
+"""What earlier studies of a project measured: how long a round took, and what it sent and evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +11,28 @@ import sqlalchemy as sa
 
 from service.store import progress
 from service.store.overview import Counts
+from service.store.segments import arrays
 from service.store.states import DRIVEN
-from service.store.tables import PACKS, STUDIES
+from service.store.tables import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 
-_LATEST = 50  # studies that are looked at
+COUNTERS = ("client_gradients", "bytes_up", "bytes_down")
+_LATEST = 20  # studies that are read
+_TRIALS = 8  # trials of a label whose counters are read
+_TRIED = 3  # studies that are asked for an entry's counters
+_STEPS = ("local_steps", "local_epochs")
+_NO_WORK = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "init", "weighting"})
+"""Keys of a study that do not change what a round of a trial takes."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast trials of one method were on one task.
+    """How fast trials were.
 
     Attributes:
         pack_seconds_a_round: Seconds of a pack for one round of one of its trials.
         at_once: Packs that ran at the same time, on average; at least 1.
         gpus: GPUs of a pack.
-        studies: Ids of the studies in which this was seen.
+        studies: Ids of the studies in which this was measured.
     """
 
     pack_seconds_a_round: float
@@ -33,17 +41,54 @@ class Speed:
     studies: tuple[str, ...]
 
 
-class Speeds(Counts):
-    """The part of `Store` that knows how fast things were."""
+@dataclass(frozen=True)
+class Measured:
+    """What earlier studies measured for one entry of a new study; None where they cannot say.
 
-    def speeds(self, project: str, task: Mapping[str, Any]) -> dict[str, Speed]:
-        """How fast methods were on a task, by the methods' names; those that never ran on it are left out.
+    Attributes:
+        speed: Time.
+        counters: Mean of each of `COUNTERS` in one round of one trial; without `client_gradients` when only studies
+            with other local steps are known.
+        study: The study in which the counters were measured.
+    """
+
+    speed: Speed | None = None
+    counters: Mapping[str, float] | None = None
+    study: str = ""
+
+
+class _Earlier:
+    """Entries of earlier studies by the work of their rounds, the newest study first."""
+
+    def __init__(self) -> None:
+        self.studies: list[str] = []
+        self.same: dict[str, list[tuple[str, str]]] = {}
+        self.but_steps: dict[str, list[tuple[str, str]]] = {}
+
+    def add(self, study_id: str, spec: Mapping[str, Any]) -> None:
+        """Adds the entries of one study."""
+        self.studies.append(study_id)
+        for entry in spec.get("methods", ()):
+            where = (study_id, entry["label"])
+            self.same.setdefault(_key(_work(entry)), []).append(where)
+            self.but_steps.setdefault(_key(_work(entry, steps=False)), []).append(where)
+
+
+class Speeds(Counts):
+    """The part of `Store` that knows what earlier studies took."""
+
+    def measured(self, project: str, spec: Mapping[str, Any]) -> dict[str, Measured]:
+        """What the project's latest studies measured for the entries of a new study, by the new study's labels.
+
+        An earlier entry counts if its study has the same task, cohorts and batches, and the entry the same method,
+        server optimizer, schedule and whole-numbered or named hyperparameters (real-valued ones change no work).
+        Traffic alone is also taken from entries with other local steps, where trials with different local steps have
+        sent the same.
 
         Args:
-            project: Whose latest studies are looked at.
-            task: The task, in canonical form.
+            project: Whose studies are read.
+            spec: The new study, in canonical form.
         """
-        seconds = PACKS.c.ended_at - PACKS.c.started_at
         latest = (
             sa.select(*STUDIES.c["id", "spec"])
             .where(STUDIES.c.project == project, STUDIES.c.started_at.is_not(None))
@@ -52,63 +97,153 @@ class Speeds(Counts):
         )
         with self._database.read() as connection:
             rows = connection.execute(latest).all()
-            same = {row.id: row.spec for row in rows if row.spec.get("task") == dict(task)}
-            query = (
-                sa.select(
-                    PACKS.c.study_id,
-                    PACKS.c.label,
-                    sa.func.sum(seconds).label("seconds"),
-                    sa.func.sum(seconds * PACKS.c.gpus).label("gpu_seconds"),
-                    sa.func.sum(PACKS.c.rounds).label("rounds"),
-                    sa.func.min(PACKS.c.started_at).label("began"),
-                    sa.func.max(PACKS.c.ended_at).label("ended"),
-                )
-                .where(PACKS.c.study_id.in_(same), PACKS.c.rounds > 0)
-                .group_by(PACKS.c.study_id, PACKS.c.label)
-            )
-            found = connection.execute(query).all()
-        return _speeds(same, found)
+            around = _key(_surroundings(spec))
+            earlier = _Earlier()
+            for row in rows:
+                if _key(_surroundings(row.spec)) == around:
+                    earlier.add(row.id, row.spec)
+            packs = self._packs_of(connection, earlier.studies)
+            entries = spec.get("methods", ())
+            return {entry["label"]: self._measured(connection, entry, earlier, packs) for entry in entries}
 
     def left_seconds(self) -> float | None:
         """Seconds that the unfinished studies which wait or run will still take, one after the other.
 
         Returns:
-            None when one of them has not shown yet how fast it is.
+            None when one of them has not shown yet how fast it is, or there are too many to be read.
         """
-        query = sa.select(*STUDIES.c["id", "spec", "started_at"]).where(STUDIES.c.state.in_(tuple(DRIVEN)))
+        driven = STUDIES.c.state.in_(tuple(DRIVEN))
+        query = sa.select(*STUDIES.c["id", "spec", "started_at"]).where(driven).limit(_LATEST + 1)
         with self._database.read() as connection:
+            unknown = sa.select(STUDIES.c.id).where(driven, STUDIES.c.started_at.is_(None)).limit(1)
+            if connection.execute(unknown).first() is not None:
+                return None
             rows = connection.execute(query).all()
             labels = progress.of(connection, {row.id: row.spec for row in rows})
+        if len(rows) > _LATEST:
+            return None
         left = 0.0
         for row in rows:
             done = sum(one.rounds_done for one in labels[row.id].values())
             total = sum(one.rounds_total for one in labels[row.id].values())
-            if row.started_at is None or not done:
+            if not done:
                 return None
             left += max(0.0, self.clock() - row.started_at) * max(0, total - done) / done
         return left
 
-
-def _speeds(specs: Mapping[str, Mapping[str, Any]], rows: Any) -> dict[str, Speed]:
-    whole: dict[str, list[Any]] = {}
-    for row in rows:
-        whole.setdefault(row.study_id, []).append(row)
-    at_once = {}
-    for study, parts in whole.items():
-        span = max(part.ended for part in parts) - min(part.began for part in parts)
-        at_once[study] = max(1.0, sum(part.seconds for part in parts) / span) if span > 0 else 1.0
-    by_method: dict[str, list[Any]] = {}
-    for row in rows:
-        names = {entry["label"]: entry["name"] for entry in specs[row.study_id]["methods"]}
-        if row.label in names and row.seconds > 0:
-            by_method.setdefault(names[row.label], []).append(row)
-    found = {}
-    for name, parts in by_method.items():
-        seconds = float(sum(part.seconds for part in parts))
-        found[name] = Speed(
-            pack_seconds_a_round=seconds / float(sum(part.rounds for part in parts)),
-            at_once=sum(at_once[part.study_id] * part.seconds for part in parts) / seconds,
-            gpus=float(sum(part.gpu_seconds for part in parts)) / seconds,
-            studies=tuple(sorted({part.study_id for part in parts})),
+    def _packs_of(self, connection: sa.Connection, studies: Iterable[str]) -> list[Any]:
+        """Time and rounds of the packs that have ended, by study and label."""
+        seconds = PACKS.c.ended_at - PACKS.c.started_at
+        query = (
+            sa.select(
+                PACKS.c.study_id,
+                PACKS.c.label,
+                sa.func.sum(seconds).label("seconds"),
+                sa.func.sum(seconds * PACKS.c.gpus).label("gpu_seconds"),
+                sa.func.sum(PACKS.c.rounds).label("rounds"),
+                sa.func.min(PACKS.c.started_at).label("began"),
+                sa.func.max(PACKS.c.ended_at).label("ended"),
+            )
+            .where(PACKS.c.study_id.in_(tuple(studies)), PACKS.c.rounds > 0)
+            .group_by(PACKS.c.study_id, PACKS.c.label)
         )
-    return found
+        return list(connection.execute(query).all())
+
+    def _measured(
+        self,
+        connection: sa.Connection,
+        entry: Mapping[str, Any],
+        earlier: _Earlier,
+        packs: list[Any],
+    ) -> Measured:
+        same = earlier.same.get(_key(_work(entry)), [])
+        speed = _speed(same, packs)
+        for study, label in same[:_TRIED]:
+            if trials := self._counters(connection, study, label):
+                counters = {name: sum(one[name] for _, one in trials) / len(trials) for name in COUNTERS}
+                return Measured(speed, counters, study)
+        for study, label in earlier.but_steps.get(_key(_work(entry, steps=False)), [])[:_TRIED]:
+            trials = self._counters(connection, study, label)
+            sent = {(one["bytes_up"], one["bytes_down"]) for _, one in trials}
+            if len(sent) == 1 and len({steps for steps, _ in trials}) > 1:
+                return Measured(speed, {name: trials[0][1][name] for name in ("bytes_up", "bytes_down")}, study)
+        return Measured(speed)
+
+    def _counters(
+        self, connection: sa.Connection, study_id: str, label: str
+    ) -> list[tuple[tuple[Any, ...], dict[str, float]]]:
+        """Local steps of the label's first trials, with their mean of each of `COUNTERS` in a round."""
+        segment = sa.func.max(CURVE_SEGMENTS.c.segment)
+        last = sa.select(segment).where(CURVE_SEGMENTS.c.trial_id == TRIALS.c.id).correlate(TRIALS)
+        query = (
+            sa.select(TRIALS.c.hyperparameters, CURVE_SEGMENTS.c.payload)
+            .join(CURVE_SEGMENTS, CURVE_SEGMENTS.c.trial_id == TRIALS.c.id)
+            .where(
+                TRIALS.c.study_id == study_id,
+                TRIALS.c.label == label,
+                CURVE_SEGMENTS.c.segment == last.scalar_subquery(),
+            )
+            .order_by(TRIALS.c.phase.desc(), TRIALS.c.number)  # of the search first, which covers the space
+            .limit(_TRIALS)
+        )
+        found = []
+        for hyperparameters, payload in connection.execute(query):
+            columns = arrays(payload, {"round", *COUNTERS})
+            rounds = columns["round"]
+            if all(name in columns for name in COUNTERS) and rounds.size and rounds[-1] > 0:
+                each = {name: float(columns[name][-1] / rounds[-1]) for name in COUNTERS}
+                if all(value == value for value in each.values()):
+                    found.append((tuple(hyperparameters.get(name) for name in _STEPS), each))
+        return found
+
+
+def _surroundings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in spec.items() if key not in _NO_WORK}
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _work(entry: Mapping[str, Any], *, steps: bool = True) -> list[Any]:
+    """What in an entry decides how much work a round is."""
+    parts = (entry, entry.get("server", {}), entry.get("schedule", {}))
+    return [
+        (
+            part.get("name"),
+            {
+                name: form
+                for name, form in part.get("space", {}).items()
+                if not _real(form) and (steps or name not in _STEPS)
+            },
+        )
+        for part in parts
+    ]
+
+
+def _real(form: Any) -> bool:
+    """Whether a parameter takes real values alone."""
+    if isinstance(form, Mapping):
+        return "float" in form or all(isinstance(value, float) for value in form.get("choice", [None]))
+    return isinstance(form, float)
+
+
+def _speed(same: Iterable[tuple[str, str]], packs: list[Any]) -> Speed | None:
+    """The speed of some labels of some studies, given as (study, label)."""
+    wanted = set(same)
+    parts = [row for row in packs if (row.study_id, row.label) in wanted and row.seconds > 0]
+    if not parts:
+        return None
+    seconds = float(sum(part.seconds for part in parts))
+    return Speed(
+        pack_seconds_a_round=seconds / float(sum(part.rounds for part in parts)),
+        at_once=sum(_at_once(part.study_id, packs) * part.seconds for part in parts) / seconds,
+        gpus=float(sum(part.gpu_seconds for part in parts)) / seconds,
+        studies=tuple(sorted({part.study_id for part in parts})),
+    )
+
+
+def _at_once(study_id: str, packs: list[Any]) -> float:
+    whole = [row for row in packs if row.study_id == study_id]
+    span = max(row.ended for row in whole) - min(row.began for row in whole)
+    return max(1.0, sum(row.seconds for row in whole) / span) if span > 0 else 1.0

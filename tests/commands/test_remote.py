@@ -49,6 +49,19 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     assert (watched.exit_code, "small: succeeded" in watched.stderr) == (0, True)
 
 
+def test_a_service_validates_and_estimates(service: Service, run: Run, study_file: Path) -> None:
+    done = run("validate", study_file)
+    assert done.exit_code == 0, done.output
+    assert "2 methods (fedavg, fedsgd), each 3 trials and 3 repeats on 3 fresh seeds" in done.stdout
+    assert "time: unknown, no earlier study of this project trained fedavg, fedsgd on this task" in done.stdout
+    run("submit", study_file, "--wait")
+    known = run("validate", study_file).stdout
+    assert " on the service, until about " in known
+    assert "unknown" not in known
+    assert "on the service" not in run("validate", study_file, "--no-estimate").stdout
+    assert len(json.loads(run("list", "--json").stdout)) == 1
+
+
 def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: Path, gate: threading.Event) -> None:
     gate.clear()
     study = run("submit", study_file).stdout.strip()

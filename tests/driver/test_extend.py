@@ -6,6 +6,7 @@ from typing import Any
 from driftline.study.spec import Study
 from driftline.wire.budgets import Extension
 from service.api.submission import check, extended
+from service.store.speeds import Measured
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_search import Bench, curves
 
@@ -98,8 +99,13 @@ def test_packs_are_stored_with_what_they_used(client: StoreClient, tmp_path: Pat
     study = quadratic(budget={"trials_per_method": 3, "rounds": 10, "seeds": 0})
     study_id = client.submit(study)
     drive(client, study_id, study, tmp_path)
-    speeds = client.store.speeds("default", dict(study.task))
-    assert list(speeds) == ["fedavg"]
-    assert speeds["fedavg"].pack_seconds_a_round > 0
-    assert (speeds["fedavg"].gpus, speeds["fedavg"].studies) == (0.0, (study_id,))
-    assert client.store.speeds("default", {"name": "digits"}) == {}
+    measured = client.store.measured("default", study.to_json())
+    assert list(measured) == ["short", "long"]
+    for one in measured.values():
+        assert one.speed is not None
+        assert one.speed.pack_seconds_a_round > 0
+        assert (one.speed.gpus, one.speed.studies, one.study) == (0.0, (study_id,), study_id)
+        assert one.counters is not None
+        assert min(one.counters.values()) > 0
+    other = study.to_json() | {"task": {"name": "digits"}}
+    assert client.store.measured("default", other) == {"short": Measured(), "long": Measured()}

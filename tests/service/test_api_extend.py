@@ -1,4 +1,4 @@
-"""Estimates, extensions, logs and metrics over a real server."""
+"""Extensions, logs and metrics over a real server."""
 
 import threading
 from collections.abc import Iterator
@@ -14,8 +14,7 @@ from service.scheduler.loop import Scheduler
 from service.store.store import Store
 
 from .api_setup import Service, running
-from .conftest import SPEC, Clock, new_trials
-from .store_setup import complete
+from .conftest import SPEC, new_trials
 
 SPACE = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": {"choice": [2, 4]}}
 POINTS: dict[str, Any] = {
@@ -37,56 +36,6 @@ def real(sqlite_store: Store) -> Iterator[Service]:
     """A service that checks studies as it does in earnest."""
     with running(sqlite_store, check=submission.check) as started:
         yield started
-
-
-# ---- estimates
-
-
-def test_an_estimate_counts_the_work(real: Service) -> None:
-    with real.client() as client:
-        found = client.validate(POINTS)["estimate"]
-        assert client.studies() == []
-    trials = 2 * (8 + 3 * 2)
-    assert (found["trials"], found["rounds"]) == (trials, trials * 5)
-    assert found["packs"] == 2 * (8 + 2)  # on one worker packs of 1 in the search, and of all three in the front
-    # A round of FedAvg is K gradients a client and one model of 8 bytes each way; SCAFFOLD's has one gradient more,
-    # and two models each way. K is 2 or 4: 3 on average, over 256 settings drawn at random.
-    rounds = trials // 2 * 5
-    mean = (found["client_gradients"] / (3 * rounds) - 1) / 2
-    assert mean == pytest.approx(3, abs=0.3)
-    assert (found["bytes_up"], found["bytes_down"]) == (3 * rounds * 8 * 3, 3 * rounds * 8 * 3)
-    assert [found[name] for name in ("gpu_hours", "cpu_hours", "seconds", "finish")] == [None] * 4
-    assert "no earlier study of this project trained fedavg on this task" in found["rests_on"][-1]
-
-
-def test_time_rests_on_earlier_studies_of_the_project(store: Store, clock: Clock) -> None:
-    document = POINTS | {"methods": POINTS["methods"][:1]}
-    with running(store, check=submission.check) as service, service.client() as client:
-        earlier = client.create(document).id
-        store.acquire(earlier, holder())
-        trials = [trial.id for trial in store.create_trials(earlier, 1, new_trials("fedavg", 2))]
-        store.start_pack(earlier, 1, "p1", trials[:1], gpus=0.5)
-        store.start_pack(earlier, 1, "p2", trials[1:], gpus=0.5)
-        clock.now += 20
-        for pack, trial in zip(("p1", "p2"), trials, strict=True):
-            store.report(earlier, _rounds(pack, trial, 5))
-        store.finish(earlier, 1, [complete(trial) for trial in trials])
-        assert client.validate(document)["estimate"]["finish"] is not None
-        store.release(earlier, 1, "FAILED", "enough")
-        found = client.validate(document)["estimate"]
-    rounds = (8 + 3 * 2) * 5
-    assert found["seconds"] == pytest.approx(rounds * 4 / 2)  # 20 s for 5 rounds of one trial, two packs at once
-    assert found["cpu_hours"] == pytest.approx(rounds * 4 / 3600)
-    assert found["gpu_hours"] == pytest.approx(rounds * 4 * 0.5 / 3600)
-    assert found["finish"].startswith("2027-01-15T08:02:40")  # the clock's time, and 140 seconds
-    assert earlier in str(found["rests_on"])
-
-
-def _rounds(pack: str, trial: str, rounds: int) -> Any:
-    from driftline.wire.driver_messages import Report
-
-    columns = {"round": list(range(rounds + 1)), "loss": [1.0] * (rounds + 1)}
-    return Report(attempt=1, pack=pack, reports={trial: columns}, rounds_done=rounds)
 
 
 # ---- extensions

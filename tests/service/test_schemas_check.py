@@ -85,6 +85,12 @@ def test_start_is_read_as_trials_are():
     ]
 
 
+def test_an_entry_has_a_limited_number_of_starting_points():
+    points = [f"{{client_lr: {number / 1000}}}" for number in range(1001)]
+    with pytest.raises(InvalidSpec, match=r"^methods\[0\]\.start: must not have that many items"):
+        started(f"[{', '.join(points)}]")
+
+
 def test_a_wrong_mix_of_values_is_found_under_start(monkeypatch):
     real = spec.parse
 

@@ -19,10 +19,10 @@ from driftline.wire.driver_messages import (
     Stored,
 )
 from driftline.wire.records import StudyRecord, TrialPage
-from service.api.bodies import CheckedRoute
+from service.api.bodies import DriverRoute
 from service.api.context import Asked, DrivenStudy
 
-ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=CheckedRoute)
+ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=DriverRoute)
 
 
 @ROUTER.post("/driver:acquire", operation_id="acquireStudy")

@@ -22,9 +22,9 @@ async def healthz() -> Health:
 
 
 @ROUTER.get("/readyz", operation_id="readyz")
-def readyz(asked: Asked) -> Health:
+async def readyz(asked: Asked) -> Health:
     """The database answers; 503 otherwise."""
-    asked.store.ready()
+    await asked.probing.run(asked.store.ready)
     return Health()
 
 

@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi import Body as InBody
+from pydantic import BaseModel
 
 from driftline.errors import Conflict
 from driftline.wire.budgets import Extension, Retry
 from driftline.wire.records import StudyPage, StudyRecord
 from service.api.access import Access
-from service.api.bodies import CheckedRoute
+from service.api.bodies import CheckedRoute, SubmissionRoute
 from service.api.cached import NOT_MODIFIED, Body
 from service.api.context import Allowed, Asked, Context, ReadableStudy, WritableStudy
 from service.api.estimate import estimate
@@ -17,6 +18,7 @@ from service.api.paging import BY_ID, PageSize, PageToken, position, token
 from service.api.submission import CheckedStudy, extended, request_hash
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
+SUBMISSIONS = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=SubmissionRoute)
 _EXAMPLE = {
     "name": "digits-fedavg",
     "task": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
@@ -36,28 +38,34 @@ Key = Annotated[
 ]
 
 
-@ROUTER.post(
+@SUBMISSIONS.post(
     "",
     operation_id="createStudy",
     status_code=201,
     response_model=StudyRecord,
     responses={200: {"model": CheckedStudy, "description": "Only checked, not stored (validate_only)"}},
 )
-def create(
+async def create(
     body: StudyDocument,
     asked: Asked,
     allowed: Allowed,
-    response: Response,
     key: Key = None,
     validate_only: Annotated[bool, Query(description="Check the study, store nothing.")] = False,
-) -> Any:
+) -> Response:
     """Submit a study. It waits as PENDING until the scheduler starts a driver for it."""
-    allowed.require("write")
-    checked = asked.check(body)
     if validate_only:
-        cost = estimate(asked.store, allowed.project, checked.spec)
-        shown = checked.model_copy(update={"estimate": cost})
-        return Response(shown.model_dump_json(), media_type="application/json")
+        return await asked.checking.run(lambda: _validated(asked, allowed, body))
+    return await asked.checking.run(lambda: _created(asked, allowed, body, key))
+
+
+def _validated(asked: Context, allowed: Access, body: dict[str, Any]) -> Response:
+    checked = asked.check(body)
+    cost = estimate(asked.store, allowed.project, checked.spec)
+    return _json(checked.model_copy(update={"estimate": cost}))
+
+
+def _created(asked: Context, allowed: Access, body: dict[str, Any], key: str | None) -> Response:
+    checked = asked.check(body)
     study = asked.store.create_study(
         checked.spec,
         checked.fingerprint,
@@ -68,8 +76,7 @@ def create(
         limits=asked.quota,
     )
     asked.wake()
-    response.headers["Location"] = f"/v1/studies/{study.id}"
-    return study
+    return _json(study, 201, {"Location": f"/v1/studies/{study.id}"})
 
 
 @ROUTER.get("", operation_id="listStudies")
@@ -108,13 +115,17 @@ def cancel(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> StudyReco
     return _intend(asked, allowed, study_id, "cancel")
 
 
-@ROUTER.post("/{study_id}:extend", operation_id="extendStudy")
-def extend(study_id: WritableStudy, body: Extension, asked: Asked, allowed: Allowed) -> StudyRecord:
+@SUBMISSIONS.post("/{study_id}:extend", operation_id="extendStudy", response_model=StudyRecord)
+async def extend(study_id: WritableStudy, body: Extension, asked: Asked, allowed: Allowed) -> Response:
     """Give a study a larger budget; a finished one becomes PENDING and is searched on, a paused one stays paused.
 
     The numbers are the new totals, so the same request again changes nothing. The study's `spec` and `fingerprint`
     are those of the larger study from then on; the idempotency key it was made with still stands for it.
     """
+    return await asked.checking.run(lambda: _json(_extended(asked, allowed, study_id, body)))
+
+
+def _extended(asked: Context, allowed: Access, study_id: str, body: Extension) -> StudyRecord:
     while True:
         was = asked.store.study(study_id)
         checked = asked.check(extended(was.spec, body))
@@ -155,6 +166,11 @@ def retry(
     )
     asked.wake()
     return record
+
+
+def _json(record: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """The answer that holds a record; made in the thread that calls this, not in the event loop."""
+    return Response(record.model_dump_json(), status, headers, "application/json")
 
 
 def _intend(asked: Context, allowed: Access, study_id: str, intent: str) -> StudyRecord:

@@ -1,0 +1,175 @@
+"""Studies are checked in processes of their own: in bounded time and memory, and never in the way of other requests.
+
+A check is Python that holds the interpreter's lock for seconds where a study is heavy; in the API's process all other
+requests would wait for it. A process answers one line of JSON with one line of JSON, and ends with its parent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from driftline.errors import DriftlineError, InvalidSpec, Unavailable, from_problem, problem
+from service.api import submission
+from service.api.files import only_under
+from service.api.submission import CheckedStudy
+from service.scheduler.estimate import limit_memory
+
+START_S = 120.0
+"""Seconds in which a process must have loaded the trainers."""
+
+CHECK_S = 30.0
+"""Seconds that a check may take."""
+
+CHECK_BYTES = 2 * 2**30
+"""Memory that a check may take, data included. Enforced on Linux only."""
+
+PROCESSES = 3
+"""One more than a project may have studies checked at once (`service.api.limits.Checking`)."""
+
+_LOG = logging.getLogger(__name__)
+_READY = "ready"
+_NICE = 10
+
+
+class CheckProcesses:
+    """Checks studies, each in one of a few processes, which are started when they are needed.
+
+    Args:
+        roots: Folders under which the files must lie that a study names.
+        seconds: How long a check may take.
+        most_bytes: Memory that it may take.
+    """
+
+    def __init__(
+        self, roots: Sequence[Path], *, seconds: float = CHECK_S, most_bytes: int = CHECK_BYTES, count: int = PROCESSES
+    ) -> None:
+        command = [sys.executable, "-m", "service.api.check_process", str(most_bytes), *map(str, roots)]
+        self._processes = [_Process(command, seconds) for _ in range(count)]
+        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()  # the last one is the one that has begun
+        for process in self._processes:
+            self._idle.put(process)
+
+    def __call__(self, body: Mapping[str, Any]) -> CheckedStudy:
+        """What `service.api.submission.check` says.
+
+        Raises:
+            InvalidSpec: One line with the key, what must hold, and what came; or the check took too long.
+            Unavailable: No process could be started.
+        """
+        process = self._idle.get()
+        try:
+            return process.check(body)
+        finally:
+            self._idle.put(process)
+
+    def close(self) -> None:
+        """Ends the processes; a check that still runs fails."""
+        for process in self._processes:
+            process.end()
+
+
+class _Process:
+    """One process; used by one thread at a time."""
+
+    def __init__(self, command: Sequence[str], seconds: float) -> None:
+        self._command = command
+        self._seconds = seconds
+        self._running: subprocess.Popen[str] | None = None
+
+    def check(self, body: Mapping[str, Any]) -> CheckedStudy:
+        if self._running is None or self._running.poll() is not None:
+            self._start()
+        answer = self._ask(json.dumps(body), self._seconds)
+        if not answer:
+            self.end()
+            limit = f"within {self._seconds:g} s and the memory of a service"
+            raise InvalidSpec("", f"a study must be one that can be checked {limit}: make it smaller")
+        found = json.loads(answer)
+        if "problem" in found:
+            raise from_problem(found["problem"]["status"], found["problem"])
+        return CheckedStudy.model_validate(found["checked"])
+
+    def end(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.kill()
+            running.wait()
+            for pipe in (running.stdin, running.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+
+    def _start(self) -> None:
+        self.end()
+        self._running = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self._ask("", START_S).strip() != _READY:
+            self.end()
+            raise Unavailable("the process that checks studies did not start; the service's log says why")
+
+    def _ask(self, line: str, seconds: float) -> str:
+        """The line that the process answers; "" if it ends, or is ended because it takes too long."""
+        running = self._running
+        assert running is not None
+        assert running.stdin is not None
+        assert running.stdout is not None
+        timer = threading.Timer(seconds, running.kill)
+        timer.start()
+        try:
+            running.stdin.write(line + "\n")
+            running.stdin.flush()
+            return running.stdout.readline()
+        except (OSError, ValueError):  # it has ended, or `end` has closed its pipes
+            return ""
+        finally:
+            timer.cancel()
+
+
+@functools.cache
+def check_processes(*roots: Path) -> CheckProcesses:
+    """Those of this program, which end with it."""
+    found = CheckProcesses(roots)
+    atexit.register(found.close)
+    return found
+
+
+def _serve(most_bytes: int, roots: Sequence[Path]) -> None:
+    """What a process does until its parent ends."""
+    import torch  # noqa: F401  # before memory is limited, and before the first study comes
+
+    from driftline.study import check as _check  # noqa: F401
+
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    os.nice(_NICE)
+    limit_memory(most_bytes)
+    check = only_under(roots, submission.check)
+    for line in sys.stdin:
+        if not line.strip():
+            answer: Any = _READY
+        else:
+            try:
+                answer = json.dumps({"checked": check(json.loads(line)).model_dump(mode="json")})
+            except DriftlineError as error:
+                answer = json.dumps({"problem": problem(error)})
+            except Exception:
+                _LOG.exception("a study could not be checked")
+                failed = DriftlineError("the service failed unexpectedly; its log says why")
+                answer = json.dumps({"problem": problem(failed)})
+        print(answer, file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is for the parent
+        _serve(int(sys.argv[1]), [Path(root) for root in sys.argv[2:]])

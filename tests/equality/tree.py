@@ -1,0 +1,156 @@
+"""Everything that depends on a tree's own layout and vocabulary. Nothing else in this folder imports a tree.
+
+    PYTHONPATH=TREE python -P tree.py TREE      reads a request in JSON a line, answers each with a line of JSON
+
+    {"do": "train", "document": ..., "oracle": ..., "stop": ...}    {"lines": [...]} or {"error": "..."}
+    {"do": "check", "documents": [...]}                             {"errors": [null or "...", ...]}
+    {"do": "study", "document": ...}                                {"document": ...}
+    {"do": "about"}                                                 {"renamed": {...}, "torch": ..., ...}
+
+Documents come in the spelling of version 0.1. A tree with another spelling translates them itself: see `_spelling`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+SPELLING = "driftline.wire.spelling"
+"""The module in which a newer tree says how 0.1 spelled things. It must have:
+
+    trial(document) -> document     a trial document of 0.1 in the tree's own spelling
+    study(document) -> document     a study of 0.1, the same way
+    RENAMED: dict[str, str]         keys of report lines, results and API answers, and names of oracles: old -> new
+"""
+COMMAND = ("-m", "service.cli")
+"""What follows `python` to reach the command line of a tree."""
+
+
+def _spelling() -> Any:
+    """The tree's module `SPELLING`; None in a tree that still spells as 0.1 does."""
+    try:
+        spec = importlib.util.find_spec(SPELLING)
+    except ModuleNotFoundError:  # driftline is a single module in 0.1
+        return None
+    return None if spec is None else importlib.import_module(SPELLING)
+
+
+def trial(document: dict[str, Any]) -> dict[str, Any]:
+    """A trial document of 0.1 in the spelling of the tree."""
+    spelling = _spelling()
+    return document if spelling is None else spelling.trial(document)
+
+
+def study(document: dict[str, Any]) -> dict[str, Any]:
+    """A study of 0.1 in the spelling of the tree."""
+    spelling = _spelling()
+    return document if spelling is None else spelling.study(document)
+
+
+def renamed() -> dict[str, str]:
+    """Keys of 0.1 that have another name in the tree."""
+    spelling = _spelling()
+    return {} if spelling is None else dict(spelling.RENAMED)
+
+
+def check(document: dict[str, Any]) -> str | None:
+    """Why the tree refuses a trial document of 0.1; None where it takes it."""
+    from trainers.errors import SpecError
+    from trainers.spec import parse
+
+    try:
+        parse(trial(document))
+    except SpecError as error:
+        return str(error)
+    return None
+
+
+def train(document: dict[str, Any], oracle: str | None, stop: int | None) -> list[dict[str, Any]]:
+    """The report lines of a trial document of 0.1, on the CPU with one thread.
+
+    Args:
+        document: with an `eval_every` that is a number, unless oracle is None.
+        oracle: computes the gradients; None leaves the plan to the tree, for models that have one oracle alone.
+        stop: round after which the pack is written to a checkpoint and goes on from there; None never stops.
+    """
+    from trainers.engine.pack import Pack
+    from trainers.engine.plan import Plan
+    from trainers.spec import parse
+
+    spec = parse(trial(document))
+    plan = None
+    if oracle is not None:
+        plan = Plan(
+            oracle=renamed().get(oracle, oracle),
+            width=spec.members,
+            threads=1,
+            device="cpu",
+            dtype=spec.dtype,
+            eval_every=int(spec.eval_every),
+        )
+    pack = Pack.from_spec(spec, device="cpu", plan=plan)
+    lines = pack.advance(stop)
+    while not pack.done:
+        pack = Pack.restore(spec, pack.to_bytes(), device="cpu")
+        lines += pack.advance()
+    return lines
+
+
+def about(tree: Path) -> dict[str, Any]:
+    """What a recording depends on besides the code."""
+    import numpy
+    import torch
+
+    import trainers
+
+    package = Path(trainers.__file__).resolve()
+    if not package.is_relative_to(tree.resolve()):
+        raise SystemExit(f"PYTHONPATH must begin with the tree {tree}, but trainers comes from {package.parent}")
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    model = (cpu.get("vendor_id"), cpu.get("cpu family"), cpu.get("model"), cpu.get("model name"))
+    return {
+        "renamed": renamed(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+        "processor": " ".join(word for word in model if word) or platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def answer(request: dict[str, Any], tree: Path) -> dict[str, Any]:
+    """The answer to one request; an error of the tree is an answer too."""
+    match request["do"]:
+        case "about":
+            return about(tree)
+        case "study":
+            return {"document": study(request["document"])}
+        case "check":
+            return {"errors": [check(document) for document in request["documents"]]}
+    try:
+        return {"lines": train(request["document"], request["oracle"], request["stop"])}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    """Answers requests until there are no more."""
+    import torch
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    tree = Path(sys.argv[1])
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line), tree)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Studies that are checked in processes of their own: the same answers, in bounded time and memory."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from driftline.errors import InvalidSpec, Unavailable
+from service.api import submission
+from service.api.check_process import CheckProcesses
+from service.store.store import Store
+from tests.waiting import until
+
+from .api_setup import running
+
+GOOD: dict[str, Any] = {
+    "name": "points",
+    "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]]], "centers": [[0.0], [1.0]]},
+    "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}],
+    "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 1},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "data"
+    found.mkdir()
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.normal(size=(40, 3)), "y": np.arange(40) % 2, "client": np.arange(40) % 4}
+    for path in (found / "mine.npz", tmp_path / "secret.npz"):
+        np.savez(path, **arrays)
+    return found
+
+
+def npz(path: Path) -> dict[str, Any]:
+    return GOOD | {"task": {"name": "npz", "path": str(path), "model": "softmax"}}
+
+
+def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: Store) -> None:
+    checks = CheckProcesses([folder])
+    try:
+        assert checks(GOOD) == submission.check(GOOD)
+        assert checks(npz(folder / "mine.npz")).fingerprint
+        for wrong in (GOOD | {"name": "a b"}, GOOD | {"budget": {"round": 5}}, npz(folder.parent / "secret.npz")):
+            with pytest.raises(InvalidSpec) as caught:
+                checks(wrong)
+            if wrong["task"] == GOOD["task"]:
+                with pytest.raises(InvalidSpec) as same:
+                    submission.check(wrong)
+                assert (caught.value.path, caught.value.problem) == (same.value.path, same.value.problem)
+            else:
+                assert "in a folder that this service allows" in caught.value.problem
+        with running(sqlite_store, check=checks) as service, service.client() as client:
+            assert client.create(GOOD).spec == submission.check(GOOD).spec
+            with pytest.raises(InvalidSpec, match=r"methods\[0\].name: no method"):
+                client.create(GOOD | {"methods": [{"name": "fedavgg", "space": {}}]})
+        started = [process._running for process in checks._processes if process._running is not None]
+        assert len(started) == 1  # one after the other need only one
+    finally:
+        checks.close()
+    assert started[0].returncode is not None
+
+
+def test_a_check_that_needs_too_much_memory_is_refused(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    path = folder / "large.npz"
+    np.savez(path, x=rng.normal(size=(40_000, 500)), y=np.arange(40_000) % 2, client=np.arange(40_000) % 4)  # 160 MB
+    checks = CheckProcesses([folder], most_bytes=2**26)
+    try:
+        with pytest.raises(InvalidSpec, match="must"):
+            checks(npz(path))
+        assert checks(GOOD).fingerprint
+    finally:
+        checks.close()
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Puts a shell script in the place of the processes; they write their ids into a file."""
+    made: list[CheckProcesses] = []
+
+    def put(text: str, seconds: float = 60.0) -> CheckProcesses:
+        file = tmp_path / "python"
+        file.write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\n{text}\n")
+        file.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(file))
+        made.append(CheckProcesses([], seconds=seconds))
+        return made[-1]
+
+    yield put
+    for checks in made:
+        checks.close()
+
+
+def test_a_check_that_takes_too_long_is_ended(stand_in: Any, tmp_path: Path) -> None:
+    checks = stand_in("read line; echo ready; read line; exec sleep 1000", seconds=0.3)
+    for _ in range(2):  # the next study has a fresh process
+        with pytest.raises(InvalidSpec, match=r"can be checked within 0.3 s and the memory of a service"):
+            checks(GOOD)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == len(set(pids)) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_process_that_does_not_start_is_no_fault_of_the_study(stand_in: Any) -> None:
+    checks = stand_in("exit 1")
+    with pytest.raises(Unavailable, match="the process that checks studies did not start"):
+        checks(GOOD)
+
+
+def test_a_process_that_died_is_replaced(stand_in: Any, tmp_path: Path) -> None:
+    answer = '{"checked": {"spec": {}, "fingerprint": "f", "remarks": []}}'
+    checks = stand_in(f"read line; echo ready; read line; echo '{answer}'")  # and ends
+    for _ in range(3):
+        assert checks(GOOD).fingerprint == "f"
+        running = [process._running for process in checks._processes if process._running is not None]
+        until(lambda running=running: all(process.poll() is not None for process in running))
+    assert len((tmp_path / "pids").read_text().split()) == 3
