@@ -76,8 +76,8 @@ class RoleOptimizer:
             gradient: (T, 1, P).
             rate: (T, 1, 1).
         """
-        held = {name: tensor.clone() for name, tensor in memory.items()}
-        steps = held.pop(STEPS)
+        steps = memory[STEPS]
+        held = {name: tensor.clone() for name, tensor in memory.items() if name != STEPS}
         direction = self.module.direction_(self.hyper, held, gradient.clone(), steps)
         return params - rate * direction, {**held, STEPS: steps + 1}
 
