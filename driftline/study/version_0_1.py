@@ -10,19 +10,30 @@ document in the old spelling gets.
 | setting, settings | configuration, configurations |
 | envelope | frontier |
 | on_frontier | pareto |
+
+`trainers.version_0_1` has the hyperparameters: optimizers of clients, of the server's branch and of the merge were
+settings of the method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-_RESULT_KEYS = {
+from trainers.errors import SpecError
+from trainers.version_0_1 import entry, hyperparameters, trial
+
+__all__ = ["RENAMED", "event", "frontier", "hyperparameters", "phase", "renamed", "study", "trial", "trial_id"]
+
+RENAMED = {
     "setting": "configuration",
     "settings": "configurations",
     "envelope": "frontier",
     "on_frontier": "pareto",
+    "front": "confirmation",
 }
+"""Keys of results and API answers."""
 
 
 def study(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +42,20 @@ def study(document: Mapping[str, Any]) -> dict[str, Any]:
     budget = new.get("budget")
     if isinstance(budget, Mapping) and "front" in budget:
         new["budget"] = {"confirm" if key == "front" else key: value for key, value in budget.items()}
+    if isinstance(new.get("methods"), list):
+        new["methods"] = [_entry(item) if isinstance(item, Mapping) else item for item in new["methods"]]
     return new
+
+
+def _entry(document: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry in today's spelling; one that tunes the choice of an optimizer, which several entries do now, as it is.
+
+    `Study` then names the key.
+    """
+    try:
+        return entry(document)
+    except SpecError:
+        return dict(document)
 
 
 def renamed(document: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -42,9 +66,19 @@ def renamed(document: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def phase(name: str) -> str:
-    """A trial's phase."""
+def phase(name: str | None) -> str | None:
+    """A trial's phase; None stays None."""
     return "confirmation" if name == "front" else name
+
+
+def trial_id(name: str) -> str:
+    """A trial's id: that of a confirmation trial tells its phase by another letter.
+
+    Examples:
+        >>> trial_id("01k6.fedavg.f00003"), trial_id("01k6.fedavg.s00012")
+        ('01k6.fedavg.c00003', '01k6.fedavg.s00012')
+    """
+    return re.sub(r"\.f(\d{5,})$", r".c\1", name)
 
 
 def event(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,14 +86,14 @@ def event(data: Mapping[str, Any]) -> dict[str, Any]:
     progress = data.get("progress")
     if not isinstance(progress, Mapping):
         return dict(data)
-    labels = {label: {phase(key): value for key, value in counts.items()} for label, counts in progress.items()}
+    labels = {label: {str(phase(key)): value for key, value in counts.items()} for label, counts in progress.items()}
     return {**data, "progress": labels}
 
 
 def frontier(document: dict[str, Any]) -> dict[str, Any]:
     """The document of a frontier.json; one in today's spelling comes back as it is.
 
-    Its definitions keep the words that they were written in, under today's keys.
+    Its definitions and hyperparameters keep the words that they were written in.
     """
     definitions = document.get("definitions", {})
     if "envelope" not in definitions:
@@ -70,8 +104,6 @@ def frontier(document: dict[str, Any]) -> dict[str, Any]:
 
 def _result(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {
-            _RESULT_KEYS.get(key, key): phase(inner) if key == "phase" else _result(inner)
-            for key, inner in value.items()
-        }
+        changed: dict[str, Callable[[Any], Any]] = {"phase": phase, "trial": trial_id}
+        return {RENAMED.get(key, key): changed.get(key, _result)(inner) for key, inner in value.items()}
     return [_result(item) for item in value] if isinstance(value, list) else value

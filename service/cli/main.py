@@ -60,10 +60,10 @@ def validate(
     token_file: TokenFile = None,
 ) -> None:
     """Check a study and estimate its cost, by the service where there is one; starts nothing."""
+    from driftline.client.environment import environment
     from service.cli.check import validate_here, validate_there
-    from service.settings import settings
 
-    if url or settings().url:
+    if url or environment().url:
         validate_there(study, url, token_file, estimate=estimate)
     else:
         validate_here(study, estimate=estimate)

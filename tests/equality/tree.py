@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-SPELLING = "driftline.wire.spelling"
+SPELLING = "driftline.study.version_0_1"
 """The module in which a newer tree says how 0.1 spelled things. It must have:
 
     trial(document) -> document     a trial document of 0.1 in the tree's own spelling

@@ -39,6 +39,7 @@ def upgrade() -> None:
     _start_again()
     _rename_confirmation_trials(connection)
     _translate_studies(connection)
+    _translate_trials(connection)
     _translate_events(connection)
 
 
@@ -132,6 +133,21 @@ def _translate_studies(connection: sa.Connection) -> None:
         connection.execute(sa.update(drivers).where(drivers.c.study_id == study_id).values(fingerprint=after))
         own = (meta.c.key == "fingerprint", meta.c.value == before)  # of an output folder's one study
         connection.execute(sa.update(meta).where(*own).values(value=after))
+
+
+def _translate_trials(connection: sa.Connection) -> None:
+    """Hyperparameters under today's names; most have the same."""
+    studies = sa.table("studies", sa.column("id"), sa.column("spec", sa.JSON))
+    trials = sa.table(
+        "trials", sa.column("id"), sa.column("study_id"), sa.column("label"), sa.column("hyperparameters", sa.JSON)
+    )
+    for study_id, spec in connection.execute(sa.select(studies.c.id, studies.c.spec)).all():
+        methods = {entry["label"]: entry["name"] for entry in spec.get("methods", ())}
+        rows = sa.select(trials.c.id, trials.c.label, trials.c.hyperparameters).where(trials.c.study_id == study_id)
+        for trial_id, label, before in connection.execute(rows).all():
+            after = version_0_1.hyperparameters(methods.get(label, label), before)
+            if after != before:
+                connection.execute(sa.update(trials).where(trials.c.id == trial_id).values(hyperparameters=after))
 
 
 def _translate_events(connection: sa.Connection) -> None:
