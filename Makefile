@@ -9,7 +9,7 @@ WORKERS ?= 2
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-cluster test-papers check bench figures chart clean
+.PHONY: help install demo test test-slow test-faults test-cluster test-papers test-gpu check bench bench-gpu figures chart clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ test-cluster: $(VENV)/.installed-dev ## a whole Kubernetes node with chart and s
 test-papers: $(VENV)/.installed-dev ## the papers' experiments, shortened (by hand)
 	$(PYTEST) -m papers
 
+test-gpu: $(VENV)/.installed-dev ## the engine on a GPU (by hand; skipped without one)
+	$(PYTEST) -m gpu tests/gpu
+
 check: $(VENV)/.installed-dev ## lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,6 +59,9 @@ check: $(VENV)/.installed-dev ## lint, types, layers
 
 bench: $(VENV)/.installed ## what the engine costs, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/engine.py
+
+bench-gpu: $(VENV)/.installed-dev ## what packs save on a GPU, as ratios
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gpu
 
 figures: $(VENV)/.installed ## every mathematical figure into docs/figures
 	$(BIN)/python -m trainers.theory figure all --out docs/figures

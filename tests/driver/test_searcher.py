@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("ray.tune")
 
@@ -205,6 +207,22 @@ def test_a_fit_is_halted_when_nothing_is_to_be_waited_for() -> None:
 def test_a_pack_asks_for_what_its_config_says() -> None:
     assert Worker.default_resource_request(JOB.config()).bundles == [{"CPU": 2.0, "GPU": 0.5}]
     assert Worker.default_resource_request({}).bundles == [{"CPU": 1.0}]
+
+
+def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def build(job: Job) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation.")
+
+    monkeypatch.setattr("service.driver.worker.build", build)
+    worker = Worker.__new__(Worker)
+    worker.take(Job(pack="p1", document={}, prefix="", flag=str(tmp_path / "flag")).config())
+    result = worker.step()
+    report = json.loads(result["report"])
+    told = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. See the documentation."
+    assert (result["done"], report["error"], report["done"]) == (True, told, False)
+    assert worker.pack is None
 
 
 def test_lines_become_columns_of_each_member() -> None:

@@ -1,6 +1,8 @@
 """Packs: what members may not do to one another, divergence, evaluation, weights, plans."""
 
+import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -296,6 +298,39 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     assert Pack.from_spec(parse(document(batch_size=None, members=[{}, {}]))).plan.oracle == "stacked"
     assert Pack.from_spec(parse(document())).plan.oracle == "stacked"
     assert len(timed) == 2 * count  # mini-batches leave one candidate: nothing to time
+
+
+GPU, CPU = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)
+
+
+def race(monkeypatch, params, seconds):
+    """The oracle that a race chooses; seconds of the calls of each oracle, the last one repeated; errors are raised."""
+    from trainers.engine import plan
+
+    calls = {name: itertools.chain(spent[:-1], itertools.repeat(spent[-1])) for name, spent in seconds.items()}
+
+    def measure(oracle, batches, params, steps):
+        spent = next(calls[oracle])
+        if isinstance(spent, Exception):
+            raise spent
+        return spent
+
+    monkeypatch.setattr(plan, "_measure", measure)
+    return plan._race({name: name for name in seconds}, lambda: None, params, 8)
+
+
+def test_on_a_gpu_a_slow_first_call_leaves_no_candidate_unmeasured(monkeypatch):
+    seconds = {"loop": [5.0, 0.3], "vmap": [2.0, 0.01]}
+    assert race(monkeypatch, GPU, seconds) == "vmap"
+    assert race(monkeypatch, CPU, seconds) == "loop"
+
+
+def test_a_candidate_that_runs_out_of_memory_is_left_out(monkeypatch):
+    full = torch.OutOfMemoryError("CUDA out of memory.")
+    assert race(monkeypatch, GPU, {"vmap": [full], "loop": [0.3]}) == "loop"
+    assert race(monkeypatch, GPU, {"loop": [0.3], "vmap": [full]}) == "loop"
+    with pytest.raises(torch.OutOfMemoryError):
+        race(monkeypatch, GPU, {"vmap": [full], "loop": [full]})
 
 
 def test_plans_survive_json_and_unknown_oracles_are_refused():

@@ -38,8 +38,7 @@ def pictures(name, seed=0):
     return Examples(inputs, generator.integers(0, 3, rows), np.cumsum(SIZES) - SIZES, SIZES)
 
 
-def build(name, dtype=torch.float64):
-    device = torch.device("cpu")
+def build(name, dtype=torch.float64, device=torch.device("cpu")):  # noqa: B008
     if name in NETWORKS:
         module, settings = NETWORKS[name]
         data = pictures(name)

@@ -86,8 +86,9 @@ def fastest_oracle(
 
     Measured once a process for each (device, threads, type, model, kind of batch, cohort, width, steps) and kept. Every
     candidate first runs once unmeasured, so that none pays for what the first call of anything costs. Measuring takes
-    about a second: where a single step takes longer, the candidates not yet seen are left out, which on a CPU loses
-    nothing, because large steps are all arithmetic.
+    about a second on a CPU: where a single step takes longer, the candidates not yet seen are left out, which loses
+    nothing, because large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take
+    longer than that, because it loads libraries. A candidate that runs out of the GPU's memory is left out.
 
     Args:
         name: of the model.
@@ -117,10 +118,18 @@ def fastest_oracle(
 def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches], params: Tensor, most: int) -> str:
     """The name of the fastest of several oracles."""
     started: dict[str, float] = {}
+    short_of_memory: torch.OutOfMemoryError | None = None
     for one, oracle in candidates.items():
-        started[one] = _measure(oracle, batches(), params, 1)
-        if sum(started.values()) > _BUDGET:
+        try:
+            if params.is_cuda:
+                _measure(oracle, batches(), params, 1)
+            started[one] = _measure(oracle, batches(), params, 1)
+        except torch.OutOfMemoryError as error:
+            short_of_memory = error.with_traceback(None)  # whose frames hold tensors
+        if sum(started.values()) > _BUDGET and not params.is_cuda:
             break
+    if short_of_memory is not None and not started:
+        raise short_of_memory
     if len(started) < 2:
         return next(iter(started))
     affordable = int(_BUDGET / sum(started.values()))

@@ -1,0 +1,84 @@
+"""Trials that together use all that the engine has, to be run on one device and another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.trainers.test_client_optimizers import own_settings
+from tests.trainers.test_methods import REAL, document, member_settings
+from trainers.registry import methods, reports, schedules
+from trainers.roles import serving
+
+DIGITS = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}}
+TASKS: dict[str, Any] = {"quadratic": None, **{name: {**DIGITS, "model": model} for name, model in REAL.items()}}
+REGRESSION = {"name": "linear_regression", "clients": 6, "dimension": 3}
+
+
+def pack(method: str, task: Any = None, **changes: Any) -> dict[str, Any]:
+    """The document of three trials of a method."""
+    given = document(method, task=task, rounds=3, **changes)
+    return {**given, "members": [member_settings(given, 1), {}, member_settings(given, 2)]}
+
+
+def with_method(given: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    """The same with other settings of the method, in all trials."""
+    return {**given, "method": {**given["method"], **settings}}
+
+
+def of_methods(task: str) -> dict[str, dict[str, Any]]:
+    """Every method on a task."""
+    return {f"{method} {task}": pack(method, TASKS[task]) for method in methods()}
+
+
+def of_parts() -> dict[str, dict[str, Any]]:
+    """Everything that is not a method, once."""
+    softmax, mlp = TASKS["softmax"], TASKS["mlp"]
+    found = {f"server {name}": pack("fedavg", softmax, server=name) for name in serving("server")}
+    found |= {f"schedule {name}": pack("fedprox", softmax, schedule=name) for name in schedules()}
+    found |= {
+        f"client {name}": {
+            **with_method(pack("fedavg", mlp), clip_norm=0.5),
+            "client": {"name": name, **own_settings(name)},
+        }
+        for name in serving("client")
+    }
+    plateau = pack("fedavg", softmax, schedule="plateau")
+    plateau["schedule"] |= {"monitor": "accuracy"}
+    plateau["members"] = [{}, {"client_lr": 0.02}]
+    stored = with_method(pack("scaffold", mlp), variates="stored")
+    diverging = pack("feddyn", softmax)
+    diverging["members"] = [{}, {"client_lr": 100.0, "server_lr": 1e12}, {"server_lr": 0.02}]
+    elsewhere = ("displacement_ratio", "overhead", "lyapunov")
+    seen = ["params", *(name for name in reports() if name not in elsewhere)]
+    return found | {
+        "accuracy watched": plateau,
+        "variates stored": stored,
+        "a trial that diverges": diverging,
+        "regression": pack("fedavg", REGRESSION),
+        "all data in a step": pack("fedprox", softmax, batch_size=None),
+        "epochs": {**with_method(pack("fedavg", softmax), local_epochs=1, local_steps=None), "members": [{}, {}]},
+        "adaptation": pack("maml", mlp, adaptation={"steps": [0, 2]}),
+        "reports": pack("two_way_transfer", mlp, report=seen),
+        "alignment reported": pack("fedga", mlp, report=["displacement_ratio", "overhead"]),
+        "a function of the theory": pack("mass", report=["lyapunov"]),
+    }
+
+
+def with_test_clients(folder: Path) -> dict[str, Any]:
+    """A trial on a file of its own in which test examples belong to clients, each of which is reported."""
+    draw = np.random.default_rng(0)
+    path = folder / "clients.npz"
+    np.savez(
+        path,
+        x=draw.normal(size=(60, 7)),
+        y=np.arange(60) % 3,
+        client=np.repeat(np.arange(6), 10),
+        x_test=draw.normal(size=(30, 7)),
+        y_test=np.arange(30) % 3,
+        client_test=np.repeat(np.arange(3), [15, 10, 5]),
+    )
+    test = {"inputs": "x_test", "targets": "y_test", "client": "client_test"}
+    return pack("fedavg", {"name": "npz", "path": str(path), "test": test}, report=["client_accuracy"])

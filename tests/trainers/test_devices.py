@@ -1,0 +1,112 @@
+"""Everything that the engine has runs on a device with memory of its own: nothing is left behind on the CPU."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainers.devices import TASKS, of_methods, of_parts, pack, with_test_clients
+from tests.trainers.fake_device import FAKE, fake_device
+from tests.trainers.test_methods import same
+from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
+from trainers.engine.pack import Pack
+from trainers.engine.plan import Plan
+from trainers.registry import methods
+from trainers.spec import parse
+
+CASES = {
+    **of_methods("quadratic"),
+    **of_methods("softmax"),
+    "regularized_gd mlp": pack("regularized_gd", TASKS["mlp"]),
+    "fedavg cnn": pack("fedavg", TASKS["cnn"]),
+    **of_parts(),
+}
+
+
+def agrees(given):
+    """Runs a pack here and on the fake device, by the same plan."""
+    spec = parse(given)
+    here = Pack.from_spec(spec, device="cpu")
+    lines = here.advance()
+    with fake_device() as calls:
+        there = Pack.from_spec(spec, device=str(FAKE), plan=here.plan)
+        assert there._now.state.params.device == FAKE
+        same(there.advance(), lines, tolerance=1e-12)
+    assert calls.operations
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pack_runs_on_a_device_of_its_own(name):
+    agrees(CASES[name])
+
+
+def test_accuracies_of_test_clients_are_computed_on_the_device(tmp_path):
+    agrees(with_test_clients(tmp_path))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "cnn"])  # "varied" is one, too
+def test_every_oracle_runs_on_a_device_of_its_own(name):
+    here = build(name)
+    params, _, vectors = models_and_vectors(here, trials=2)
+    with fake_device():
+        there = build(name, device=FAKE)
+        point, along = params.to(FAKE), vectors.to(FAKE)
+        for batch_size in (None, 7):
+            for oracle in there.oracles:
+                wanted = here.oracles[oracle].value_and_grad(params, batch_of(here, batch_size))
+                found = there.oracles[oracle].value_and_grad(point, batch_of(there, batch_size))
+                bent = there.oracles[oracle].hvp(point, batch_of(there, batch_size), along)
+                pairs = [*zip(found, wanted, strict=True)]
+                pairs += [(bent, here.oracles[oracle].hvp(params, batch_of(here, batch_size), vectors))]
+                for one, other in pairs:
+                    assert one.device == FAKE
+                    torch.testing.assert_close(one.cpu(), other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["two_way_transfer", "feddyn", "mass"])
+@pytest.mark.parametrize(("first", "second"), [(str(FAKE), "cpu"), ("cpu", str(FAKE))])
+def test_a_checkpoint_goes_on_on_another_device(method, first, second):
+    spec = parse(pack(method, TASKS["softmax"]))
+    with fake_device():
+        whole = Pack.from_spec(
+            spec, device="cpu", plan=Plan("stacked", 3, torch.get_num_threads(), "cpu", "float64", 1)
+        )
+        pack_of = Pack.from_spec(spec, device=first, plan=whole.plan)
+        lines = pack_of.advance(2)
+        again = Pack.restore(spec, pack_of.to_bytes(), device=second)
+        same(lines + again.advance(), whole.advance(), tolerance=1e-12)
+
+
+def test_reads_of_a_round_do_not_grow_with_the_pack():
+    """On a GPU each makes the CPU wait."""
+    reads = []
+    for members in ([{}], [{}] * 12):
+        given = {**pack("fedavg", TASKS["softmax"], eval_every=100), "rounds": 10, "members": members}
+        with fake_device() as calls:
+            plan = Plan("stacked", len(members), torch.get_num_threads(), "cpu", "float64", 100)
+            trained = Pack.from_spec(parse(given), device=str(FAKE), plan=plan)
+            trained.advance(1)
+            calls.reads = 0
+            trained.advance(5)
+            reads.append(calls.reads)
+    assert reads[0] == reads[1] <= 5 * 3
+
+
+def test_the_fake_device_refuses_what_a_gpu_refuses():
+    with fake_device() as calls:
+        there, here = torch.ones(3, device=FAKE), torch.ones(3)
+        with pytest.raises(RuntimeError, match="same device"):
+            there + here
+        with pytest.raises(RuntimeError, match="same device"):
+            there.gather(0, torch.tensor([1]))
+        with pytest.raises(RuntimeError, match="not supported"):
+            np.asarray(there)
+        assert calls.reads == 0
+        assert (there + 1).tolist() == [2.0, 2.0, 2.0]
+        assert (there + torch.tensor(2.0)).device == FAKE
+        assert there[torch.tensor([1])].device == FAKE
+        assert float(there.sum()) == 3.0
+        assert calls.reads == 2
+
+
+def test_all_methods_are_among_the_cases():
+    assert {name.split()[0] for name in CASES} >= set(methods())
