@@ -185,7 +185,13 @@ def test_studies_do_not_depend_on_the_machine() -> None:
         assert study["sampler"] in ("grid", "quasi_random", "random")
 
 
-FIXTURES = ("checkpoints.tar.gz", "folder.tar.gz", "service.db.gz", "service.sql.gz")
+FIXTURES = (
+    "checkpoints.tar.gz",
+    "folder.tar.gz",
+    "service.db.gz",
+    "service.sql.gz",
+    *(f"studies/{study['name']}.json.gz" for study in STUDIES),
+)
 
 
 @pytest.mark.parametrize("name", FIXTURES)
