@@ -134,7 +134,7 @@ def _given_its_server_lr(method: Mapping[str, Any]) -> bool:
         raise SpecError(
             f"method.name must be of a method with a client_lr, got {method['name']}, which has none", "method.name"
         )
-    return getattr(module, "TIED", False) or any(method.get(other) for other in ("delta_lr", "tied"))
+    return module.TIED or any(method.get(other) for other in ("delta_lr", "tied"))
 
 
 def _losses(document: Mapping[str, Any], members: int, device: str) -> list[float | None]:

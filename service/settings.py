@@ -22,7 +22,7 @@ For a service (`driftline serve`, `driftline migrate`):
 | DRIFTLINE_ADMIN_TOKEN | a token that may do everything, for project "default" | made once, kept in DRIFTLINE_HOME |
 | DRIFTLINE_API_URL | how drivers reach the API | http://127.0.0.1:PORT |
 | DRIFTLINE_CHECKPOINTS | folder or fsspec URL for checkpoints | checkpoints in DRIFTLINE_HOME |
-| DRIFTLINE_LAUNCHER | where drivers run: local, ray_jobs, kubernetes | local |
+| DRIFTLINE_LAUNCHER | where drivers run: local, ray_jobs, kubernetes, or a driftline.launchers entry point | local |
 | DRIFTLINE_LAUNCHER_CONFIG | YAML file with the launcher's settings | none |
 | DRIFTLINE_MLFLOW_URL | MLflow tracking URI; "none" records nothing | a SQLite file in DRIFTLINE_HOME |
 | DRIFTLINE_MLFLOW_PUBLIC_URL | how people reach MLflow | DRIFTLINE_MLFLOW_URL |

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainers.engine.method import Method
 from trainers.errors import SpecError
 from trainers.hyper import check, hyper
 from trainers.parts import Part
@@ -49,7 +50,7 @@ class Adaptation:
         return {"steps": list(self.steps), "client_lr": self.client_lr, "support": self.support}
 
 
-def parse(value: Any, task: Any, method: Part) -> Adaptation | None:
+def parse(value: Any, task: Any, method: Part[Method]) -> Adaptation | None:
     """The adaptation that a document asks for; None where it asks for none.
 
     Args:
@@ -69,7 +70,7 @@ def parse(value: Any, task: Any, method: Part) -> Adaptation | None:
     if values["client_lr"] is None and "client_lr" not in method.values:
         place = f"{PATH}.client_lr"
         raise SpecError(f"{place} must be given: {method.name} has no client_lr of its own", place)
-    held_out = getattr(task, "test", None)  # a task of closed forms has none: its clients adapt on their own losses
+    held_out = task.test
     if held_out is not None and not any(len(rows) > 1 for rows in held_out):
         raise SpecError(
             f"{PATH} must be left out for a task without held-out clients of at least 2 examples: half of these are "

@@ -9,12 +9,13 @@ import inspect
 import json
 import re
 from collections.abc import Iterable
-from types import ModuleType
 
+from trainers.engine.method import Method
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
+from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
-from trainers.roles import ANY, ROLES, declared, lacks, serving, settings, taken
+from trainers.roles import ANY, ROLES, Optimizer, lacks, serving, settings, taken
 
 _HEAD = """# Methods, optimizers and schedules
 
@@ -64,15 +65,15 @@ def range_of(item: Hyperparameter) -> str:
     return ("whole number " if item.kind == "int" else "") + item.range_text()
 
 
-def roles(module: ModuleType) -> str:
+def roles(module: object) -> str:
     """The roles of optimizers that a method has, or those in which an optimizer serves; "" for a schedule.
 
     Args:
-        module: of a method, an optimizer or a schedule.
+        module: a plug-in.
     """
-    if hasattr(module, "direction_"):
-        return ", ".join(role for role in ROLES if role not in declared(module, "REFUSED"))
-    if not hasattr(module, "round"):
+    if isinstance(module, Optimizer):
+        return ", ".join(role for role in ROLES if role not in module.REFUSED)
+    if not isinstance(module, Method):
         return ""
     taking = {role: takes for role, takes in taken(module).items() if lacks(module, role) is None}
     named = {
@@ -83,14 +84,14 @@ def roles(module: ModuleType) -> str:
     return ", ".join(said) + (f"; no client optimizer, because {reason}" if reason else "")
 
 
-def default_of(item: Hyperparameter, module: ModuleType) -> str:
+def default_of(item: Hyperparameter, module: object) -> str:
     """The default of a hyperparameter in words, of an optimizer's in every role; "" where it must be given.
 
     Args:
         item: as it is offered.
         module: that offers it.
     """
-    if not hasattr(module, "direction_"):
+    if not isinstance(module, Optimizer):
         return "" if item.required else json.dumps(item.default, default=str)
     own = {role: {one.name: one.default for one in settings(module, role)} for role in roles(module).split(", ")}
     said = {role: json.dumps(held[item.name]) if item.name in held else "none" for role, held in own.items()}
@@ -99,28 +100,28 @@ def default_of(item: Hyperparameter, module: ModuleType) -> str:
     return f"{usual} ({', '.join(other)})" if other else usual
 
 
-def source(module: ModuleType) -> str:
+def source(module: object) -> str:
     """The papers that a module names after "Source:" in its docstring; "" where it names none."""
     return _after("Source", module, r"(?:\n\n|\Z)").rstrip(".")
 
 
-def exchanges(module: ModuleType) -> str:
+def exchanges(module: object) -> str:
     """What a module says after "Exchanges:" in its docstring, up to the end of that sentence; "" where nothing."""
     return _after("Exchanges", module, r"\.(?=\s|\Z)")
 
 
-def summary(module: ModuleType) -> str:
+def summary(module: object) -> str:
     """The first sentence of a module's docstring, without what follows it on the line."""
     first = inspect.cleandoc(module.__doc__ or "").partition("\n\n")[0]
     return " ".join(first.split()).rstrip(".")
 
 
-def _after(word: str, module: ModuleType, end: str) -> str:
+def _after(word: str, module: object, end: str) -> str:
     found = re.search(rf"\b{word}:\s*(.*?){end}", inspect.cleandoc(module.__doc__ or ""), re.DOTALL)
     return " ".join(found[1].split()) if found else ""
 
 
-def _section(title: str, registry: Registry, *, exchanges: bool) -> Iterable[str]:
+def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> Iterable[str]:
     yield f"## {title}\n"
     heads = ("name", "what it does", "paper", *(("exchanges",) if exchanges else ()))
     yield from _table(heads, (_overview(name, registry[name], exchanges) for name in registry))
@@ -128,7 +129,7 @@ def _section(title: str, registry: Registry, *, exchanges: bool) -> Iterable[str
         described = offered(registry[name])
         yield f"### {name}\n"
         if said := roles(registry[name]):
-            yield f"{'Serves as' if hasattr(registry[name], 'direction_') else 'Optimizers'}: {said}.\n"
+            yield f"{'Serves as' if isinstance(registry[name], Optimizer) else 'Optimizers'}: {said}.\n"
         if not described:
             yield "Nothing to set.\n"
             continue
@@ -138,12 +139,12 @@ def _section(title: str, registry: Registry, *, exchanges: bool) -> Iterable[str
         )
 
 
-def _overview(name: str, module: ModuleType, with_exchanges: bool) -> tuple[str, ...]:
+def _overview(name: str, module: object, with_exchanges: bool) -> tuple[str, ...]:
     facts = (f"[{name}](#{name})", summary(module), source(module))
     return (*facts, exchanges(module)) if with_exchanges else facts
 
 
-def _row(item: Hyperparameter, module: ModuleType) -> tuple[str, ...]:
+def _row(item: Hyperparameter, module: object) -> tuple[str, ...]:
     mark = "" if item.traced else " *"
     return f"`{item.name}`{mark}", item.doc, range_of(item), item.unit, default_of(item, module), item.limit
 

@@ -3,7 +3,8 @@
 TrainerError
 ├── SpecError            the trial document is wrong (also a ValueError); says where by a dotted path
 │   └── MissingDataError the document is right, but the data it asks for is not on this machine
-└── CheckpointError      a checkpoint is damaged, too new, or of another trial
+├── CheckpointError      a checkpoint is damaged, too new, or of another trial
+└── PluginError           a plug-in breaks the contract of its kind
 """
 
 from __future__ import annotations
@@ -32,3 +33,7 @@ class MissingDataError(SpecError):
 
 class CheckpointError(TrainerError):
     """A checkpoint that cannot be continued from: wrong checksum, version or trial."""
+
+
+class PluginError(TrainerError, TypeError):
+    """A plug-in that breaks the contract of its kind: one line that begins with its file."""

@@ -8,50 +8,76 @@ A bare name is a hyperparameter of the method; those of optimizers and of the sc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from trainers.engine.method import Method
 from trainers.errors import SpecError
 from trainers.hyper import join
 from trainers.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, chosen, offered, parse_part
-from trainers.roles import ROLES, lacks, refuse_member_keys, refuse_role
+from trainers.plugins import Configured
+from trainers.registry import methods, optimizers, schedules
+from trainers.roles import ROLES, Optimizer, lacks, refuse_member_keys, refuse_role
 from trainers.scalars import shown
+from trainers.schedule import Schedule
 
 _PREFIXES = (*ROLES, "schedule")
 
 
-def parse_parts(document: Mapping[str, Any]) -> dict[str, Part]:
+@dataclass(frozen=True)
+class Parts:
+    """Method, optimizers and schedule of a trial.
+
+    Args:
+        method: of the trial.
+        optimizers: by role; only those that the method has.
+        schedule: of the trial.
+    """
+
+    method: Part[Method]
+    optimizers: Mapping[str, Part[Optimizer]]
+    schedule: Part[Schedule]
+
+    @property
+    def by_kind(self) -> dict[str, Part[Configured]]:
+        """Kind or role -> part."""
+        return {"method": self.method, **self.optimizers, "schedule": self.schedule}
+
+
+def parse_parts(document: Mapping[str, Any]) -> Parts:
     """Method, optimizers and schedule of a trial document, with the values of all its members.
 
     Args:
         document: a trial document; all optimizers are sgd and the schedule is constant when absent.
 
-    Returns:
-        Kind -> part; only those roles of optimizers that the method has.
-
     Raises:
         SpecError: as `parse_part`, optimizers that the method does not take, and members that are not a list of objects
             with known keys.
     """
-    method = chosen("method", document["method"])
+    method = chosen("method", methods(), document["method"])
     objects = {"method": document["method"]}
     for role in ROLES:
         if document.get(role) is not None:
-            chosen(role, document[role])
+            chosen(role, optimizers(), document[role])
             refuse_role(role, document[role]["name"], document["method"]["name"])
             objects[role] = document[role]
         elif lacks(method, role) is None:
             objects[role] = {"name": "sgd"}
     objects["schedule"] = document.get("schedule", {"name": "constant"})
     members = _parse_members(document.get("members"), objects)
-    parts = {kind: parse_part(kind, objects[kind], [member[kind] for member in members]) for kind in objects}
-    return {**parts, "schedule": _following(parts["schedule"], parts["method"])}
+    own = {kind: [member[kind] for member in members] for kind in objects}
+    chosen_method = parse_part("method", methods(), objects["method"], own["method"])
+    chosen_optimizers = {
+        role: parse_part(role, optimizers(), objects[role], own[role]) for role in ROLES if role in objects
+    }
+    schedule = parse_part("schedule", schedules(), objects["schedule"], own["schedule"])
+    return Parts(chosen_method, chosen_optimizers, _following(schedule, chosen_method))
 
 
-def _following(schedule: Part, method: Part) -> Part:
+def _following(schedule: Part[Schedule], method: Part[Method]) -> Part[Schedule]:
     """The schedule with what it left out and takes from the method (FOLLOWS of its module)."""
     values = dict(schedule.values)
-    for name, otherwise in getattr(schedule.module, "FOLLOWS", {}).items():
+    for name, otherwise in schedule.module.FOLLOWS.items():
         own = method.values.get(name, (otherwise,) * method.members)
         values[name] = tuple(theirs if mine is None else mine for mine, theirs in zip(values[name], own, strict=True))
         if None in values[name]:
@@ -91,22 +117,22 @@ def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
             continue
         module = REGISTRIES[kind]()[name]
         names = [item.name for item in offered(module, kind)]
-        if getattr(module, "TIED", False):
+        if isinstance(module, Method) and module.TIED:
             names += SERVER_RATES  # parse_part says why they are refused
         keys.update({(f"{kind}.{bare}" if kind in _PREFIXES else bare): (kind, bare) for bare in names})
     return keys
 
 
-def canonical_parts(parts: Mapping[str, Part], listed: bool) -> dict[str, Any]:
+def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
     """The objects of a document that means these parts, and members where asked for.
 
     Args:
-        parts: kind -> part.
+        parts: of the trial.
         listed: whether there are to be members; what they share stands outside.
     """
     result: dict[str, Any] = {}
-    members: list[dict[str, Any]] = [{} for _ in range(parts["method"].members)]
-    for kind, part in parts.items():
+    members: list[dict[str, Any]] = [{} for _ in range(parts.method.members)]
+    for kind, part in parts.by_kind.items():
         result[kind] = {"name": part.name}
         if part.tied and TIED.name in {item.name for item in offered(part.module, kind)}:
             result[kind][TIED.name] = True

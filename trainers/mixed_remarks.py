@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from trainers.engine.method import Method
 from trainers.errors import SpecError
 from trainers.parts import Part
-from trainers.problem import Quadratics
+from trainers.problem import Quadratics, TaskSettings
+from trainers.roles import Optimizer
+from trainers.schedule import Schedule
 from trainers.theory.clients import client_quadratics
 from trainers.theory.mixed_limits import THEOREMS, Parts, least_delta_lr, parts, rate_limit
 from trainers.theory.prediction import Predictor
@@ -21,7 +24,11 @@ _SMALL = 32  # parameters of models whose rate is worth computing for a remark
 
 
 def mixed_remarks(
-    method: Part, optimizers: Mapping[str, Part], schedule: Part, task: Any, clients_per_round: int | None
+    method: Part[Method],
+    optimizers: Mapping[str, Part[Optimizer]],
+    schedule: Part[Schedule],
+    task: TaskSettings,
+    clients_per_round: int | None,
 ) -> list[str]:
     """Lines about the step sizes of a mixed method; none where the curvatures are not known.
 
@@ -32,7 +39,7 @@ def mixed_remarks(
         task: settings of the task.
         clients_per_round: None is all clients.
     """
-    central = getattr(task, "central", None)
+    central = task.central
     if not isinstance(central, Quadratics):
         return []
     members = [_filled(method, index) for index in range(method.members)]
@@ -53,12 +60,12 @@ def mixed_remarks(
     return found
 
 
-def _plain(optimizers: Mapping[str, Part]) -> bool:
+def _plain(optimizers: Mapping[str, Part[Optimizer]]) -> bool:
     """Whether all steps are plain gradient steps, of which alone the theorems speak."""
     return {part.name for part in optimizers.values()} == {"sgd"}
 
 
-def _filled(method: Part, index: int) -> dict[str, Any]:
+def _filled(method: Part[Method], index: int) -> dict[str, Any]:
     """A member's values as the trial runs it; tied rates are equal."""
     values = {"name": method.name, **method.member(index)}
     if method.tied:
@@ -66,7 +73,7 @@ def _filled(method: Part, index: int) -> dict[str, Any]:
     return values
 
 
-def _beyond(method: Part, members: list[dict[str, Any]], task: Any, cohort: int) -> list[str]:
+def _beyond(method: Part[Method], members: list[dict[str, Any]], task: Any, cohort: int) -> list[str]:
     """Members beyond the step sizes of the method's theorem."""
     most: tuple[float, float, float] | None = None
     short: tuple[float, float] | None = None

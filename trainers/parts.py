@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from types import ModuleType
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
+from trainers.engine.method import Method
 from trainers.errors import SpecError
 from trainers.hyper import Hyperparameter, describe, join, refuse_unknown
+from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
-from trainers.roles import ROLES, refuse_method_keys, refuse_settings, settings
+from trainers.roles import ROLES, Optimizer, refuse_method_keys, refuse_settings, settings
 from trainers.scalars import shown
 
-REGISTRIES = {"method": methods, **dict.fromkeys(ROLES, optimizers), "schedule": schedules}
+P = TypeVar("P", bound=Configured, covariant=True)
+REGISTRIES: Mapping[str, Callable[[], Registry[Configured]]] = {
+    "method": methods,
+    **dict.fromkeys(ROLES, optimizers),
+    "schedule": schedules,
+}
 DELTA_LR = Hyperparameter(
     name="delta_lr",
     kind="float",
@@ -37,12 +43,12 @@ SERVER_RATES = ("server_lr", "delta_lr")
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Generic[P]):
     """A chosen method, optimizer or schedule.
 
     Args:
         kind: "method", "schedule" or the role of an optimizer.
-        name: of its module.
+        name: of the plug-in.
         values: hyperparameter -> one value for each member.
         members: how many there are.
         tied: server_lr follows client_lr; its own values are None, where the method has one at all.
@@ -55,14 +61,14 @@ class Part:
     tied: bool = False
 
     @property
-    def module(self) -> ModuleType:
-        """The module that does it."""
-        return REGISTRIES[self.kind]()[self.name]
+    def module(self) -> P:
+        """The plug-in."""
+        return cast(P, REGISTRIES[self.kind]()[self.name])
 
     @property
     def described(self) -> tuple[Hyperparameter, ...]:
         """Its own hyperparameters."""
-        return settings(self.module, self.kind) if self.kind in ROLES else describe(self.module.Hyper)
+        return _described(self.module, self.kind)
 
     @property
     def structural(self) -> dict[str, Any]:
@@ -83,22 +89,27 @@ class Given:
     path: str
 
 
-def offered(module: ModuleType, kind: str = "method") -> tuple[Hyperparameter, ...]:
+def offered(module: Configured, kind: str = "method") -> tuple[Hyperparameter, ...]:
     """All that may be set of a method, optimizer or schedule: its Hyper, and what may stand for server_lr.
 
     Args:
-        module: with a Hyper.
+        module: the plug-in.
         kind: "method", "schedule" or the role of an optimizer.
     """
-    own = settings(module, kind) if kind in ROLES else describe(module.Hyper)
+    own = _described(module, kind)
     return (*own, DELTA_LR, TIED) if {"client_lr", "server_lr"} <= {item.name for item in own} else own
 
 
-def chosen(kind: str, document: Any) -> ModuleType:
-    """The module that a part of a trial document names.
+def _described(module: Configured, kind: str) -> tuple[Hyperparameter, ...]:
+    return settings(cast(Optimizer, module), kind) if kind in ROLES else describe(module.Hyper)
+
+
+def chosen(kind: str, registry: Registry[P], document: Any) -> P:
+    """The plug-in that a part of a trial document names.
 
     Args:
         kind: "method", "schedule" or the role of an optimizer.
+        registry: of the kind.
         document: {"name": ..., hyperparameters}.
 
     Raises:
@@ -106,27 +117,27 @@ def chosen(kind: str, document: Any) -> ModuleType:
     """
     if not isinstance(document, Mapping):
         raise SpecError(f'{kind} must be an object like {{"name": ...}}, got {kind}={shown(document)}', kind)
-    registry: Registry = REGISTRIES[kind]()
     if "name" not in document:
         raise SpecError(f"{kind}.name must be given: one of {', '.join(registry)}", join(kind, "name"))
     return registry.find(document["name"], join(kind, "name"))
 
 
-def parse_part(kind: str, document: Any, members: Sequence[Mapping[str, Given]]) -> Part:
+def parse_part(kind: str, registry: Registry[P], document: Any, members: Sequence[Mapping[str, Given]]) -> Part[P]:
     """The part that a document describes.
 
     Args:
         kind: "method", "schedule" or the role of an optimizer.
+        registry: of the kind.
         document: {"name": ..., hyperparameters}.
         members: what each member gives in addition, or instead, by the bare name of the hyperparameter.
 
     Raises:
         SpecError: unknown names and keys, missing values, wrong types and ranges, two alternatives at once.
     """
-    module = chosen(kind, document)
+    module = chosen(kind, registry, document)
     described = {item.name: item for item in offered(module, kind)}
     base = {key: Given(value, join(kind, key)) for key, value in document.items() if key != "name"}
-    tied = _tied(document["name"], module, [base, *members]) if kind == "method" else False
+    tied = isinstance(module, Method) and _tied(document["name"], module, [base, *members])
     known = ["name", *described]
     if kind in ROLES:
         refuse_settings(kind, document, known)
@@ -139,7 +150,7 @@ def parse_part(kind: str, document: Any, members: Sequence[Mapping[str, Given]])
         _refuse_structural(member, described)
         whose = f": member {index} has none" if len(members) > 1 else ""
         row = _values(_merged(base, member), described, kind, whose, tied=tied)
-        rows.append(module.complete(row) if hasattr(module, "complete") else row)
+        rows.append(module.complete(row))
     values = {name: tuple(row[name] for row in rows) for name in rows[0]}
     return Part(kind, document["name"], values, len(members), tied)
 
@@ -154,9 +165,9 @@ def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str,
     return merged
 
 
-def _tied(name: str, module: ModuleType, rows: Sequence[Mapping[str, Given]]) -> bool:
+def _tied(name: str, module: Method, rows: Sequence[Mapping[str, Given]]) -> bool:
     """Whether server_lr follows client_lr, by the method's nature or by its document (the first row)."""
-    always, asked = getattr(module, "TIED", False), rows[0].get(TIED.name)
+    always, asked = module.TIED, rows[0].get(TIED.name)
     if not always and (asked is None or TIED not in offered(module) or not TIED.check(asked.value, asked.path)):
         return False
     for row in rows:

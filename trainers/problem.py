@@ -1,13 +1,16 @@
-"""What a task hands to the engine: a model by name, federated data and what is known of the optimum."""
+"""The contract of a task, and what it hands to the engine: a model by name, federated data, the optimum if known."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainers.hyper import Hyperparameter
 
 MOST_CLIENTS = 10_000_000
 """The most clients of a synthetic task."""
@@ -81,3 +84,85 @@ class Problem:
     client_weights: NDArray[np.float64] | None = None
     optimum: NDArray[np.float64] | None = None
     model_settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TaskSettings(Protocol):
+    """A checked task, as `parse` of its module returns it; it is hashable, by identity.
+
+    `trainers.data.federated.Federated` has all of this for tasks of examples.
+    """
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The task with all defaults filled in, JSON-able."""
+
+    @property
+    def clients(self) -> int:
+        """Size of the population."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Number of parameters; None where the model decides."""
+
+    @property
+    def examples(self) -> Any:
+        """(clients,) training examples of each client; None where they cannot be counted."""
+
+    @property
+    def test(self) -> tuple[Any, ...] | None:
+        """Rows of each test client; None for a task of closed forms, whose clients adapt on their own losses."""
+
+    @property
+    def central(self) -> Any:
+        """The server's own data; None where it has none."""
+
+    @property
+    def smoothness(self) -> float | None:
+        """Largest curvature of any client's loss; None where it is not known."""
+
+    @property
+    def metrics(self) -> tuple[str, ...] | None:
+        """What an evaluation reports; None is the METRICS of the module."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A module in trainers/tasks. What has a value or a body here is optional in a module, with this default.
+
+    Attributes:
+        DTYPE: of parameters and inputs, unless the trial says otherwise.
+        BATCHING: how batches are drawn, unless the trial says otherwise.
+        METRICS: what an evaluation reports.
+        SETTINGS: what a document may say, for people.
+    """
+
+    DTYPE: Literal["float32", "float64"]
+    BATCHING: Literal["with_replacement", "shuffled"]
+    METRICS: tuple[str, ...]
+    SETTINGS: tuple[Hyperparameter, ...] = ()
+
+    @abstractmethod
+    def parse(self, document: Mapping[str, Any], path: str) -> TaskSettings:
+        """The task that a document describes; checks everything, that the data is there, too.
+
+        Args:
+            document: {"name": ..., settings}.
+            path: dotted place of the document, as "task".
+        """
+
+    @abstractmethod
+    def build(self, settings: Any, dtype: str) -> Problem:
+        """The problem to train on.
+
+        Args:
+            settings: from `parse`.
+            dtype: of the inputs, "float32" or "float64".
+        """
+
+    def stamp(self, document: Mapping[str, Any]) -> Hashable:
+        """What tells one state of the document's data from another, as of a file that changes.
+
+        Args:
+            document: not checked yet.
+        """
+        return None

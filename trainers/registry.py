@@ -1,53 +1,65 @@
-"""What there is to choose from: each module in a folder is one method, optimizer, schedule, task, model, report.
+"""What can be chosen by name: each module in a folder is one method, optimizer, schedule, task, model or report.
 
 Nothing has to be registered. Modules whose name begins with "_" are private and ignored. Installed packages may add
 their own through entry points of the groups driftline.methods, driftline.optimizers, driftline.schedules,
 driftline.tasks, driftline.models and driftline.reports; a name of the folder itself wins over an entry point of the
-same name.
+same name. The contract of a kind is a Protocol, as `trainers.engine.method.Method`.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from trainers.errors import SpecError
+from trainers.errors import PluginError, SpecError
+from trainers.plugins import load
 from trainers.scalars import shown
 from trainers.spelling import hint
 
+if TYPE_CHECKING:
+    from trainers.engine.method import Method
+    from trainers.engine.oracle import ModelBuilder
+    from trainers.engine.views import Report
+    from trainers.problem import Task
+    from trainers.roles import Optimizer
+    from trainers.schedule import Schedule
 
-class Registry(Mapping[str, ModuleType]):
-    """Names to modules; names are listed without importing anything, a module is imported when it is asked for.
+P = TypeVar("P", covariant=True)
+
+
+class Registry(Mapping[str, P]):
+    """Names to plug-ins; names are listed without importing anything, a module is imported when it is asked for.
 
     Args:
-        folder: name of a folder of trainers, as "methods".
+        package: name of the folder's package, as "trainers.methods".
+        kind: dotted name of the kind's Protocol, as "trainers.engine.method.Method".
         word: what one of them is called in errors, as "method".
+        names: modules of the folder that are plug-ins; None takes all that do not begin with "_".
     """
 
-    def __init__(self, folder: str, word: str) -> None:
-        self.folder = folder
+    def __init__(self, package: str, kind: str, word: str, names: Collection[str] | None = None) -> None:
+        self.package = package
+        self.group = f"driftline.{package.rpartition('.')[2]}"
         self.word = word
-        package = importlib.import_module(f"trainers.{folder}")
-        self._own = {found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_")}
-        self._loaded: dict[str, ModuleType] = {}  # of the folder: import_module costs more than the rest of a look-up
+        folder = importlib.import_module(package)
+        place, _, name = kind.rpartition(".")
+        self._kind: type = getattr(importlib.import_module(place), name)
+        public = {found.name for found in pkgutil.iter_modules(folder.__path__) if not found.name.startswith("_")}
+        self._own = public if names is None else set(names)
+        self._loaded: dict[str, P] = {}
         self._added: dict[str, EntryPoint] = {
-            point.name: point for point in entry_points(group=f"driftline.{folder}") if point.name not in self._own
+            point.name: point for point in entry_points(group=self.group) if point.name not in self._own
         }
 
-    def __getitem__(self, name: str) -> ModuleType:
-        if (known := self._loaded.get(name)) is not None:
-            return known
-        if name in self._own:
-            self._loaded[name] = importlib.import_module(f"trainers.{self.folder}.{name}")
-            return self._loaded[name]
-        loaded = self._added[name].load()
-        if not isinstance(loaded, ModuleType):
-            raise TypeError(f"entry point {name} of driftline.{self.folder} must name a module, got {loaded!r}")
-        return loaded
+    def __getitem__(self, name: str) -> P:
+        if name not in self._loaded:
+            self._loaded[name] = cast(P, load(self._kind, self.word, self._module(name)))
+        return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._own or name in self._added
@@ -58,8 +70,8 @@ class Registry(Mapping[str, ModuleType]):
     def __len__(self) -> int:
         return len({*self._own, *self._added})
 
-    def find(self, name: object, path: str) -> ModuleType:
-        """The module of a name that a user wrote.
+    def find(self, name: object, path: str) -> P:
+        """The plug-in of a name that a user wrote.
 
         Args:
             name: as it came from a document.
@@ -67,6 +79,7 @@ class Registry(Mapping[str, ModuleType]):
 
         Raises:
             SpecError: not a text, or no such module; the message names the nearest one.
+            PluginError: the module breaks the contract of its kind.
         """
         if not isinstance(name, str):
             raise SpecError(f"{path} must be the name of a {self.word}, got name={shown(name)}", path)
@@ -74,38 +87,46 @@ class Registry(Mapping[str, ModuleType]):
             raise SpecError(f"{path}: no {self.word} {shown(name)}: {hint(name, self)}", path)
         return self[name]
 
+    def _module(self, name: str) -> ModuleType:
+        if name in self._own:
+            return importlib.import_module(f"{self.package}.{name}")
+        loaded = self._added[name].load()
+        if not isinstance(loaded, ModuleType):
+            raise PluginError(f"entry point {name} of {self.group} must name a module, got {loaded!r}")
+        return loaded
+
 
 @cache
-def methods() -> Registry:
-    """Every module in trainers/methods, by name."""
-    return Registry("methods", "method")
+def methods() -> Registry[Method]:
+    """Every method in trainers/methods, by name."""
+    return Registry("trainers.methods", "trainers.engine.method.Method", "method")
 
 
 @cache
-def optimizers() -> Registry:
+def optimizers() -> Registry[Optimizer]:
     """Every optimizer in trainers/optimizers, by name."""
-    return Registry("optimizers", "optimizer")
+    return Registry("trainers.optimizers", "trainers.roles.Optimizer", "optimizer")
 
 
 @cache
-def schedules() -> Registry:
+def schedules() -> Registry[Schedule]:
     """Every schedule in trainers/schedules, by name."""
-    return Registry("schedules", "schedule")
+    return Registry("trainers.schedules", "trainers.schedule.Schedule", "schedule")
 
 
 @cache
-def tasks() -> Registry:
+def tasks() -> Registry[Task]:
     """Every task in trainers/tasks, by name."""
-    return Registry("tasks", "task")
+    return Registry("trainers.tasks", "trainers.problem.Task", "task")
 
 
 @cache
-def models() -> Registry:
+def models() -> Registry[ModelBuilder]:
     """Every model in trainers/models, by name."""
-    return Registry("models", "model")
+    return Registry("trainers.models", "trainers.engine.oracle.ModelBuilder", "model")
 
 
 @cache
-def reports() -> Registry:
-    """Every module in trainers/reports, by name: what report lines may hold besides what they always do."""
-    return Registry("reports", "report")
+def reports() -> Registry[Report]:
+    """Every report in trainers/reports, by name: what report lines may hold besides what they always do."""
+    return Registry("trainers.reports", "trainers.engine.views.Report", "report")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from trainers.engine.method import Method
 from trainers.parts import Part
+from trainers.problem import TaskSettings
+from trainers.roles import Optimizer
+from trainers.schedule import Schedule
 
 _RATIO = 10.0
 
 
 def warnings(
-    method: Part, optimizers: Mapping[str, Part], schedule: Part, task: Any, clients_per_round: int | None
+    method: Part[Method],
+    optimizers: Mapping[str, Part[Optimizer]],
+    schedule: Part[Schedule],
+    task: TaskSettings,
+    clients_per_round: int | None,
 ) -> list[str]:
     """Lines about settings that are allowed, but unlikely to be meant.
 
@@ -30,7 +37,7 @@ def warnings(
             f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
             "of gradients, and as large as client_lr it is model averaging (delta_lr is their ratio)"
         )
-    largest = getattr(task, "smoothness", None)
+    largest = task.smoothness
     if largest is not None:
         proxes = method.values.get("prox", (0.0,) * len(client_lrs))
         weights = method.values.get("federated_weight", (1.0,) * len(client_lrs))  # inside the loss
@@ -43,7 +50,7 @@ def warnings(
                 f"method.client_lr times the largest curvature of a client is {high:.4g}: from 1 on, local steps "
                 "overshoot on that client, and the point converged to may be far off"
             )
-    for name in getattr(schedule.module, "FOLLOWS", {}):
+    for name in schedule.module.FOLLOWS:
         pairs = zip(schedule.values[name], method.values.get(name, schedule.values[name]), strict=True)
         if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
             mine, own = different[0]
@@ -52,7 +59,11 @@ def warnings(
 
 
 def mixed(
-    method: Part, optimizers: Mapping[str, Part], schedule: Part, task: Any, clients_per_round: int | None
+    method: Part[Method],
+    optimizers: Mapping[str, Part[Optimizer]],
+    schedule: Part[Schedule],
+    task: TaskSettings,
+    clients_per_round: int | None,
 ) -> list[str]:
     """Lines about the step sizes of mixed federated learning, where the curvatures of the losses are known.
 
@@ -63,7 +74,7 @@ def mixed(
         task: settings of the task.
         clients_per_round: None is all clients.
     """
-    if not getattr(method.module, "CENTRAL", False) or getattr(task, "smoothness", None) is None:
+    if not method.module.CENTRAL or task.smoothness is None:
         return []
     from trainers.mixed_remarks import mixed_remarks  # here: nobody else needs the theory
 

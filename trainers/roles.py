@@ -12,19 +12,22 @@ Rates belong to the method.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from trainers import version_0_1
 from trainers.errors import SpecError
 from trainers.hyper import Hyperparameter, describe, join, refuse_unknown
+from trainers.plugins import Configured
 from trainers.registry import methods, optimizers
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from trainers.engine.method import Method
 
 ROLES = ("client", "server", "central", "merge")
 ANY, LINEAR = "any", "linear"
@@ -37,11 +40,12 @@ _WITHOUT = {
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Optimizer(Protocol):
+@runtime_checkable
+class Optimizer(Configured, Protocol):
     """A module in trainers/optimizers. What has a value here is optional in a module, with this default.
 
     Attributes:
-        Hyper: dataclass of its settings, with the defaults of the server.
+        Hyper: its settings, with the defaults of the server.
         DEFAULTS: role -> setting -> default, where that is another one.
         ABSENT: role -> settings that it does not have there.
         REFUSED: role -> why it cannot serve there.
@@ -49,13 +53,13 @@ class Optimizer(Protocol):
         DECOUPLED: weight decay is added to the directions, not to the gradients.
     """
 
-    Hyper: type
     DEFAULTS: Mapping[str, Mapping[str, Any]] = _NOTHING
     ABSENT: Mapping[str, tuple[str, ...]] = _NOTHING
     REFUSED: Mapping[str, str] = _NOTHING
     LINEAR: bool = False
     DECOUPLED: bool = False
 
+    @abstractmethod
     def init(self, hyper: Any, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step, shaped and laid out as `like`, (T, M, P); the padding must do no harm.
 
@@ -63,8 +67,8 @@ class Optimizer(Protocol):
             hyper: traced fields (T, 1, 1).
             like: (T, M, P).
         """
-        ...
 
+    @abstractmethod
     def direction_(self, hyper: Any, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
         """The direction of one step, (T, M, P); changes the memory in place, and may the gradient.
 
@@ -77,46 +81,34 @@ class Optimizer(Protocol):
             gradient: (T, M, P).
             step: from 0; a number, or (T, 1, 1) integers.
         """
-        ...
 
 
-def declared(module: Any, name: str) -> Any:
-    """An optional attribute of an optimizer's module, or its default.
-
-    Args:
-        module: of the optimizer.
-        name: as in `Optimizer`.
-    """
-    return getattr(module, name, getattr(Optimizer, name))
-
-
-@cache
-def settings(module: ModuleType, role: str) -> tuple[Hyperparameter, ...]:
+def settings(optimizer: Optimizer, role: str) -> tuple[Hyperparameter, ...]:
     """What may be set of an optimizer in a role, with the defaults of that role.
 
     Args:
-        module: of the optimizer.
+        optimizer: to set.
         role: one of ROLES.
     """
-    absent, defaults = declared(module, "ABSENT").get(role, ()), declared(module, "DEFAULTS").get(role, _NOTHING)
-    own = [item for item in describe(module.Hyper) if item.name not in absent]
+    absent, defaults = optimizer.ABSENT.get(role, ()), optimizer.DEFAULTS.get(role, _NOTHING)
+    own = [item for item in describe(optimizer.Hyper) if item.name not in absent]
     return tuple(replace(item, default=defaults.get(item.name, item.default)) for item in own)
 
 
-def taken(method: Any) -> dict[str, str]:
-    """Role -> what a method's module takes there; every method has a server.
+def taken(method: Method) -> dict[str, str]:
+    """Role -> what a method takes there; every method has a server.
 
     Args:
-        method: a module with ROLES, or without.
+        method: with its ROLES.
     """
-    return {"server": ANY, **getattr(method, "ROLES", {})}
+    return {"server": ANY, **method.ROLES}
 
 
-def lacks(method: Any, role: str) -> str | None:
+def lacks(method: Method, role: str) -> str | None:
     """Why a method has no such role; None where it has.
 
     Args:
-        method: its module.
+        method: that has the role or not.
         role: one of ROLES.
     """
     takes = taken(method).get(role)
@@ -132,8 +124,8 @@ def serving(role: str, takes: str = ANY) -> list[str]:
         role: one of ROLES.
         takes: ANY or LINEAR.
     """
-    can = [name for name, module in optimizers().items() if role not in declared(module, "REFUSED")]
-    return can if takes == ANY else [name for name in can if declared(optimizers()[name], "LINEAR")]
+    can = [name for name, optimizer in optimizers().items() if role not in optimizer.REFUSED]
+    return can if takes == ANY else [name for name in can if optimizers()[name].LINEAR]
 
 
 def refuse_role(role: str, optimizer: str, method: str) -> None:
@@ -150,9 +142,9 @@ def refuse_role(role: str, optimizer: str, method: str) -> None:
         raise SpecError(f"{_takes_no(role, method)}, got {place}={optimizer}: {reason}; leave {role} out", place)
     takes = taken(methods()[method])[role]
     able = ", ".join(serving(role, takes))
-    if (reason := declared(module, "REFUSED").get(role)) is not None:
+    if (reason := module.REFUSED.get(role)) is not None:
         raise SpecError(f"{place} must be one of {able}, got {place}={optimizer}: {reason}", place)
-    if takes != ANY and not declared(module, "LINEAR"):
+    if takes != ANY and not module.LINEAR:
         raise SpecError(
             f"method {method} takes {takes} {role} optimizers ({able}), got {place}={optimizer}: its directions are "
             "not linear in the gradients",
@@ -227,5 +219,5 @@ def _refuse_others(role: str, name: str, optimizer: str, place: str) -> None:
         raise SpecError(f"{place} must be left out for {optimizer}: it is a setting of {', '.join(has)}", place)
 
 
-def _names(optimizer: ModuleType, role: str) -> set[str]:
+def _names(optimizer: Optimizer, role: str) -> set[str]:
     return {item.name for item in settings(optimizer, role)}

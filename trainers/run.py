@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainers.errors import CheckpointError, SpecError
+from trainers.errors import CheckpointError, SpecError, TrainerError
 from trainers.scalars import digits, shown, step
 from trainers.spec import TrialSpec, parse
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for warning in spec.warnings:
                 print(f"warning: {warning}", file=sys.stderr)
             return _train(spec, _start(spec, options.device, checkpoint), checkpoint, signals)
-    except (SpecError, CheckpointError) as error:
+    except TrainerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

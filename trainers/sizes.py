@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from trainers.engine.method import Method
 from trainers.errors import SpecError
 from trainers.parts import Part
 from trainers.problem import Examples, Problem
@@ -26,7 +27,7 @@ MOST_STEPS = 100_000_000
 _parameters: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
-def check(values: Mapping[str, Any], method: Part, task: Any) -> None:
+def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
     """Raises a SpecError for a trial whose arrays are too large for any machine.
 
     Args:
@@ -101,7 +102,7 @@ def _built_without_memory(task: Any) -> int | None:
         return None
 
 
-def _steps(method: Part, task: Any, batch_size: int | None) -> tuple[int, str]:
+def _steps(method: Part[Method], task: Any, batch_size: int | None) -> tuple[int, str]:
     """(the most local steps of any member, the key that says so)."""
     found = [(1, "local_steps")]
     found += [(count, "local_steps") for count in method.values.get("local_steps", ()) if count is not None]
@@ -114,7 +115,7 @@ def _steps(method: Part, task: Any, batch_size: int | None) -> tuple[int, str]:
     return max(found, key=lambda item: item[0])
 
 
-def _check_batches(batch_size: int | None, method: Part, task: Any, clients: int, steps: int) -> None:
+def _check_batches(batch_size: int | None, method: Part[Method], task: Any, clients: int, steps: int) -> None:
     """The rows of all batches of a round, the data of one step, and the noise of a round."""
     central = max((size or 0 for size in method.values.get("central_batch_size", ())), default=0)
     if task.examples is None:

@@ -16,23 +16,25 @@ place.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from trainers import adaptation, sizes
 from trainers.adaptation import Adaptation
-from trainers.errors import SpecError
+from trainers.engine.method import Method
+from trainers.errors import PluginError, SpecError
 from trainers.hyper import Hyperparameter, check, hyper
-from trainers.members import canonical_parts, parse_parts
+from trainers.members import Parts, canonical_parts, parse_parts
 from trainers.parts import Part
+from trainers.problem import Task, TaskSettings
 from trainers.registry import reports, tasks
 from trainers.remarks import warnings
-from trainers.roles import ROLES
+from trainers.roles import ROLES, Optimizer
 from trainers.scalars import number, shown
+from trainers.schedule import Schedule
 from trainers.spelling import hint
 
 _MODELS_OWN = {  # reports that are no module in trainers/reports, with their metrics
@@ -41,7 +43,7 @@ _MODELS_OWN = {  # reports that are no module in trainers/reports, with their me
 }
 
 
-_resolutions: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+_resolutions: WeakKeyDictionary[TaskSettings, dict[Any, Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,11 @@ class TrialSpec:
         warnings: what is allowed, but probably not meant; one line each.
     """
 
-    task: Any
+    task: TaskSettings
     task_name: str
-    method: Part
-    optimizers: Mapping[str, Part]
-    schedule: Part
+    method: Part[Method]
+    optimizers: Mapping[str, Part[Optimizer]]
+    schedule: Part[Schedule]
     members: int
     listed: bool
     init: tuple[float, ...] | None
@@ -117,8 +119,8 @@ class TrialSpec:
     warnings: tuple[str, ...] = ()
 
     @property
-    def task_module(self) -> ModuleType:
-        """The module of the task."""
+    def task_module(self) -> Task:
+        """The plug-in of the task."""
         return tasks()[self.task_name]
 
     @property
@@ -151,9 +153,8 @@ def parse(document: Any) -> TrialSpec:
     module = tasks()[task_name]
     listed = document.get("members") is not None
     parts = parse_parts(document)
-    parts["method"] = _resolved(parts["method"], task, module, values["batch_size"])
-    method, schedule = parts["method"], parts["schedule"]
-    optimizers = {role: parts[role] for role in ROLES if role in parts}
+    parts = replace(parts, method=_resolved(parts.method, task, module, values["batch_size"]))
+    method, optimizers, schedule = parts.method, parts.optimizers, parts.schedule
     values["clients_per_round"] = _cohort_size(method, values["clients_per_round"])
     values["init"] = _parse_init(values["init"], task.dimension)
     values["eval_every"] = _parse_eval_every(values["eval_every"])
@@ -195,7 +196,7 @@ def structure_key(document: Any) -> str:
     """
     spec = parse(document)
     key = {name: value for name, value in spec.canonical.items() if name != "members"}
-    for part in (spec.method, *spec.optimizers.values(), spec.schedule):
+    for part in Parts(spec.method, spec.optimizers, spec.schedule).by_kind.values():
         key[part.kind] = {"name": part.name, **part.structural}
     return json.dumps(key, sort_keys=True)
 
@@ -207,40 +208,47 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _parse_task(document: Any) -> tuple[str, Any]:
+def _parse_task(document: Any) -> tuple[str, TaskSettings]:
     if not isinstance(document, Mapping):
         raise SpecError(f'task must be an object like {{"name": "digits"}}, got task={shown(document)}', "task")
     if "name" not in document:
         raise SpecError(f"task.name must be given: one of {', '.join(tasks())}", "task.name")
-    tasks().find(document["name"], "task.name")
+    module = tasks().find(document["name"], "task.name")
     try:
         text = json.dumps(document, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise SpecError(f"task must hold what JSON can hold: {error}", "task") from error
-    stamp = getattr(tasks()[document["name"]], "stamp", None)  # of what else the settings depend on, as a user's file
-    return document["name"], _cached_task(text, None if stamp is None else stamp(document))
+    return document["name"], _cached_task(text, module.stamp(document))
 
 
 @lru_cache(maxsize=16)
-def _cached_task(text: str, stamp: Any) -> Any:
+def _cached_task(text: str, stamp: Hashable) -> TaskSettings:
     document = json.loads(text)
-    return tasks()[document["name"]].parse(document, "task")
+    settings = tasks()[document["name"]].parse(document, "task")
+    if missing := [
+        name for name, part in vars(TaskSettings).items() if isinstance(part, property) and name not in dir(settings)
+    ]:
+        raise PluginError(
+            f"task {document['name']}: its settings must have {', '.join(missing)}, as trainers.problem.TaskSettings"
+        )
+    return settings
 
 
-def _resolved(method: Part, task: Any, module: ModuleType, batch_size: int | None) -> Part:
-    """The method with what it takes from the task's data, where it takes something (`resolve` of its module)."""
-    if not hasattr(method.module, "resolve"):
+def _resolved(method: Part[Method], task: TaskSettings, module: Task, batch_size: int | None) -> Part[Method]:
+    """The method with what it takes from the task's data, where it takes something (its `resolve`)."""
+    resolve = method.module.resolve
+    if resolve is None:
         return method
     key = (method.name, json.dumps(method.values, sort_keys=True), batch_size)
     known = _resolutions.setdefault(task, {})
     if key not in known:
-        known[key] = method.module.resolve(method.values, lambda: module.build(task, "float64"), batch_size)
+        known[key] = resolve(method.values, lambda: module.build(task, "float64"), batch_size)
     return replace(method, values=known[key])
 
 
-def _cohort_size(method: Part, asked: int | None) -> int | None:
+def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
     """The size of a cohort; a method that works with one size only has it without being asked."""
-    only: int | None = getattr(method.module, "CLIENTS_PER_ROUND", None)
+    only = method.module.CLIENTS_PER_ROUND
     if only is None or asked is None or asked == only:
         return asked if only is None else only
     raise SpecError(
@@ -249,9 +257,9 @@ def _cohort_size(method: Part, asked: int | None) -> int | None:
     )
 
 
-def _weighting(method: Part, task: Any) -> str:
+def _weighting(method: Part[Method], task: TaskSettings) -> str:
     """The method's own way, where the examples can be counted."""
-    return "uniform" if task.examples is None else getattr(method.module, "WEIGHTING", "uniform")
+    return "uniform" if task.examples is None else method.module.WEIGHTING
 
 
 def _parse_init(value: Any, dimension: int | None) -> tuple[float, ...] | None:
@@ -288,10 +296,12 @@ def _parse_report(value: Any) -> tuple[str, ...]:
 
 def _reported(name: str) -> tuple[str, ...]:
     """The metrics that a report adds."""
-    return _MODELS_OWN[name] if name in _MODELS_OWN else tuple(reports()[name].METRICS)
+    return _MODELS_OWN[name] if name in _MODELS_OWN else reports()[name].METRICS
 
 
-def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, task: Any, module: ModuleType) -> None:
+def _check_together(
+    values: Mapping[str, Any], method: Part[Method], schedule: Part[Schedule], task: TaskSettings, module: Task
+) -> None:
     """What only shows when task, method and the rest are seen together."""
     asked, clients = values["clients_per_round"], task.clients
     if asked is not None and asked > clients:
@@ -299,7 +309,7 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
             f"clients_per_round must be at most {clients}, the clients of the task, got clients_per_round={asked}",
             "clients_per_round",
         )
-    if getattr(method.module, "CENTRAL", False) and getattr(task, "central", None) is None:
+    if method.module.CENTRAL and task.central is None:
         raise SpecError(
             f"task.central must be given for {method.name}, which trains on data of the server too: "
             'as {"fraction": 0.1} of the examples, or {"hessian": ..., "center": ...} of a quadratic task',
@@ -317,27 +327,23 @@ def _check_together(values: Mapping[str, Any], method: Part, schedule: Part, tas
                 "method.local_epochs must be left out for a task without countable examples: give local_steps",
                 "method.local_epochs",
             )
-    if "client_accuracy" in values["report"] and (
-        "test_accuracy" not in module.METRICS or len(getattr(task, "test", ())) < 2
-    ):
+    if "client_accuracy" in values["report"] and ("test_accuracy" not in module.METRICS or len(task.test or ()) < 2):
         raise SpecError(
             "report must be without client_accuracy for a task with fewer than two test clients to be right about",
             "report",
         )
     for index, name in enumerate(values["report"]):
-        refuse = None if name in _MODELS_OWN else getattr(reports()[name], "refuse", None)
-        reason = None if refuse is None else refuse(method)
-        if reason is not None:
-            path = f"report.{index}"
+        if name in _MODELS_OWN:
+            continue
+        report, path = reports()[name], f"report.{index}"
+        if (reason := report.refuse(method)) is not None:
             raise SpecError(f"{path} must not be {name} with {reason}", path)
-        needs = () if name in _MODELS_OWN else getattr(reports()[name], "NEEDS", ())
-        if missing := [metric for metric in needs if metric not in _metrics(task, module)]:
-            path = f"report.{index}"
+        if missing := [metric for metric in report.NEEDS if metric not in _metrics(task, module)]:
             raise SpecError(f"{path} must not be {name} for a task that does not report {missing[0]}", path)
     if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
 
 
-def _metrics(task: Any, module: ModuleType) -> tuple[str, ...]:
+def _metrics(task: TaskSettings, module: Task) -> tuple[str, ...]:
     """A task whose metrics depend on its settings says so itself; for the others the module says it."""
-    return tuple(getattr(task, "metrics", module.METRICS))
+    return module.METRICS if task.metrics is None else task.metrics

@@ -11,13 +11,17 @@ Settings that are left out are the sampler's own; a mapping without any is the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from functools import cache
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field as Key
 from pydantic import PlainValidator, WithJsonSchema
 
 from driftline.errors import InvalidSpec
-from driftline.study.validation import Section, Whole
+from driftline.study.validation import Section, Whole, from_spec_error
+from trainers.errors import SpecError
+from trainers.hyper import Hyperparameter
+from trainers.registry import Registry
 from trainers.scalars import shown
 from trainers.spelling import hint
 
@@ -53,6 +57,19 @@ _SECTIONS: dict[str, type[_Plain]] = {
 }
 NAMES = tuple(_SECTIONS)
 
+
+class _Settable(Protocol):
+    """What is read here of `service.samplers.protocol.SamplerModule`."""
+
+    SETTINGS: tuple[Hyperparameter, ...]
+
+
+@cache
+def registry() -> Registry[_Settable]:
+    """Every sampler, by name; a module is imported when it is asked for."""
+    return Registry("service.samplers", "service.samplers.protocol.SamplerModule", "sampler", names=NAMES)
+
+
 Chosen = str | dict[str, Any]
 """A sampler's name; or, with settings, ``{"name": ..., setting: value}``."""
 
@@ -79,6 +96,9 @@ def read(value: Any) -> Chosen:
     if "name" not in value:
         raise InvalidSpec("name", f"must be given: one of {', '.join(NAMES)}")
     _known(value["name"], "name")
+    if value["name"] not in NAMES:
+        settings = _added(value["name"], {key: item for key, item in value.items() if key != "name"})
+        return {"name": value["name"], **settings} if settings else value["name"]
     section = _SECTIONS[value["name"]].from_json(dict(value))
     settings = section.model_dump(exclude_none=True)
     return settings if len(settings) > 1 else section.name
@@ -95,9 +115,22 @@ def settings_of(chosen: Chosen) -> dict[str, Any]:
 
 
 def _known(name: Any, path: str) -> None:
-    if not isinstance(name, str) or name not in NAMES:
-        known = hint(name, NAMES) if isinstance(name, str) else f"known are {', '.join(sorted(NAMES))}"
+    if not isinstance(name, str) or name not in registry():
+        known = hint(name, registry()) if isinstance(name, str) else f"known are {', '.join(registry())}"
         raise InvalidSpec(path, f"no sampler {shown(name)}: {known}")
+
+
+def _added(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a sampler of another package, checked."""
+    described = {item.name: item for item in registry()[name].SETTINGS}
+    for key in given:
+        if key not in described:
+            raise InvalidSpec(key, f"unknown setting of the sampler {name}: {hint(key, described)}")
+    try:
+        checked = {key: described[key].check(item, key) for key, item in given.items()}
+    except SpecError as error:
+        raise from_spec_error(error) from error
+    return {key: item for key, item in checked.items() if item is not None}
 
 
 _SCHEMA = {

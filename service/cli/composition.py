@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import yaml
 
@@ -23,18 +22,15 @@ from service.api.probes import create_probes
 from service.api.serve import Server
 from service.api.streams import StreamLimits
 from service.cli.home import ADMIN_TOKEN, SECRET, kept
-from service.launchers.local import LocalLauncher
-from service.launchers.protocol import Launcher
+from service.launchers.protocol import Launcher, LauncherModule, launchers
 from service.recorders.studies_recorder import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.settings import ServiceSettings
 from service.store.store import Store
 from trainers.data.folder import data_dir
+from trainers.errors import PluginError
 
 _LOG = logging.getLogger(__name__)
-LAUNCHERS = {"local": "local", "ray_jobs": "ray_jobs", "kubernetes": "kubernetes"}
-"""Launcher to its module in service/launchers."""
-
 DATABASE_S = 60.0
 """How long the database may take to answer at the start."""
 
@@ -42,8 +38,6 @@ DRIVERS_S = 14.0
 """How long local drivers get to write their checkpoints when the service ends."""
 
 RECORDER_S = 5.0
-START_S = 600.0
-"""How long a driver may take until it has its study, unless its launcher says otherwise."""
 
 Part = Literal["api", "scheduler"]
 Asked = TypeVar("Asked")
@@ -147,20 +141,18 @@ class Service:
 
     def _schedule(self, store: Store, tokens: Tokens, api_url: str, *, together: bool) -> Scheduler:
         launcher = self._launcher(api_url)
-        if together and isinstance(launcher, LocalLauncher):  # their API is about to end with this process
-            self._closers.append(("the drivers", lambda: launcher.end(DRIVERS_S)))
-        else:
-            self._closers.append(("the launcher", launcher.close))
+        # together, the API of the drivers ends with this process
+        end = partial(launcher.end, DRIVERS_S) if together else launcher.close
+        self._closers.append(("the launcher", end))
         connection = Connection(api_url)
         self._closers.append(("the connection to the API", connection.close))
-        own = self._settings.launcher == "kubernetes"  # there every study has a Ray cluster of its own
         scheduler = Scheduler(
             store,
             launcher,
             tokens.driver,
-            cluster=lambda study: None if own else "ray",
+            cluster=lambda study: None if launcher.own_cluster else "ray",
             per_project=self._per_project,
-            start_seconds=getattr(launcher, "start_seconds", START_S),
+            start_seconds=launcher.start_seconds,
             back_seconds=self._settings.silent_seconds,
             answers=connection.ready,
         )
@@ -173,7 +165,7 @@ class Service:
         module = launcher_kind(settings.launcher)
         config = module.Config.from_json(read_yaml(settings.launcher_config, "DRIFTLINE_LAUNCHER_CONFIG"))
         logs = settings.home / "logs"
-        return cast(Launcher, module.build(config, url=api_url, checkpoints=settings.checkpoints, logs=logs))
+        return module.build(config, url=api_url, checkpoints=settings.checkpoints, logs=logs)
 
     def _record(self, store: Store, public: str) -> None:
         if self._settings.mlflow is None:
@@ -197,16 +189,18 @@ def wake(schedulers: Sequence[Scheduler]) -> None:
         scheduler.wake()
 
 
-def launcher_kind(name: str) -> Any:
+def launcher_kind(name: str) -> LauncherModule:
     """The module of a launcher.
 
     Raises:
-        InvalidSpec: There is none of this name, or what it needs is not installed.
+        InvalidSpec: There is none of this name, it breaks the contract, or what it needs is not installed.
     """
-    if name not in LAUNCHERS:
-        raise InvalidSpec("DRIFTLINE_LAUNCHER", f"must be one of {', '.join(LAUNCHERS)}, got {name!r}")
+    if name not in launchers():
+        raise InvalidSpec("DRIFTLINE_LAUNCHER", f"must be one of {', '.join(launchers())}, got {name!r}")
     try:
-        return importlib.import_module(f"service.launchers.{LAUNCHERS[name]}")
+        return launchers()[name]
+    except PluginError as error:
+        raise InvalidSpec("DRIFTLINE_LAUNCHER", str(error)) from error
     except ModuleNotFoundError as error:
         raise InvalidSpec(
             "DRIFTLINE_LAUNCHER", f"{name} needs the module {error.name}: install driftline[cluster]"

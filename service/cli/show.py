@@ -6,7 +6,6 @@ import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,6 +15,8 @@ from driftline.errors import NotFound
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
 from trainers.hyper import Hyperparameter
 from trainers.parts import offered
+from trainers.plugins import Configured
+from trainers.problem import Task
 from trainers.registry import Registry, methods, optimizers, schedules, tasks
 from trainers.scalars import shown
 from trainers.spelling import hint
@@ -107,12 +108,14 @@ def _frontier(study: str, quality: str | None, cost: str | None, url: str | None
     return stored_frontier(Path(study), quality, cost)
 
 
-def _settings(module: ModuleType) -> tuple[Hyperparameter, ...]:
+def _settings(module: object) -> tuple[Hyperparameter, ...]:
     """What there is to set: the Hyper of a method, optimizer or schedule, the SETTINGS of a task."""
-    return offered(module) if hasattr(module, "Hyper") else tuple(getattr(module, "SETTINGS", ()))
+    if isinstance(module, Task):
+        return module.SETTINGS
+    return offered(module) if isinstance(module, Configured) else ()
 
 
-def _print_list(registry: Registry) -> None:
+def _print_list(registry: Registry[object]) -> None:
     for name in registry:
         module = registry[name]
         typer.echo(f"  {name:<24}{summary(module)}.")
@@ -124,13 +127,13 @@ def _print_list(registry: Registry) -> None:
     typer.echo("")
 
 
-def _print_whole(name: str, module: ModuleType, described: tuple[Hyperparameter, ...]) -> None:
+def _print_whole(name: str, module: object, described: tuple[Hyperparameter, ...]) -> None:
     typer.echo(f"{name}\n\n{inspect.cleandoc(module.__doc__ or '')}\n")
     for line in _hyperparameters(described, module):
         typer.echo(f"  {line}")
 
 
-def _hyperparameters(described: tuple[Hyperparameter, ...], module: ModuleType) -> Iterator[str]:
+def _hyperparameters(described: tuple[Hyperparameter, ...], module: object) -> Iterator[str]:
     for item in described:
         facts = [item.doc] if item.doc else []
         if item.kind != "any" or not item.doc:

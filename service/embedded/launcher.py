@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
-from service.launchers.protocol import Launch, Seen
+from service.launchers.protocol import Launch, Launcher, Seen
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 120.0
 
 
-class ThreadLauncher:
+class ThreadLauncher(Launcher):
     """Runs each driver in a thread; a `service.launchers.protocol.Launcher` whose drivers end with this process.
 
     Args:

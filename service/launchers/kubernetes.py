@@ -24,7 +24,9 @@ from service.launchers.kubernetes_rayjob.mirror import Mirror
 from service.launchers.kubernetes_rayjob.names import ATTEMPT, attempt_of, job_name, selector, study_of
 from service.launchers.kubernetes_rayjob.phases import finished, judge, suspended, waits
 from service.launchers.kubernetes_rayjob.pods import Patience, moment, starved
-from service.launchers.protocol import Launch, Seen
+from service.launchers.protocol import Launch, Launcher, Seen
+
+__all__ = ["KubernetesLauncher"]
 
 __all__ = ["Config", "KubernetesLauncher", "build"]
 
@@ -54,7 +56,7 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path | None = Non
     )
 
 
-class KubernetesLauncher:
+class KubernetesLauncher(Launcher):
     """Runs each driver in a RayJob; a `service.launchers.protocol.Launcher`.
 
     Args:
@@ -66,6 +68,8 @@ class KubernetesLauncher:
     Attributes:
         start_seconds: How long a driver may take until it acquires its study: nodes, images and Ray must come first.
     """
+
+    own_cluster = True
 
     def __init__(self, config: Config, api: Api, *, url: str, folder: str) -> None:
         self._config = config

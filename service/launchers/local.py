@@ -19,12 +19,14 @@ from pydantic import Field
 from driftline.errors import Unavailable
 from driftline.study.validation import Section
 from service.launchers import local_processes
-from service.launchers.protocol import Launch, Seen
+from service.launchers.protocol import Launch, Launcher, Seen
+
+__all__ = ["STOP_S", "LocalLauncher"]
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 150.0
 """Seconds that a driver gets to have checkpoints written and Ray ended, before it is killed."""
-SWEEP_S = 5.0
+_SWEEP_S = 5.0
 """Seconds that killed processes get to be gone."""
 
 _SECRETS = frozenset(
@@ -60,7 +62,7 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> LocalLau
     )
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Runs each driver as a process of its own; a `service.launchers.protocol.Launcher`.
 
     A driver outlives this process and goes on. It holds the lock of a file STUDY.lock that it inherits, for as long as
@@ -197,7 +199,7 @@ class LocalLauncher:
                 _LOG.error("processes of study %s do not end: %s", study_id, ", ".join(map(str, left)))
         for child in self._children.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(SWEEP_S)
+                child.wait(_SWEEP_S)
         self._children.clear()
         self._ending.clear()
 
@@ -235,7 +237,7 @@ class LocalLauncher:
 
     def _sweep(self, study_id: str) -> list[int]:
         """Kills what a driver has left behind and waits until it has gone; gives the processes that have not."""
-        deadline = time.monotonic() + SWEEP_S
+        deadline = time.monotonic() + _SWEEP_S
         while left := local_processes.kill(self._logs, study_id):  # a dying one may have started another
             if time.monotonic() > deadline:
                 break

@@ -15,21 +15,23 @@ from pydantic import Field
 
 from driftline.errors import Conflict, DriftlineError, InvalidSpec
 from driftline.study.validation import Section
-from service.launchers.protocol import Launch, Seen
+from service.launchers.protocol import Launch, Launcher, Seen
 from service.launchers.ray_dashboard.api import Dashboard, RayJob
 from service.launchers.ray_dashboard.package import package
 
+__all__ = ["RayJobsLauncher"]
+
 _LOG = logging.getLogger(__name__)
-RAY = (2, 60)
+_RAY = (2, 60)
 """Oldest Ray that a driver runs on."""
 
-UNFIT = 79
+_UNFIT = 79
 """Exit code of ``python -m service.driver.requirements`` where something is missing."""
 
-FRESH_S = 1.0
+_FRESH_S = 1.0
 """How long a list of jobs is believed."""
 
-LATE_S = 60.0
+_LATE_S = 60.0
 """How much longer than `stop_seconds` Ray may take to end a job, before the job is deleted."""
 
 _PREFIX = "driftline"
@@ -94,7 +96,7 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> RayJobsL
     return RayJobsLauncher(config, Dashboard(config.address, config.token()), url=url, checkpoints=checkpoints)
 
 
-class RayJobsLauncher:
+class RayJobsLauncher(Launcher):
     """Runs each driver as a Ray job; a `service.launchers.protocol.Launcher`.
 
     A job is named after study and attempt, so that submitting it twice makes one. What runs is asked of Ray every time:
@@ -125,9 +127,9 @@ class RayJobsLauncher:
         if any(job.alive for job in self._jobs(study_id, fresh=True)):
             return
         version = self._ray.ray_version()
-        if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < RAY:
+        if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _RAY:
             self._refused[study_id] = (
-                f"the Ray cluster must run Ray {RAY[0]}.{RAY[1]} or newer, it runs {version}: upgrade it"
+                f"the Ray cluster must run Ray {_RAY[0]}.{_RAY[1]} or newer, it runs {version}: upgrade it"
             )
         elif self._lacks(launch) is None:
             self._submit(launch)
@@ -189,7 +191,7 @@ class RayJobsLauncher:
             if job.id not in self._killed:
                 self._ray.stop(job.id)
                 self._killed[job.id] = time.monotonic()
-            elif time.monotonic() - self._killed[job.id] > self._config.stop_seconds + LATE_S:
+            elif time.monotonic() - self._killed[job.id] > self._config.stop_seconds + _LATE_S:
                 try:
                     self._ray.delete(job.id)
                 except DriftlineError as error:  # Ray deletes no job that it takes for alive
@@ -211,7 +213,7 @@ class RayJobsLauncher:
     def _jobs(self, study_id: str, *, fresh: bool = False) -> list[RayJob]:
         """The study's jobs, the oldest first."""
         when, jobs = self._listed
-        if fresh or time.monotonic() - when > FRESH_S:
+        if fresh or time.monotonic() - when > _FRESH_S:
             jobs = self._ray.jobs()
             self._listed = (time.monotonic(), jobs)
         return sorted((job for job in jobs if _study(job) == study_id), key=lambda job: job.began)
@@ -279,4 +281,4 @@ def _study(job: RayJob) -> str | None:
 
 
 def _unfit(job: RayJob) -> bool:
-    return job.exit_code == UNFIT or f"exit code {UNFIT}" in job.message
+    return job.exit_code == _UNFIT or f"exit code {_UNFIT}" in job.message

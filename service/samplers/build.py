@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces.parameters import Space
 from service.samplers import grid, quasi_random
-from service.samplers.protocol import Sampler
+from service.samplers.protocol import Sampler, SamplerModule
 from service.samplers.start import Started
 
 NAMES = samplers.NAMES
@@ -49,8 +48,7 @@ def build(
     except InvalidSpec as error:
         raise InvalidSpec(f"sampler.{error.path}".rstrip("."), error.problem) from error
     name, settings = samplers.name_of(chosen), samplers.settings_of(chosen)
-    kind = importlib.import_module(f"service.samplers.{name}").Sampler
-    made: Sampler = kind(space, objectives, seed, **settings)
+    made = cast(SamplerModule, samplers.registry()[name]).Sampler(space, objectives, seed, **settings)
     if not start:
         return made
     filler = made if name in ("grid", "random") else quasi_random.Sampler(space, objectives, seed)

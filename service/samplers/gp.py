@@ -26,6 +26,8 @@ from service.samplers.protocol import Hyperparameters
 if TYPE_CHECKING:
     import optuna
 
+__all__ = ["CAP", "chosen", "raised"]
+
 CAP = 64
 
 

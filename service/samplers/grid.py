@@ -17,6 +17,8 @@ from search_spaces.spaces import grid_size
 from search_spaces.values import same
 from service.samplers.protocol import Hyperparameters
 
+__all__ = ["LARGEST"]
+
 LARGEST = 1_000_000
 
 

@@ -20,6 +20,8 @@ import optuna
 from search_spaces.parameters import Space
 from service.samplers.learner import Learner
 
+__all__ = ["POPULATION"]
+
 POPULATION = 8
 """Optuna's own 50 leave a budget of 64 trials at hardly more than one generation."""
 

@@ -7,10 +7,12 @@ has been heard); of random, grid and quasi_random one of (space, seed, number) a
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from search_spaces.parameters import Space
+from trainers.hyper import Hyperparameter
 
 Hyperparameters = dict[str, Any]
 
@@ -26,14 +28,17 @@ class Sampler(Protocol):
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None: ...
 
+    @abstractmethod
     def ask(self, number: int) -> Hyperparameters:
         """A configuration for trial `number`, inside the space; counted as pending until it is told of."""
         ...
 
+    @abstractmethod
     def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Trial `number` has been proposed and is not finished."""
         ...
 
+    @abstractmethod
     def tell(
         self,
         number: int,
@@ -50,3 +55,15 @@ class Sampler(Protocol):
             diverged: It left the finite numbers. Without values and not diverged it failed: it is forgotten.
         """
         ...
+
+
+class SamplerModule(Protocol):
+    """A module in service/samplers, or one that an entry point names.
+
+    Attributes:
+        Sampler: Its class; configurations follow by keyword.
+        SETTINGS: What a study may set of an entry point; `driftline.study.sampler` has those of the samplers here.
+    """
+
+    Sampler: type[Sampler]
+    SETTINGS: tuple[Hyperparameter, ...] = ()

@@ -23,6 +23,8 @@ from search_spaces.parameters import Space
 from service.samplers.coordinates import IN_RANGE, is_switch
 from service.samplers.learner import Learner
 
+__all__ = ["LATEST", "SHARE", "DrawnCategories"]
+
 LATEST = 10
 SHARE = 0.5
 """Of the latest trials, so many may be at an extra point of a range for another one to be proposed."""

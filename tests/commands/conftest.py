@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from driftline.client.environment import environment
 from driftline.study.spec import Study
+from service.cli import composition
 from service.cli.composition import Service
 from service.cli.main import app
 from service.driver.search import Search
@@ -108,7 +110,8 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -
     def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
         return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
 
-    monkeypatch.setattr(local, "build", build)
+    kind = SimpleNamespace(Config=local.Config, build=build)
+    monkeypatch.setattr(composition, "launcher_kind", lambda name: kind)
     home = tmp_path / "home"
     made = Service(
         read_service({"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none"}), host="127.0.0.1", port=0

@@ -37,7 +37,9 @@ def test_a_project_has_no_more_studies_at_once_than_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers, run: Callable[..., Result]
 ) -> None:
     def build(config: object, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
-        return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
+        launcher = ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
+        launcher.own_cluster = True
+        return launcher
 
     kind = SimpleNamespace(Config=local.Config, build=build)
     monkeypatch.setattr(composition, "launcher_kind", lambda name: kind)

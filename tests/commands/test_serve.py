@@ -155,7 +155,7 @@ def test_all_processes_get_one_secret(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_be_right_are_said_before_anything_is_opened(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
-    with pytest.raises(InvalidSpec, match="DRIFTLINE_LAUNCHER: must be one of local, ray_jobs, kubernetes"):
+    with pytest.raises(InvalidSpec, match="DRIFTLINE_LAUNCHER: must be one of kubernetes, local, ray_jobs"):
         composition.Service(read_service({"DRIFTLINE_HOME": home, "DRIFTLINE_LAUNCHER": "cloud"}), host="::1", port=0)
     assert not Path(home).exists()
     with pytest.raises(InvalidSpec, match="must be api or scheduler, got 'ui'"):

@@ -264,7 +264,7 @@ def test_what_a_dead_driver_has_left_is_ended_before_another_one_starts(
     assert worker not in workers(logs)
     launcher.end(0.0)
 
-    monkeypatch.setattr(local, "SWEEP_S", 0.1)
+    monkeypatch.setattr(local, "_SWEEP_S", 0.1)
     monkeypatch.setattr(local_processes, "kill", lambda logs, study: [4711])  # it waits for a disk
     with pytest.raises(Unavailable, match="got 4711, which SIGKILL does not end: look for a disk or a GPU"):
         launcher.start(launch)

@@ -163,7 +163,7 @@ def test_a_driver_that_hangs_is_alive_until_ray_has_ended_its_job(
         made._listed = (float("-inf"), [])
         assert made.seen("s1") == Seen(True, "Ray has not ended its job driftline-s1-1 yet")
     assert (asked("POST"), asked("DELETE")) == (1, 0)  # Ray ends it with SIGKILL
-    monkeypatch.setattr(ray_jobs, "LATE_S", -made._config.stop_seconds)
+    monkeypatch.setattr(ray_jobs, "_LATE_S", -made._config.stop_seconds)
     made.kill("s1")
     assert asked("DELETE") == 1
     made._listed = (float("-inf"), [])

@@ -9,9 +9,10 @@ from trainers.engine.optimizer import RoleOptimizer, first_memory
 from trainers.engine.state import State
 from trainers.hyper import describe
 from trainers.models import quadratic, softmax
-from trainers.optimizers import sgd
 from trainers.problem import Examples, Problem, Quadratics
+from trainers.registry import optimizers
 
+sgd = optimizers()["sgd"]
 RATES = np.array([4e-2, 2e-2, 1e-2, 5e-3])
 CLIENTS = 4
 

@@ -14,6 +14,7 @@ import torch
 from tests.trainers.documents import METHOD, with_, wrong
 from trainers import run, sizes
 from trainers.errors import SpecError
+from trainers.registry import models
 from trainers.scalars import digits, integer, shown
 from trainers.spec import parse
 from trainers.spelling import hint, nearest
@@ -200,12 +201,10 @@ def test_parameters_are_counted_as_training_has_them() -> None:
 
 
 def test_a_model_that_needs_memory_to_be_built_is_counted_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainers.models import mlp
-
     def build(problem: Any, dtype: torch.dtype, device: torch.device) -> Any:
         raise NotImplementedError(f"not on {device}")
 
-    monkeypatch.setattr(mlp, "build", build)
+    monkeypatch.setattr(models()["mlp"], "build", build)
     assert sizes.parameters(parse(digits_with(model={"name": "mlp", "hidden": [31]})).task) is None
 
 

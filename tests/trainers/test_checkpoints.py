@@ -31,18 +31,18 @@ def required(module, name):
 
 def document(method="fedavg", server="sgd", schedule="constant", **changes):
     module = methods()[method]
-    rate = "client_lr" if getattr(module, "TIED", False) else "server_lr"
+    rate = "client_lr" if module.TIED else "server_lr"
     members = [{}, {rate: 0.03}, {rate: 0.2}]
     if server == "sgd":
         members[1]["server.momentum"] = 0.9
-    central = {"fraction": 0.1} if getattr(module, "CENTRAL", False) else None
+    central = {"fraction": 0.1} if module.CENTRAL else None
     return {
         "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}, "central": central},
         "method": required(methods()[method], method),
         "server": required(optimizers()[server], server),
         "schedule": {**required(schedules()[schedule], schedule), **({"window": 2} if schedule == "plateau" else {})},
         "batch_size": 6,
-        "clients_per_round": getattr(module, "CLIENTS_PER_ROUND", 4),
+        "clients_per_round": (module.CLIENTS_PER_ROUND or 4),
         "rounds": 7,
         "members": members,
         **changes,

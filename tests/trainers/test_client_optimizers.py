@@ -205,7 +205,7 @@ TASK = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
 
 
 def document(method, task=TASK, client=None, **settings):
-    central = {"central": {"fraction": 0.1}} if getattr(methods()[method], "CENTRAL", False) else {}
+    central = {"central": {"fraction": 0.1}} if methods()[method].CENTRAL else {}
     given = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, "prox": 0.2, "displacement": 0.05}
     given["gradient_weights"] = [1.0, 2.0]
     known = {item.name: item for item in describe(methods()[method].Hyper)}
@@ -214,7 +214,7 @@ def document(method, task=TASK, client=None, **settings):
         "task": {**task, **central},
         "method": {"name": method, **needed, **settings},
         "client": client,
-        "clients_per_round": getattr(methods()[method], "CLIENTS_PER_ROUND", 3),
+        "clients_per_round": (methods()[method].CLIENTS_PER_ROUND or 3),
         "batch_size": 4,
         "rounds": 3,
         "dtype": "float64",

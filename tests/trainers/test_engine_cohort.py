@@ -10,9 +10,10 @@ from trainers.engine.local import LocalWork
 from trainers.engine.optimizer import RoleOptimizer, first_memory
 from trainers.engine.state import State
 from trainers.models import quadratic
-from trainers.optimizers import sgd
 from trainers.problem import Problem, Quadratics
+from trainers.registry import optimizers
 
+sgd = optimizers()["sgd"]
 HESSIANS = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.5, 3.0]], [[4.0, 1.0], [1.0, 2.0]]])
 CENTERS = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
 WEIGHTS = np.array([0.2, 0.3, 0.5])

@@ -18,6 +18,7 @@ from trainers.errors import MissingDataError, SpecError, TrainerError
 from trainers.hyper import check, describe, hyper
 from trainers.registry import Registry, schedules, tasks
 from trainers.scalars import LARGEST, integer, number, shown
+from trainers.schedules import constant
 from trainers.spelling import hint, nearest
 
 
@@ -166,7 +167,7 @@ def test_nearest() -> None:
 
 def test_the_registry_lists_modules_and_names_the_nearest() -> None:
     assert {"constant", "plateau"} <= set(schedules())
-    assert schedules()["plateau"].__name__ == "trainers.schedules.plateau"
+    assert schedules()["plateau"].__module__ == "trainers.schedules.plateau"
     with pytest.raises(SpecError) as caught:
         schedules().find("platau", "schedule.name")
     assert str(caught.value) == 'schedule.name: no schedule "platau": did you mean plateau?'
@@ -185,7 +186,8 @@ def test_private_modules_are_ignored_and_installed_packages_may_add_their_own(
     folder.mkdir()
     (folder / "_shared.py").write_text("")
     (folder / "visible.py").write_text("")
-    (tmp_path / "zigzag.py").write_text("LOSS_DATA = 'full'\n")
+    zigzag = Path(constant.__file__).read_text().replace('"batches"', '"full"')
+    (tmp_path / "zigzag.py").write_text(zigzag)
     info = tmp_path / "zigzag-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zigzag\nVersion: 1.0\n")
@@ -194,10 +196,10 @@ def test_private_modules_are_ignored_and_installed_packages_may_add_their_own(
     import trainers.schedules
 
     monkeypatch.setattr(trainers.schedules, "__path__", [*trainers.schedules.__path__, str(folder)])
-    registry = Registry("schedules", "schedule")
+    registry = Registry("trainers.schedules", "trainers.schedule.Schedule", "schedule")
     assert {"visible", "zigzag", "plateau"} <= set(registry)
     assert "_shared" not in registry
     assert len(registry) == len(list(registry))
     assert registry["zigzag"].LOSS_DATA == "full"
-    assert registry["plateau"].__name__ == "trainers.schedules.plateau"
+    assert registry["plateau"].__module__ == "trainers.schedules.plateau"
     sys.modules.pop("zigzag")

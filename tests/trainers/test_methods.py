@@ -46,12 +46,12 @@ def part(module, name, member=0):
 
 
 def cohort_size(method):
-    return getattr(methods()[method], "CLIENTS_PER_ROUND", 4)
+    return methods()[method].CLIENTS_PER_ROUND or 4
 
 
 def with_central(method, task):
     """The task, with data of the server for a method that trains on them."""
-    if not getattr(methods()[method], "CENTRAL", False):
+    if not methods()[method].CENTRAL:
         return task
     own = {"hessian": np.diag([1.0, 2.0, 3.0]).tolist(), "center": [0.0, 0.0, 0.0]}
     return {**task, "central": own if task["name"] == "quadratic" else {"fraction": 0.1}}
@@ -207,7 +207,7 @@ def test_hyperparameters_say_range_and_meaning(method):
     module = methods()[method]
     described = {item.name: item for item in describe(module.Hyper)}
     assert set(described) == {field.name for field in dataclasses.fields(module.Hyper)}
-    assert ("server_lr" in described) != getattr(module, "TIED", False)
+    assert ("server_lr" in described) != module.TIED
     for item in described.values():
         assert item.doc
         assert item.kind in ("bool", "str", "any") or item.low is not None

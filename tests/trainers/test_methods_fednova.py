@@ -8,10 +8,11 @@ from trainers.engine.optimizer import RoleOptimizer
 from trainers.engine.pack import Pack
 from trainers.errors import SpecError
 from trainers.methods.fednova import Hyper, sums_of_ones
-from trainers.optimizers import momentum as heavy_ball
+from trainers.registry import optimizers
 from trainers.spec import parse
 from trainers.tasks import linear_regression
 
+heavy_ball = optimizers()["momentum"]
 REGRESSION = {
     "name": "linear_regression",
     "clients": 3,

@@ -26,7 +26,7 @@ ONE_MEAN = [
 
 def document(method, **changes):
     needed = {item.name: USUAL.get(item.name, 1) for item in describe(methods()[method].Hyper) if item.required}
-    central = {"fraction": 0.1} if getattr(methods()[method], "CENTRAL", False) else None
+    central = {"fraction": 0.1} if methods()[method].CENTRAL else None
     return {
         "task": {**TASK, "central": central},
         "method": {"name": method, **needed},
@@ -61,7 +61,7 @@ def test_every_method_weighs_by_examples_or_uniformly(method):
     uniform = moved(document(method, weighting="uniform"))
     np.testing.assert_allclose(by_examples, moved(document(method), counts(method)), rtol=0, atol=1e-14)
     np.testing.assert_allclose(uniform, moved(document(method), [1] * 6), rtol=0, atol=1e-14)
-    alone = getattr(methods()[method], "CLIENTS_PER_ROUND", None) == 1
+    alone = methods()[method].CLIENTS_PER_ROUND == 1
     assert (np.abs(by_examples - uniform).max() > 1e-4) != alone
 
 
@@ -85,7 +85,7 @@ def test_weights_are_scaled_within_the_cohort():
 def test_a_round_has_different_clients(method, monkeypatch):
     from trainers.engine import pack as engine
 
-    size = getattr(methods()[method], "CLIENTS_PER_ROUND", 4)
+    size = methods()[method].CLIENTS_PER_ROUND or 4
     seen = []
 
     class Spy(engine.Cohort):

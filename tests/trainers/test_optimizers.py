@@ -13,7 +13,7 @@ from trainers.engine.pack import Pack
 from trainers.errors import SpecError
 from trainers.parts import Given, parse_part
 from trainers.registry import methods, optimizers
-from trainers.roles import ROLES, Optimizer, declared, serving, settings
+from trainers.roles import ROLES, serving, settings
 from trainers.spec import parse, structure_key
 
 SERVING = [(role, name) for role in ROLES for name in serving(role)]
@@ -71,7 +71,7 @@ def others(role, name):
 
 def bound(role, name, members=({}, {}, {})):
     """The optimizer with settings of three trials."""
-    part = parse_part(role, {"name": name}, [parse_member(role, member) for member in members])
+    part = parse_part(role, optimizers(), {"name": name}, [parse_member(role, member) for member in members])
     like = torch.empty(0, dtype=torch.float64)
     return RoleOptimizer(part.module, hyper_of(part, np.arange(len(members)), (1, 1), like))
 
@@ -98,18 +98,13 @@ def walked(optimizer, clients=1):
     return torch.stack(found)
 
 
-def test_every_module_keeps_to_the_protocol():
-    optional = {name for name in vars(Optimizer) if name.isupper()}
-    assert optional == {"DEFAULTS", "ABSENT", "REFUSED", "LINEAR", "DECOUPLED"}
+def test_every_optimizer_describes_itself():
     assert set(DEFAULTS) | {"adamw"} == set(optimizers())
     for name, module in optimizers().items():
-        assert {key for key in vars(module) if key.isupper()} <= optional, name
         assert inspect.getdoc(module.Hyper)
-        assert list(inspect.signature(module.init).parameters) == ["hyper", "like"]
-        assert list(inspect.signature(module.direction_).parameters) == ["hyper", "memory", "gradient", "step"]
         assert "Source:" in module.__doc__
         known = {item.name for item in settings(module, "merge")} | {"momentum", "nesterov"}
-        for role, named in (*declared(module, "DEFAULTS").items(), *declared(module, "ABSENT").items()):
+        for role, named in (*module.DEFAULTS.items(), *module.ABSENT.items()):
             assert role in ROLES
             assert set(named) <= known, name
 
@@ -198,7 +193,9 @@ def test_directions_are_those_of_the_formulas(role, name):
     for switched in itertools.product((False, True), repeat=len(structural)):
         fixed = dict(zip(structural, switched, strict=True))
         members = [{}, others(role, name), {}]
-        part = parse_part(role, {"name": name, **fixed}, [parse_member(role, member) for member in members])
+        part = parse_part(
+            role, optimizers(), {"name": name, **fixed}, [parse_member(role, member) for member in members]
+        )
         like = torch.empty(0, dtype=torch.float64)
         found = walked(RoleOptimizer(module, hyper_of(part, np.arange(3), (1, 1), like)))[..., :NUMBERS]
         for trial, member in enumerate(members):
@@ -249,7 +246,7 @@ def test_linear_optimizers_are_declared():
             optimizer.step_(total, memory, 2 * gradient, step)
             doubled.append(total)
         linear = torch.allclose(torch.stack(doubled), 2 * walked(optimizer), rtol=1e-12, atol=1e-12)
-        assert declared(module, "LINEAR") == linear, name
+        assert linear == module.LINEAR, name
     assert serving("client", "linear") == ["momentum", "nesterov", "sgd"]
 
 
@@ -321,7 +318,7 @@ def test_methods_without_local_optimizers_refuse_them_by_name():
         with pytest.raises(SpecError) as caught:
             parse(given)
         refused = str(caught.value).startswith(f"method {method} takes no client optimizer, got client.name=adam: ")
-        assert refused == ("client" not in getattr(methods()[method], "ROLES", {})
+        assert refused == ("client" not in methods()[method].ROLES
                            or methods()[method].ROLES["client"].startswith("none")), method  # fmt: skip
         if method in named:
             assert named[method] in str(caught.value)

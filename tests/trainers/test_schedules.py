@@ -280,7 +280,7 @@ def test_every_schedule_keeps_the_contract(name: str) -> None:
     module = schedules()[name]
     assert module.LOSS_DATA in ("full", "batches")
     values = check(module.Hyper, REQUIRED.get(name, {}), "schedule")
-    values = module.complete(values) if hasattr(module, "complete") else values
+    values = module.complete(values)
     hyper = module.Hyper(**{k: v if isinstance(v, str) else torch.full((2,), v) for k, v in values.items()})
     state = module.init(hyper, torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5]))
     for _ in range(3):

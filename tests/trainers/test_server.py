@@ -6,9 +6,10 @@ import torch
 
 from trainers.engine.optimizer import RoleOptimizer
 from trainers.engine.pack import Pack
-from trainers.optimizers import sgd
+from trainers.registry import optimizers
 from trainers.spec import parse
 
+sgd = optimizers()["sgd"]
 HESSIAN, CENTER = np.diag([1.0, 10.0]), np.array([1.0, -2.0])
 
 

@@ -10,6 +10,7 @@ from trainers.engine.binding import hyper_of
 from trainers.engine.optimizer import RoleOptimizer
 from trainers.engine.pack import Pack
 from trainers.parts import parse_part
+from trainers.registry import optimizers
 from trainers.spec import parse
 
 HESSIANS = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [0.0, 6.0]], [[3.0, -1.0], [-1.0, 2.0]]])
@@ -116,7 +117,7 @@ def test_defaults(name):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_pads_stay_zero_and_nothing_is_divided_by_zero(name, dtype):
-    part = parse_part("server", {"name": name}, [{}, {}])
+    part = parse_part("server", optimizers(), {"name": name}, [{}, {}])
     params, gradient = torch.zeros(2, 1, 32, dtype=dtype), torch.zeros(2, 1, 32, dtype=dtype)
     optimizer = RoleOptimizer(part.module, hyper_of(part, np.arange(2), (1, 1), params))
     gradient[..., :5] = torch.arange(5)  # the first number's gradient is 0 too

@@ -26,7 +26,6 @@ FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": num
 PARTITION_DOC = f"how examples are spread over clients: natural, {FORMS}"
 _NAMED = ("iid", "by_label", "natural")
 _WITH_NUMBER = ("dirichlet", "classes_per_client")
-_TARGETS = {"linear": "numbers", "quadratic": "none"}  # of models; the others learn classes
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,10 @@ class Federated:
     @property
     def dimension(self) -> None:
         """The model decides."""
+
+    @property
+    def smoothness(self) -> None:
+        """Not known."""
 
     @property
     def examples(self) -> NDArray[np.int64]:
@@ -165,7 +168,7 @@ def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -
     if targets_of(name) not in targets:
         kinds = " or ".join({"classes": "labelled examples", "numbers": "numbers"}[target] for target in targets)
         raise SpecError(f"{path} must be a model of {kinds}, got model={shown(name)}", path)
-    if hasattr(module, "Settings"):
+    if module.Settings is not None:
         settings = check(module.Settings, given, path, known=("name",))
         settings = {key: list(item) if isinstance(item, tuple) else item for key, item in settings.items()}
     elif given:
@@ -181,7 +184,7 @@ def targets_of(name: str) -> str:
     Args:
         name: of a model that there is.
     """
-    return str(getattr(models()[name], "TARGETS", _TARGETS.get(name, "classes")))
+    return models()[name].TARGETS
 
 
 def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targets: NDArray[Any]) -> Examples:

@@ -9,7 +9,7 @@ from trainers.engine.oracle import Batch, Oracle
 ANCHORED_COST = 2  # gradients of one anchored gradient
 
 
-class Anchored:
+class Anchored(Oracle):
     """The oracle of f_i(y) - <grad f_i(anchor; the same batch), y>: gradients are differences, values are f_i.
 
     Args:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from trainers.engine.oracle import Batch, Group, client_major, example_weights, replicas
+from trainers.engine.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 from trainers.flat import Layout
 
 Losses = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]
 """A model's tensors by name, and one client's data by name, to the loss of each example, (examples,)."""
 
 
-class Autograd:
+class Autograd(Oracle):
     """Losses and derivatives of one replica at a time.
 
     Args:

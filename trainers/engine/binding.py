@@ -17,6 +17,7 @@ from trainers.engine.central import CentralData
 from trainers.engine.oracle import Model
 from trainers.errors import SpecError
 from trainers.parts import Part
+from trainers.plugins import Configured
 from trainers.registry import models
 from trainers.spec import TrialSpec
 
@@ -24,7 +25,7 @@ _KEPT = 4  # with central data, or held-out clients that adapt, a trial has more
 _models: OrderedDict[tuple[str, ...], tuple[str, Model]] = OrderedDict()
 
 
-def hyper_of(part: Part, order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
+def hyper_of(part: Part[Configured], order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
     """The Hyper of a method, optimizer or schedule for all trials of a pack.
 
     Structural values stay as they are. Traced ones become tensors (T, *shape): floats in the type and on the device of
@@ -71,7 +72,7 @@ def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per
         oracle: name of the oracle that the clients have.
         clients_per_round: size of a cohort.
     """
-    if not getattr(spec.method.module, "CENTRAL", False):
+    if not spec.method.module.CENTRAL:
         return None
     _, model = _built(spec, device, "central")
     size = None if spec.batch_size is None else clients_per_round * spec.batch_size
@@ -106,8 +107,9 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
         problem = spec.task_module.build(spec.task, spec.dtype)
         if whose == "central":
             assert problem.central is not None
-            alone = {"central": None, "test": None, "client_weights": None, "optimum": None}
-            problem = replace(problem, train=problem.central, **alone)
+            problem = replace(
+                problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None
+            )
         elif share is not None:
             problem = adapted.split(problem, share)[whose == "query"]
         model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)

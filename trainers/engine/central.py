@@ -81,12 +81,10 @@ class CentralData:
     def oracle(self, batches: RoundBatches) -> Oracle:
         """The clients' oracle, unless it must have full batches and these are not."""
         chosen = self._model.oracles[self._oracle]
-        if batches.always_full or not getattr(chosen, "full_batches_only", False):
+        if batches.always_full or not chosen.full_batches_only:
             return chosen
         return next(
-            oracle
-            for oracle in self._model.oracles.values()
-            if not getattr(oracle, "full_batches_only", False) and not getattr(oracle, "reference", False)
+            oracle for oracle in self._model.oracles.values() if not oracle.full_batches_only and not oracle.reference
         )
 
 

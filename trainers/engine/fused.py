@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.engine.autograd import Losses
-from trainers.engine.oracle import Batch, Group, client_major, example_weights, replicas
+from trainers.engine.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 from trainers.flat import Layout
 
 _EXAMPLES = 4096  # of all replicas together, run at once
@@ -18,7 +18,7 @@ Data = Mapping[str, Tensor]
 Tensors = Mapping[str, Tensor]
 
 
-class Vmap:
+class Vmap(Oracle):
     """Losses and derivatives of all trials and clients in single calls: few, large kernels.
 
     On a CPU it is a choice of plans only: there the loop is as fast or faster for all but the smallest networks, and

@@ -21,7 +21,7 @@ class JoinedBatch(tuple[Group, ...]):
     central: Batch
 
 
-class Joined:
+class Joined(Oracle):
     """The oracle of the losses w f_i + v f_c; the losses that it gives are f_i all the same.
 
     Args:

@@ -124,7 +124,7 @@ def run(
         total: (T, M, P) zeros, client-major, which the pseudo-gradients are put into where that spares a copy.
     """
     trials, clients = params.shape[0], len(batches.clients)
-    if trials > 1 and getattr(oracle, "separate", False):
+    if trials > 1 and oracle.separate:
         return _one_by_one(oracle, batches, params, work, alive)
     planned, client_steps = _steps(work, batches, trials)
     member_steps = np.where(alive, planned, 0)
@@ -162,8 +162,7 @@ def _frame(
     if work.optimizer is not None or work.clip_norm is not None:
         decay = work.weight_decay if decoupled else None
         return Stepped(oracle, batches, motion, work.optimizer, work.clip_norm, decay, total)
-    own = getattr(oracle, "frame", None)
-    frame: Frame | None = own(batches, motion) if own is not None else None
+    frame = oracle.frame(batches, motion)
     return Replicas(oracle, batches, motion, total) if frame is None else frame
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from trainers.engine.oracle import Batch, Group, client_major, example_weights, replicas
+from trainers.engine.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 from trainers.flat import Layout
 
 Losses = Callable[[Mapping[str, Tensor]], Tensor]
@@ -23,7 +23,7 @@ _EXAMPLES = 512  # of a client, run at once; larger batches are cut into pieces
 Data = Mapping[str, Tensor]
 
 
-class Loop:
+class Loop(Oracle):
     """Losses and derivatives by autograd, replica by replica.
 
     Args:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainers.engine.client import rows_of
-from trainers.roles import Optimizer, declared
+from trainers.roles import Optimizer
 
 STEPS = "steps"
 """Name of the number of steps taken, beside what an optimizer remembers itself."""
@@ -22,7 +22,7 @@ class RoleOptimizer:
     """An optimizer and its settings; a ClientOptimizer for the local loop, and `step` for the other roles.
 
     Args:
-        module: in trainers/optimizers.
+        module: the optimizer.
         hyper: its settings, traced ones (T, 1, 1).
     """
 
@@ -37,7 +37,7 @@ class RoleOptimizer:
     @property
     def decoupled(self) -> bool:
         """See ClientOptimizer."""
-        return cast(bool, declared(self.module, "DECOUPLED"))
+        return self.module.DECOUPLED
 
     @cached_property
     def plain(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the engine asks of a model: oracles that give gradients, and sources that give batches.
+"""The contract of a model, and what the engine asks of it: oracles that give gradients, and sources that give batches.
 
 Shapes: T trials of a pack, M clients of a cohort, P numbers of a flat model (see trainers/flat.py). Parameters are
 (T, M, P); the broadcast model is (T, 1, P) and stands for all M. The engine keeps replicas client-major in memory
@@ -7,9 +7,10 @@ Shapes: T trials of a pack, M clients of a cohort, P numbers of a flat model (se
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.flat import Layout
+from trainers.problem import Problem
+
+if TYPE_CHECKING:
+    from trainers.engine.frames import Frame, Motion
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +49,23 @@ class Oracle(Protocol):
     """Losses and gradients of one model, for all trials and clients at once.
 
     All oracles of a model give the same numbers (float64, 1e-10); which one is fastest depends on device and width.
-    An oracle may have a method `frame(batches, motion)` that gives the local loop better coordinates than replicas of
-    the model, or None (engine/local.py). Attributes spare it the timing: `reference` (only a plan chooses it),
-    `full_batches_only`, `accelerators_only`. `separate` says that the oracle takes trials one after
-    the other anyway: the local loop then does so too, each from its first step to its last.
+    Oracles are derived from this class, which has the defaults of what is optional.
+
+    Attributes:
+        reference: only a plan chooses it, or a model that has nothing else.
+        full_batches_only: it needs all data of every client in every step.
+        accelerators_only: it is not timed on a CPU.
+        separate: it runs trials one after the other; the local loop then does so too, each from first to last step.
     """
+
+    reference: bool = False
+    full_batches_only: bool = False
+    accelerators_only: bool = False
+    separate: bool = False
+
+    def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
+        """Better coordinates for the local loop than replicas of the model (engine/local.py), or None."""
+        return None
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses at params (T, M or 1, P)."""
@@ -147,6 +164,28 @@ class Model(Protocol):
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
         """(T, M) accuracies on batches; None for a model that has none."""
         ...
+
+
+class ModelBuilder(Protocol):
+    """A module in trainers/models. What has a value here is optional in a module, with this default.
+
+    Attributes:
+        Settings: dataclass of what a document may say of the model besides its name; None is nothing.
+        TARGETS: what it learns: "classes", "numbers", or "none" of a task's examples.
+    """
+
+    Settings: type[Any] | None = None
+    TARGETS: Literal["classes", "numbers", "none"] = "classes"
+
+    @abstractmethod
+    def build(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> Model:
+        """The model of a problem, on a device.
+
+        Args:
+            problem: with the data, and `model_settings` that hold the checked Settings.
+            dtype: of parameters and inputs.
+            device: of all tensors.
+        """
 
 
 def replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +38,6 @@ from trainers.engine.stores import ClientStore
 from trainers.engine.views import ModelView, RoundView
 from trainers.errors import CheckpointError, SpecError
 from trainers.registry import reports
-from trainers.roles import Optimizer
 from trainers.scalars import shown
 from trainers.spec import TrialSpec
 
@@ -65,10 +64,12 @@ class Pack:
         self._source = self._model.source(spec.seed, spec.batch_size, spec.batching)
         self._clients_per_round = spec.clients_per_round or self._model.clients
         self._weights = client_weights(spec, self._model)
+        self._reports = [reports()[name] for name in spec.report if name in reports()]
+        self._monitor = spec.schedule.structural.get("monitor", "loss")
 
         params = first_model(spec, self._model).to(like).expand(spec.members, 1, -1).clone()
         optimizers = {
-            role: RoleOptimizer(cast(Optimizer, part.module), hyper_of(part, self._order, (1, 1), like))
+            role: RoleOptimizer(part.module, hyper_of(part, self._order, (1, 1), like))
             for role, part in spec.optimizers.items()
         }
         client = spec.optimizers.get("client")
@@ -80,10 +81,9 @@ class Pack:
             optimizers=optimizers,
             optimizer_memory=first_memory(optimizers, params),
             server_lr=server_lr.to(like).view(-1, 1, 1),
-            memory=method.init(self._method, params) if hasattr(method, "init") else {},
+            memory=method.init(self._method, params),
         )
-        names = method.stored(self._method) if hasattr(method, "stored") else ()
-        store = ClientStore(names, self._model.clients, params, spec.method.name)
+        store = ClientStore(method.stored(self._method), self._model.clients, params, spec.method.name)
         self._now = Progress.start(state, spec.schedule.module.init(self._schedule, client_lr, server_lr), store)
         self.plan = self._decide(name) if plan is None else self._adopt(plan)
         self._oracle = self._model.oracles[self.plan.oracle]
@@ -185,7 +185,7 @@ class Pack:
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
         cohort = self._cohort()
         hyper = self._method_at(client_lr, server_lr)
-        new: State = spec.method.module.round(hyper, old, cohort)
+        new = spec.method.module.round(hyper, old, cohort)
         if new.update_norm is None:
             raise RuntimeError(f"method {spec.method.name} must call state.step in every round, it did not")
         train_loss = cohort.loss(old.params, spec.loss_data)
@@ -194,8 +194,8 @@ class Pack:
         if (now.round + 1) % self.plan.eval_every == 0 or now.round + 1 == self.rounds:
             metrics.update(self._evaluated(new.params, client_lr))
         view = RoundView(old, new, hyper, cohort, spec.loss_data, self._model)
-        for of_round in self._reports("of_round"):
-            metrics.update(of_round(view))
+        for report in self._reports:
+            metrics.update(report.of_round(view))
         if "params" in spec.report:
             metrics["params"] = self._model.layout.vector(new.params[:, 0])
 
@@ -208,20 +208,15 @@ class Pack:
         """The metrics of an evaluation, with those that the trial asks for; client_lr (T,) is for adaptation."""
         metrics = self._model.evaluate(params, self.spec.report)
         view = ModelView(params, self._model, self._oracle, self._weights)
-        for of_model in self._reports("of_model"):
-            metrics.update(of_model(view))
+        for report in self._reports:
+            metrics.update(report.of_model(view))
         if self._adapted is not None:
             metrics.update(self._adapted.evaluate(params, client_lr.to(params).view(-1, 1, 1)))
         return metrics
 
-    def _reports(self, kind: str) -> list[Any]:
-        """The functions of one kind, "of_model" or "of_round", of the reports that the trial asks for."""
-        asked = [reports()[name] for name in self.spec.report if name in reports()]
-        return [getattr(module, kind) for module in asked if hasattr(module, kind)]
-
     def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
         """(T,) what the schedule watches: the training loss, or the accuracy on the same data."""
-        if getattr(self._schedule, "monitor", "loss") == "loss":
+        if self._monitor == "loss":
             return loss
         accuracy = self._model.accuracy(params, cohort.data(self.spec.loss_data))
         if accuracy is None:
@@ -250,8 +245,8 @@ class Pack:
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""
         rates = {"client_lr": client_lr, "server_lr": server_lr}
-        like = self._now.state.params
-        own = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates.items() if hasattr(self._method, name)}
+        like, values = self._now.state.params, self.spec.method.values
+        own = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates.items() if name in values}
         return replace(self._method, **own)
 
     def _first_lines(self) -> list[dict[str, Any]]:
@@ -275,7 +270,7 @@ class Pack:
             model = self._model
             examples = model.test_examples
             if model.examples is not None:
-                passes = sum(getattr(reports()[name], "PASSES", 0.0) for name in spec.report if name in reports())
+                passes = sum(report.PASSES for report in self._reports)
                 examples += int(passes * model.examples.sum())
             adapting = adapted_clients(spec, self.device, oracle)
             examples += 0 if adapting is None else adapting.examples

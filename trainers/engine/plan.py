@@ -101,9 +101,9 @@ def fastest_oracle(
     candidates = {
         one: oracle
         for one, oracle in model.oracles.items()
-        if not getattr(oracle, "reference", False)
-        and (typical.always_full or not getattr(oracle, "full_batches_only", False))
-        and (params.is_cuda or not getattr(oracle, "accelerators_only", False))
+        if not oracle.reference
+        and (typical.always_full or not oracle.full_batches_only)
+        and (params.is_cuda or not oracle.accelerators_only)
     }
     if len(candidates) < 2:
         return next(iter(candidates or model.oracles))

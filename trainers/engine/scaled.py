@@ -7,7 +7,7 @@ from torch import Tensor
 from trainers.engine.oracle import Batch, Oracle
 
 
-class Scaled:
+class Scaled(Oracle):
     """The oracle of the losses w f_i; the losses that it gives are f_i all the same.
 
     Args:

@@ -7,7 +7,7 @@ from torch import Tensor
 from trainers.engine.oracle import Batch, Oracle
 
 
-class Shifted:
+class Shifted(Oracle):
     """The oracle of the losses f_i(params + shift_i).
 
     Args:

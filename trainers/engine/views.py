@@ -1,4 +1,4 @@
-"""What a module in trainers/reports may look at: the models between two rounds, or a round that has just been done.
+"""The contract of a report, and what it may look at: the models between two rounds, or a round that has just been done.
 
 Looking is free of charge and changes nothing: gradients taken here are in no counter, and no draw depends on them.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,10 @@ from torch import Tensor
 from trainers.engine.cohort import Cohort
 from trainers.engine.oracle import Model, Oracle
 from trainers.engine.state import State
+
+if TYPE_CHECKING:
+    from trainers.engine.method import Method
+    from trainers.parts import Part
 
 _CHUNK_BYTES = 1 << 26  # of gradients at once
 _CHUNK_EXAMPLES = 1 << 15  # at once, over all trials
@@ -128,3 +132,41 @@ class RoundView:
     def gradients(self) -> Tensor:
         """(T, M, P) of the cohort's clients at the model the round started from, on the data of train_loss."""
         return self.cohort.peek(self.before.params, self.data)
+
+
+class Report(Protocol):
+    """A module in trainers/reports; it looks and changes nothing. Only `METRICS` must be there.
+
+    Attributes:
+        METRICS: names of what it adds to the lines.
+        PASSES: what an evaluation of it costs, in passes over all training data.
+        NEEDS: metrics that the task must report.
+    """
+
+    METRICS: tuple[str, ...]
+    PASSES: float = 0.0
+    NEEDS: tuple[str, ...] = ()
+
+    def refuse(self, method: Part[Method]) -> str | None:
+        """Why a method cannot report it; None where it can.
+
+        Args:
+            method: of the trial.
+        """
+        return None
+
+    def of_model(self, view: ModelView) -> dict[str, Tensor]:
+        """(T,) values by name, at every evaluation.
+
+        Args:
+            view: of the models that are evaluated.
+        """
+        return {}
+
+    def of_round(self, view: RoundView) -> dict[str, Tensor]:
+        """(T,) values by name, after every round.
+
+        Args:
+            view: of the round that has been done.
+        """
+        return {}

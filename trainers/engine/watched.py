@@ -16,7 +16,7 @@ Again = Callable[[Callable[[Oracle], Oracle], LocalWork], Local]
 """The local loop of a round, with the oracle wrapped and the work changed."""
 
 
-class Watched:
+class Watched(Oracle):
     """An oracle that takes note of how far from a model the models of each step are.
 
     Args:

@@ -37,6 +37,8 @@ from trainers.engine.local import LocalWork
 from trainers.engine.state import State
 from trainers.hyper import hyper
 
+__all__ = ["sums_of_ones"]
+
 ROLES = {"client": "linear"}
 WEIGHTING = "examples"
 

@@ -69,8 +69,8 @@ from trainers.theory import mass_settings
 
 ROLES = {"client": "none: its local steps are those of MaSS"}
 TIED = True
-KEPT = {"lyapunov": "auxiliary", "momentum_half": "rest", "momentum_literal": "rest"}
-AVERAGED = {"momentum_wu": "lookahead", "avg_v": "auxiliary"}
+_KEPT = {"lyapunov": "auxiliary", "momentum_half": "rest", "momentum_literal": "rest"}
+_AVERAGED = {"momentum_wu": "lookahead", "avg_v": "auxiliary"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Hyper(Clipped):
     constants: Any = hyper(
         None, kind="any", traced=False, doc='"estimate", or numbers, from which client_lr and the five above follow'
     )
-    sync: str = hyper("lyapunov", choices=(*KEPT, *AVERAGED, "reset"), traced=False, doc="what a round leaves behind")
+    sync: str = hyper("lyapunov", choices=(*_KEPT, *_AVERAGED, "reset"), traced=False, doc="what a round leaves behind")
     local_epochs: int | None = hyper(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
@@ -138,7 +138,7 @@ def stored(hyper: Hyper) -> tuple[str, ...]:
     Args:
         hyper: of the method.
     """
-    return (KEPT[hyper.sync],) if hyper.sync in KEPT else ()
+    return (_KEPT[hyper.sync],) if hyper.sync in _KEPT else ()
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
@@ -148,7 +148,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
         hyper: traced fields (T, 1, 1).
         params: (T, 1, P).
     """
-    return {AVERAGED[hyper.sync]: params.clone()} if hyper.sync in AVERAGED else {}
+    return {_AVERAGED[hyper.sync]: params.clone()} if hyper.sync in _AVERAGED else {}
 
 
 def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from trainers.engine.oracle import Batch, Group, client_major, example_weights, replicas
+from trainers.engine.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 from trainers.engine.variation import Dropout
 from trainers.flat import Layout
 
@@ -22,7 +22,7 @@ Layers = list[tuple[Tensor, Tensor]]
 """(weight (m, outputs, inputs), bias (m, outputs)) of each layer."""
 
 
-class Dense:
+class Dense(Oracle):
     """Losses and derivatives of a multilayer perceptron, by hand.
 
     Args:

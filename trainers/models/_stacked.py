@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.engine.frames import Motion
-from trainers.engine.oracle import Batch, Group, RoundBatches, client_major, replicas
+from trainers.engine.oracle import Batch, Group, Oracle, RoundBatches, client_major, replicas
 
 
 class Loss(Protocol):
@@ -28,7 +28,7 @@ class Loss(Protocol):
         ...
 
 
-class Stacked:
+class Stacked(Oracle):
     """All trials and clients at once, by batched products; derivatives by hand.
 
     Args:

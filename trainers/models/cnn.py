@@ -25,7 +25,7 @@ from trainers.errors import SpecError
 from trainers.hyper import hyper
 from trainers.problem import Problem
 
-MOST_UNITS = 10_000_000
+_MOST_UNITS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Settings:
     """What a task may say of the model."""
 
     filters: tuple[int, ...] = hyper(
-        (16, 32), low=1, high=MOST_UNITS, longest=1000, traced=False, doc="of each convolution"
+        (16, 32), low=1, high=_MOST_UNITS, longest=1000, traced=False, doc="of each convolution"
     )
     kernel: int = hyper(5, choices=(1, 3, 5, 7), traced=False, unit="pixels", doc="side of the convolutions")
     dense: int = hyper(
-        256, low=1, high=MOST_UNITS, traced=False, unit="units", doc="of the dense layer before the last"
+        256, low=1, high=_MOST_UNITS, traced=False, unit="units", doc="of the dense layer before the last"
     )
     dropout: float = hyper(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of dense inputs")
     crop: int = hyper(
@@ -46,7 +46,7 @@ class Settings:
     flip: bool = hyper(False, traced=False, doc="random mirroring of pictures, left and right")
 
 
-class ChannelsFlat(nn.Module):
+class _ChannelsFlat(nn.Module):
     """Pictures as rows of numbers, channels last: as they lie in memory, without a copy."""
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
             convolution = nn.Conv2d(incoming, outgoing, settings.kernel, padding=settings.kernel // 2)
             layers += [convolution, nn.MaxPool2d(2), nn.ReLU()]
         dropouts = [[nn.Dropout(settings.dropout)] if settings.dropout else [] for _ in range(2)]
-        layers += [ChannelsFlat(), *dropouts[0], nn.Linear(flat, settings.dense), nn.ReLU()]
+        layers += [_ChannelsFlat(), *dropouts[0], nn.Linear(flat, settings.dense), nn.ReLU()]
         return nn.Sequential(*layers, *dropouts[1], nn.Linear(settings.dense, classes))
 
     return Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)

@@ -13,8 +13,10 @@ from torch import Tensor
 from trainers.models._affine import Affine
 from trainers.problem import Examples, Problem
 
+TARGETS = "numbers"
 
-class HalfSquares:
+
+class _HalfSquares:
     """0.5 |scores - wanted|^2."""
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
@@ -37,7 +39,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
         raise TypeError(f"linear regression must get Examples, got {type(train).__name__}")
     wanted = _columns(train.targets)
     test_wanted = None if test is None else _columns(test.targets)
-    return Affine(problem, HalfSquares(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
+    return Affine(problem, _HalfSquares(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
 
 
 def _columns(targets: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from trainers.hyper import hyper
 from trainers.models._dense import Dense
 from trainers.problem import Problem
 
-MOST_UNITS = 100_000_000
+_MOST_UNITS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Settings:
     """What a task may say of the model."""
 
     hidden: tuple[int, ...] = hyper(
-        (256,), low=1, high=MOST_UNITS, longest=1000, traced=False, unit="units", doc="of each hidden layer"
+        (256,), low=1, high=_MOST_UNITS, longest=1000, traced=False, unit="units", doc="of each hidden layer"
     )
     dropout: float = hyper(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of hidden units")
 

@@ -20,6 +20,10 @@ from trainers.engine.oracle import Batch, Group, Oracle, client_major, replicas
 from trainers.flat import Layout
 from trainers.problem import Problem, Quadratics
 
+__all__ = ["Quadratic"]
+
+TARGETS = "none"
+
 
 class Quadratic:
     """The model and its clients' losses on a device.
@@ -47,7 +51,7 @@ class Quadratic:
         self.hessians = owned(losses.hessians, self.empty)
         self.centers = owned(losses.centers, self.empty)
         self.constants = owned(losses.constants, self.empty)
-        self.oracles: Mapping[str, Oracle] = {"closed_form": ClosedForm(self.dimension)}
+        self.oracles: Mapping[str, Oracle] = {"closed_form": _ClosedForm(self.dimension)}
 
         weights = self.client_weights
         hessian = np.einsum("i,ijk->jk", weights, losses.hessians)
@@ -65,9 +69,9 @@ class Quadratic:
         values = np.zeros(self.dimension) if init is None else np.asarray(init, dtype=np.float64)
         return self.layout.row(torch.as_tensor(values).to(self.empty))
 
-    def source(self, seed: int, batch_size: int | None, batching: str) -> Source:
+    def source(self, seed: int, batch_size: int | None, batching: str) -> _Source:
         """The batches of all rounds."""
-        return Source(self, seed, batch_size)
+        return _Source(self, seed, batch_size)
 
     def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
         """The exact loss over all clients and the distance to its minimizer, (T,) each.
@@ -99,7 +103,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Quadrat
     return Quadratic(problem, dtype, device)
 
 
-class Source:
+class _Source:
     """Batches of a quadratic problem: the clients' matrices, and noise.
 
     Args:
@@ -118,23 +122,23 @@ class Source:
             "constants": model.constants,
         }
 
-    def round(self, round_index: int, clients: NDArray[np.int64]) -> Round:
+    def round(self, round_index: int, clients: NDArray[np.int64]) -> _Round:
         """The batches of one round."""
         if len(clients) == self.model.clients:
-            return Round(self, round_index, clients, self._all)
+            return _Round(self, round_index, clients, self._all)
         rows = torch.as_tensor(clients, device=self.model.hessians.device)
-        return Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()})
+        return _Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()})
 
     def step_examples(self, clients_per_round: int) -> float:
         """One draw a client."""
         return float(clients_per_round)
 
 
-class Round:
+class _Round:
     """Batches of one cohort in one round."""
 
     def __init__(
-        self, source: Source, round_index: int, clients: NDArray[np.int64], data: Mapping[str, Tensor]
+        self, source: _Source, round_index: int, clients: NDArray[np.int64], data: Mapping[str, Tensor]
     ) -> None:
         self.source = source
         self.clients = clients
@@ -169,7 +173,7 @@ class Round:
         return (Group(0, len(self.clients), self.data),)
 
 
-class ClosedForm:
+class _ClosedForm(Oracle):
     """Loss, gradient and Hessian products by the formulas.
 
     Args:

@@ -15,6 +15,8 @@ from trainers.models._affine import Affine
 from trainers.problem import Examples, Problem
 from trainers.sizes import MOST_NUMBERS
 
+__all__ = ["CrossEntropy"]
+
 
 class CrossEntropy:
     """log sum exp(scores) - score of the class; `wanted` is 1 for the class and 0 elsewhere."""

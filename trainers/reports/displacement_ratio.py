@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from trainers.engine.method import Method
 from trainers.engine.views import RoundView
 from trainers.hyper import describe
 from trainers.parts import Part
@@ -20,7 +21,7 @@ METRICS = ("displacement_ratio",)
 _NEEDS = ("displacement", "client_lr", "local_steps")
 
 
-def refuse(method: Part) -> str | None:
+def refuse(method: Part[Method]) -> str | None:
     """Why a method cannot report it; None where it can.
 
     Args:

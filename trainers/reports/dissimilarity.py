@@ -18,21 +18,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trainers.engine.method import Method
 from trainers.engine.views import RoundView
 from trainers.parts import Part
 
 METRICS = ("dissimilarity_offset_sq", "dissimilarity_factor_sq")
 
 
-def refuse(method: Part) -> str | None:
+def refuse(method: Part[Method]) -> str | None:
     """Why a method cannot report it; None where it can.
 
     Args:
         method: of the trial.
     """
-    return (
-        None if getattr(method.module, "CENTRAL", False) else f"a method without data of the server, as {method.name}"
-    )
+    return None if method.module.CENTRAL else f"a method without data of the server, as {method.name}"
 
 
 def of_round(view: RoundView) -> dict[str, Tensor]:

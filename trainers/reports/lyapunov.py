@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trainers.engine.method import Method
 from trainers.engine.views import RoundView
 from trainers.parts import Part
 
@@ -22,7 +23,7 @@ METRICS = ("lyapunov",)
 NEEDS = ("distance",)  # metrics of the task, without which there is no w*
 
 
-def refuse(method: Part) -> str | None:
+def refuse(method: Part[Method]) -> str | None:
     """Why there is no such report, or None.
 
     Args:

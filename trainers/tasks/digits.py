@@ -26,8 +26,8 @@ DTYPE = "float32"
 BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
 SETTINGS = settings_of(Keys)
-TEST_FRACTION = 0.2
-SHAPE = (1, 8, 8)
+_TEST_FRACTION = 0.2
+_SHAPE = (1, 8, 8)
 
 
 def parse(document: Mapping[str, Any], path: str) -> Federated:
@@ -45,7 +45,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     with readable(path):
         _, labels = digits.load()
-    test, rest = partitions.stratified(labels, TEST_FRACTION, values["split_seed"])
+    test, rest = partitions.stratified(labels, _TEST_FRACTION, values["split_seed"])
     pool = Pool(labels, rest, unnatural="digits, whose writers are not recorded")
     parts, central = divide(values, pool, path)
     return Federated(
@@ -55,7 +55,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         parts,
         (test,),
         central,
-        shape=SHAPE,
+        shape=_SHAPE,
         outputs=digits.CLASSES,
     )
 
@@ -70,7 +70,7 @@ def build(settings: Federated, dtype: str) -> Problem:
     pictures, labels = digits.load()
 
     def inputs(rows: Rows) -> NDArray[np.floating]:
-        return pictures[rows].astype(dtype).reshape(-1, *SHAPE)
+        return pictures[rows].astype(dtype).reshape(-1, *_SHAPE)
 
     return Problem(
         model=settings.model,

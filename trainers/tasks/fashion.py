@@ -22,7 +22,7 @@ DTYPE = "float32"
 BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
 SETTINGS = settings_of(Keys)
-TEST_FRACTION = 0.2
+_TEST_FRACTION = 0.2
 
 
 def parse(document: Mapping[str, Any], path: str) -> Federated:
@@ -40,7 +40,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     with readable(path):
         labels = FASHION.labels()
-    test, rest = partitions.stratified(labels, TEST_FRACTION, values["split_seed"])
+    test, rest = partitions.stratified(labels, _TEST_FRACTION, values["split_seed"])
     parts, central = divide(values, Pool(labels, rest, unnatural="fashion, which has no natural clients"), path)
     return Federated(
         {"name": "fashion", **values},

@@ -33,14 +33,16 @@ from trainers.hyper import check, describe, hyper, join
 from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Examples, Problem
 from trainers.scalars import integer, shown
 
+__all__ = ["Settings"]
+
 DTYPE = "float64"
 BATCHING = "with_replacement"
 METRICS = ("loss", "distance")
-MODEL = "linear"
+_MODEL = "linear"
 
 
 @dataclass(frozen=True)
-class Keys:
+class _Keys:
     """What the document may say."""
 
     clients: int = hyper(5, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
@@ -55,7 +57,7 @@ class Keys:
     data_seed: int = hyper(0, low=0, doc="of w*, the features and the noise")
 
 
-SETTINGS = describe(Keys)
+SETTINGS = describe(_Keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,7 @@ class Settings:
     sizes: tuple[int, ...]
     eigenvalues: NDArray[np.float64]
     client_weights: NDArray[np.float64] | None = None
-    model: str = field(default=MODEL)
+    model: str = field(default=_MODEL)
 
     @property
     def clients(self) -> int:
@@ -90,6 +92,22 @@ class Settings:
     def examples(self) -> NDArray[np.int64]:
         """Number of examples of each client, (clients,)."""
         return np.array(self.sizes, np.int64)
+
+    @property
+    def test(self) -> None:
+        """Clients adapt on their own losses."""
+
+    @property
+    def central(self) -> None:
+        """The server has no data of its own."""
+
+    @property
+    def smoothness(self) -> None:
+        """Not known."""
+
+    @property
+    def metrics(self) -> None:
+        """METRICS, always."""
 
     @cached_property
     def drawn(self) -> tuple[Examples, NDArray[np.float64]]:
@@ -110,7 +128,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
-    values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
+    values = check(_Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
     _refuse_large(values, path)
     if values["eigenvalues"] is None:
         low, high = values["strong_convexity"], values["smoothness"]

@@ -31,21 +31,21 @@ from trainers.problem import Problem
 DTYPE = "float32"
 BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
-WRITERS = 539
-TEST_WRITERS = 297
+_WRITERS = 539
+_TEST_WRITERS = 297
 
 
 @dataclass(frozen=True)
-class WriterKeys(Keys):
+class _WriterKeys(Keys):
     """What a document may say."""
 
-    writers: int | None = hyper(None, low=1, high=WRITERS, unit="people", doc="who train; null is all")
-    test_writers: int | None = hyper(None, low=1, high=TEST_WRITERS, unit="people", doc="who test; null is all")
+    writers: int | None = hyper(None, low=1, high=_WRITERS, unit="people", doc="who train; null is all")
+    test_writers: int | None = hyper(None, low=1, high=_TEST_WRITERS, unit="people", doc="who test; null is all")
     clients: int | None = hyper(None, low=1, unit="clients", doc="size of the population; null is one for each writer")
     partition: Any = hyper("natural", kind="any", doc=PARTITION_DOC)
 
 
-SETTINGS = settings_of(WriterKeys)
+SETTINGS = settings_of(_WriterKeys)
 
 
 def parse(document: Mapping[str, Any], path: str) -> Federated:
@@ -60,7 +60,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         MissingDataError: the data is not there.
     """
     given = {key: value for key, value in document.items() if key != "name"}
-    values = check(WriterKeys, given, path, known=("name",))
+    values = check(_WriterKeys, given, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     with readable(path):
         labels, writers = MNIST.labels(), MNIST.writers()

@@ -49,22 +49,24 @@ from trainers.hyper import check, hyper, join
 from trainers.problem import Problem
 from trainers.scalars import shown
 
+__all__ = ["Settings"]
+
 DTYPE = "float32"
 BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
-CLIENT = "client"
-TEST_FRACTION = 0.2
+_CLIENT = "client"
+_TEST_FRACTION = 0.2
 _SPARSE = 100  # classes without an example that are taken for granted
 
 
 @dataclass(frozen=True)
-class ArrayKeys(Keys):
+class _ArrayKeys(Keys):
     """What a document may say."""
 
     path: str = hyper(doc=f"the .npz file, from the current directory or ${VARIABLE}")
     inputs: str = hyper("x", doc="name of the array of inputs, (examples, ...)")
     targets: str = hyper("y", doc="name of the array of classes (or of numbers, for linear)")
-    client: str | None = hyper(CLIENT, doc="name of the array that says whose each example is")
+    client: str | None = hyper(_CLIENT, doc="name of the array that says whose each example is")
     test: Any = hyper(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
     test_fraction: float | None = hyper(None, low=0, high=1, high_open=True, doc="held out where no test is given; 0.2")
     classes: int | None = hyper(None, low=2, doc="number of classes; null is 1 + the largest")
@@ -73,11 +75,11 @@ class ArrayKeys(Keys):
     partition: Any = hyper("natural", kind="any", doc=PARTITION_DOC)
 
 
-SETTINGS = settings_of(ArrayKeys)
+SETTINGS = settings_of(_ArrayKeys)
 
 
 @dataclass(frozen=True)
-class HeldOutKeys:
+class _HeldOutKeys:
     """Arrays of their own for testing."""
 
     inputs: str = hyper(doc="name of the array of inputs")
@@ -118,7 +120,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         MissingDataError: there is no such file.
     """
     given = {key: value for key, value in document.items() if key != "name"}
-    values = check(ArrayKeys, given, path, known=("name",))
+    values = check(_ArrayKeys, given, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("classes", "numbers"))
     classified = targets_of(model) == "classes"
     file = _file(values["path"], join(path, "path"))
@@ -212,12 +214,12 @@ def _names(values: dict[str, Any], path: str) -> tuple[Names, Names | None]:
     test, place = values["test"], join(path, "test")
     if test is not None and values["test_fraction"] is not None:
         raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
-    client, optional = values["client"], values["client"] == CLIENT and values["partition"] != "natural"
+    client, optional = values["client"], values["client"] == _CLIENT and values["partition"] != "natural"
     if test is None or isinstance(test, str):
         return Names(values["inputs"], values["targets"], client, optional, test), None
     if not isinstance(test, Mapping):
         raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
-    values["test"] = check(HeldOutKeys, test, place)
+    values["test"] = check(_HeldOutKeys, test, place)
     return Names(values["inputs"], values["targets"], client, optional), Names(**values["test"])
 
 
@@ -251,7 +253,7 @@ def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: s
         return everything[~table.mask], _grouped(everything[table.mask], owners)
     fraction = values["test_fraction"]
     if fraction is None:
-        fraction = values["test_fraction"] = TEST_FRACTION
+        fraction = values["test_fraction"] = _TEST_FRACTION
     if not fraction:
         return everything, ()
     seed = values["split_seed"]

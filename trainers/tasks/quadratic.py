@@ -35,15 +35,17 @@ from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Problem, Quadratics
 from trainers.scalars import number, shown
 from trainers.spelling import hint
 
+__all__ = ["Settings"]
+
 DTYPE = "float64"
 BATCHING = "with_replacement"
 METRICS = ("loss", "distance")
-MODEL = "quadratic"
+_MODEL = "quadratic"
 _SHARED = ("name", "problem", "client_weights", "gradient_noise", "central")
 
 
 @dataclass(frozen=True)
-class Shared:
+class _Shared:
     """What every quadratic task may say."""
 
     problem: str | None = hyper(
@@ -61,7 +63,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Random:
+class _Random:
     """Clients with random Hessians of given extreme eigenvalues."""
 
     clients: int = hyper(10, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
@@ -73,19 +75,19 @@ class Random:
 
 
 @dataclass(frozen=True)
-class TwoClients:
+class _TwoClients:
     """The toy with two clients: nothing to set."""
 
 
 @dataclass(frozen=True)
-class Continuum:
+class _Continuum:
     """The toy with a continuum of clients, as a finite population."""
 
     clients: int = hyper(1000, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
 
 
 @dataclass(frozen=True)
-class WorstCase:
+class _WorstCase:
     """The instance on which the bounds are attained, for a given method."""
 
     strong_convexity: float = hyper(1.0, low=0, low_open=True, doc="smallest eigenvalue of a Hessian")
@@ -96,17 +98,17 @@ class WorstCase:
     prox: float = hyper(0.0, low=0, doc="of the method")
 
 
-PROBLEMS: Mapping[str, type] = {
-    "random": Random,
-    "two_clients": TwoClients,
-    "continuum": Continuum,
-    "worst_case": WorstCase,
+_PROBLEMS: Mapping[str, type] = {
+    "random": _Random,
+    "two_clients": _TwoClients,
+    "continuum": _Continuum,
+    "worst_case": _WorstCase,
 }
 SETTINGS = (
-    *describe(Shared),
+    *describe(_Shared),
     *(
         replace(item, doc=f"with {name}: {item.doc}")
-        for name, problem in PROBLEMS.items()
+        for name, problem in _PROBLEMS.items()
         for item in describe(problem)
     ),
 )
@@ -137,7 +139,7 @@ class Settings:
     draw: Callable[[], Quadratics]
     client_weights: NDArray[np.float64] | None = None
     central: Quadratics | None = None
-    model: str = field(default=MODEL)
+    model: str = field(default=_MODEL)
 
     @cached_property
     def losses(self) -> Quadratics:
@@ -152,6 +154,14 @@ class Settings:
         if self.document.get("problem") == "random":
             return float(self.document["smoothness"])  # drawn so: nothing to compute
         return float(np.linalg.eigvalsh(self.losses.hessians).max())
+
+    @property
+    def test(self) -> None:
+        """Clients adapt on their own losses."""
+
+    @property
+    def metrics(self) -> None:
+        """METRICS, always."""
 
     @property
     def examples(self) -> None:
@@ -213,10 +223,10 @@ def build(settings: Settings, dtype: str) -> Problem:
 def _generated(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Settings:
     name = document["problem"]
     place = join(path, "problem")
-    if not isinstance(name, str) or name not in PROBLEMS:
-        raise SpecError(f"{place}: no quadratic problem {shown(name)}: {hint(name, PROBLEMS)}", place)
+    if not isinstance(name, str) or name not in _PROBLEMS:
+        raise SpecError(f"{place}: no quadratic problem {shown(name)}: {hint(name, _PROBLEMS)}", place)
     arguments = {key: value for key, value in document.items() if key not in _SHARED}
-    values = check(PROBLEMS[name], arguments, path, known=_SHARED)
+    values = check(_PROBLEMS[name], arguments, path, known=_SHARED)
     filled.update(problem=name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()})
     if "smoothness" in values and values["smoothness"] < values["strong_convexity"]:
         place = join(path, "smoothness")
@@ -252,7 +262,7 @@ def _given(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Se
     refuse_unknown(document, [*_SHARED, "hessians", "centers"], path)
     for key in ("hessians", "centers"):
         if key not in document:
-            raise SpecError(f"{join(path, key)} must be given (or a problem: {', '.join(PROBLEMS)})", join(path, key))
+            raise SpecError(f"{join(path, key)} must be given (or a problem: {', '.join(_PROBLEMS)})", join(path, key))
     hessians = matrices.hessians(document["hessians"], join(path, "hessians"))
     centers = matrices.centers(document["centers"], hessians, join(path, "centers"))
     filled["hessians"], filled["centers"] = hessians.tolist(), centers.tolist()

@@ -28,7 +28,7 @@ _SPREAD = 0.3
 
 
 @dataclass(frozen=True)
-class Keys:
+class _Keys:
     """What a document may say."""
 
     clients: int = hyper(20, low=1, unit="clients", doc="size of the population")
@@ -39,7 +39,7 @@ class Keys:
     model: Any = hyper("softmax", kind="any", doc="name of a model, or an object of its name and settings")
 
 
-SETTINGS = describe(Keys)
+SETTINGS = describe(_Keys)
 
 
 def parse(document: Mapping[str, Any], path: str) -> Federated:
@@ -52,7 +52,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     Raises:
         SpecError: unknown keys, wrong types or ranges.
     """
-    values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
+    values = check(_Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     rows = np.arange(values["clients"] * values["examples"]).reshape(values["clients"], -1)
     held_out = values["examples"] // 5

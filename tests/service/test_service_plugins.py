@@ -1,0 +1,176 @@
+"""Launchers and samplers keep their contracts; those of other packages come by entry points and are checked alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from driftline.errors import InvalidSpec
+from driftline.study import sampler as samplers
+from search_spaces.parameters import Choice
+from service.cli import composition
+from service.launchers.kubernetes import KubernetesLauncher
+from service.launchers.local import LocalLauncher
+from service.launchers.protocol import Launch, Launcher, Seen, launchers
+from service.launchers.ray_jobs import RayJobsLauncher
+from service.samplers.build import build
+from trainers.errors import PluginError
+
+SPACE = {"local_steps": Choice((1, 5))}
+LAUNCHER = """
+from service.launchers.protocol import Launcher
+from driftline.study.validation import Section
+
+__all__ = ["Queue"]
+
+class Config(Section):
+    partition: str = "short"
+
+class Queue(Launcher):
+    own_cluster = True
+    def start(self, launch): ...
+    def seen(self, study_id): ...
+    def stop(self, study_id, *, suspend=False): ...
+    def kill(self, study_id): ...
+    def collect(self, known): ...
+    def close(self): ...
+
+def build(config, *, url, checkpoints, logs):
+    return Queue()
+"""
+SAMPLER = """
+from trainers.hyper import Hyperparameter
+
+SETTINGS = (Hyperparameter(name="first", kind="int", default=0, low=0),)
+
+class Sampler:
+    def __init__(self, space, objectives, seed, first=0):
+        self.first = first
+    def ask(self, number):
+        return {"local_steps": self.first}
+    def pending(self, number, setting): ...
+    def tell(self, number, setting, values, diverged=False): ...
+"""
+Install = Callable[[str, str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs a package with one plug-in called "mine": (kind of plug-in, its text)."""
+
+    def made(kind: str, text: str) -> None:
+        (tmp_path / f"my_{kind}.py").write_text(text)
+        info = tmp_path / f"my_{kind}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: my_{kind}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[driftline.{kind}]\nmine = my_{kind}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        launchers.cache_clear()
+        samplers.registry.cache_clear()
+
+    yield made
+    launchers.cache_clear()
+    samplers.registry.cache_clear()
+    for name in ("my_launchers", "my_samplers"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", samplers.NAMES)
+def test_every_sampler_keeps_the_contract(name: str) -> None:
+    assert samplers.registry()[name].SETTINGS == ()
+
+
+@pytest.mark.parametrize("name", list(launchers()))
+def test_every_launcher_keeps_the_contract(name: str) -> None:
+    assert launchers()[name].Config.__name__ == "Config"
+
+
+def test_launchers_say_what_the_service_must_know() -> None:
+    clusters = {one: one.own_cluster for one in (LocalLauncher, RayJobsLauncher, KubernetesLauncher)}
+    assert clusters == {LocalLauncher: False, RayJobsLauncher: False, KubernetesLauncher: True}
+    assert LocalLauncher.start_seconds == RayJobsLauncher.start_seconds == 600
+    assert LocalLauncher.end is not Launcher.end
+    assert RayJobsLauncher.end is Launcher.end
+
+
+def test_a_launcher_ends_by_closing_unless_it_says_otherwise() -> None:
+    class Counting(Launcher):
+        closed = 0
+
+        def start(self, launch: Launch) -> None: ...
+        def seen(self, study_id: str) -> Seen:
+            return Seen(alive=False)
+
+        def stop(self, study_id: str, *, suspend: bool = False) -> None: ...
+        def kill(self, study_id: str) -> None: ...
+        def collect(self, known: object) -> None: ...
+        def close(self) -> None:
+            self.closed += 1
+
+    launcher = Counting()
+    launcher.end(1.0)
+    assert launcher.closed == 1
+
+
+def test_a_launcher_of_another_package(install: Install) -> None:
+    install("launchers", LAUNCHER)
+    kind = composition.launcher_kind("mine")
+    config = kind.Config.from_json({"partition": "long"})
+    made = kind.build(config, url="http://127.0.0.1:1", checkpoints="/tmp", logs=Path("/tmp"))
+    assert (made.own_cluster, made.start_seconds) == (True, 600.0)
+    with pytest.raises(InvalidSpec, match="must be one of kubernetes, local, mine, ray_jobs, got 'cloud'"):
+        composition.launcher_kind("cloud")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("class Config", "class Confg", "Confg is not part of a launcher: did you mean Config?"),
+        ("def build", "def biuld", "biuld is not part of a launcher: did you mean build?"),
+        ("def build", "def _build", "build is missing: a launcher must define Config, build"),
+        ("url, checkpoints, logs", "url", "build must take (config, *, url, checkpoints, logs), got (config, *, url)"),
+        ("class Config(Section)", "class Config", "Config must be of type type[Section], got <class "),
+        ('["Queue"]', "[]", "Queue is not part of a launcher: known are Config, build; begin the name with _, or list"),
+    ],
+)
+def test_a_launcher_that_breaks_the_contract_is_refused(install: Install, right: str, wrong: str, said: str) -> None:
+    assert right in LAUNCHER
+    install("launchers", LAUNCHER.replace(right, wrong))
+    with pytest.raises(InvalidSpec) as caught:
+        composition.launcher_kind("mine")
+    assert str(caught.value).startswith(f"DRIFTLINE_LAUNCHER: my_launchers.py: {said}")
+
+
+def test_a_sampler_of_another_package(install: Install) -> None:
+    install("samplers", SAMPLER)
+    assert samplers.read({"name": "mine", "first": "5"}) == {"name": "mine", "first": 5}
+    assert samplers.read({"name": "mine"}) == samplers.read("mine") == "mine"
+    assert build({"name": "mine", "first": 5}, SPACE, ("quality",), seed=0).ask(0) == {"local_steps": 5}
+    with pytest.raises(InvalidSpec, match=r"^frist: unknown setting of the sampler mine: did you mean first\?$"):
+        samplers.read({"name": "mine", "frist": 5})
+    with pytest.raises(InvalidSpec, match=r"^first: must be at least 0, got first=-1$"):
+        samplers.read({"name": "mine", "first": -1})
+    with pytest.raises(InvalidSpec, match=r'^no sampler "mien": did you mean mine\?$'):
+        samplers.read("mien")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("SETTINGS", "SETTING", "SETTING is not part of a sampler: did you mean SETTINGS?"),
+        ("class Sampler", "class _Sampler", "Sampler is missing: a sampler must define Sampler"),
+        ("def ask(self, number)", "def ask(self)", "Sampler.ask must take (number), got ()"),
+        ("def tell", "def told", "Sampler.tell is missing: it must define ask, pending, tell"),
+        ("objectives, seed, first=0", "seed", "Sampler must take (space, objectives, seed), got (space, seed)"),
+        ("(Hyperparameter(", "list, (Hyperparameter(", "SETTINGS must be of type tuple[Hyperparameter, ...], got ("),
+    ],
+)
+def test_a_sampler_that_breaks_the_contract_is_refused(install: Install, right: str, wrong: str, said: str) -> None:
+    assert right in SAMPLER
+    install("samplers", SAMPLER.replace(right, wrong))
+    with pytest.raises(PluginError) as caught:
+        samplers.registry()["mine"]
+    assert str(caught.value).startswith(f"my_samplers.py: {said}")

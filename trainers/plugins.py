@@ -1,0 +1,183 @@
+"""Plug-ins: a module that keeps the contract of its kind, checked once when it is loaded.
+
+The contract is a Protocol. Attributes without a value and abstract functions must be in the module; the others are
+optional, with the value or the body as their default. A public name that the module defines beyond these is refused,
+unless the module lists it in `__all__`: a misspelt option must not be ignored.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from symtable import symtable
+from types import ModuleType
+from typing import Any, Protocol, runtime_checkable
+
+from trainers.errors import PluginError
+from trainers.spelling import hint, nearest
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """A plug-in with hyperparameters: a method, an optimizer or a schedule.
+
+    Attributes:
+        Hyper: dataclass of its hyperparameters, with fields declared by `trainers.hyper.hyper`.
+    """
+
+    Hyper: type
+
+    def complete(self, values: dict[str, Any]) -> dict[str, Any]:
+        """One trial's values, checked together, with what follows from the others filled in.
+
+        Args:
+            values: name -> value, one for each field of Hyper.
+        """
+        return values
+
+
+def load(kind: type, word: str, module: ModuleType) -> Any:
+    """The plug-in that a module is: an object of the kind with the module's attributes, and defaults for the rest.
+
+    Functions of the module are attributes as they are, so calling one costs nothing more.
+
+    Args:
+        kind: the Protocol.
+        word: what a plug-in of this kind is called in errors, as "method".
+        module: of the plug-in.
+
+    Raises:
+        PluginError: an unknown public name, a missing attribute, or one of the wrong type or signature.
+    """
+    place = module.__name__.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py")
+    contract = _contract(kind)
+    for name in _defined(module):
+        if name not in contract:
+            right = "" if nearest(name, contract) else "; begin the name with _, or list it in __all__"
+            raise PluginError(f"{place}: {name} is not part of {_a(word)}: {hint(name, contract)}{right}")
+    body: dict[str, Any] = {"__doc__": module.__doc__, "__module__": module.__name__}
+    given = vars(module)
+    for name, (required, check) in contract.items():
+        if name in given:
+            check(given[name], f"{place}: {name}")
+            body[name] = staticmethod(given[name]) if inspect.isroutine(given[name]) else given[name]
+        elif required:
+            raise PluginError(f"{place}: {name} is missing: {_a(word)} must define {_required(contract)}")
+    return types.new_class(module.__name__.rpartition(".")[2], (kind,), exec_body=lambda own: own.update(body))()
+
+
+_Check = Callable[[Any, str], None]
+
+
+@cache
+def _contract(kind: type) -> Mapping[str, tuple[bool, _Check]]:
+    """Name -> (whether a module must define it, what checks it)."""
+    contract: dict[str, tuple[bool, _Check]] = {}
+    for name, hinted in typing.get_type_hints(kind).items():
+        contract[name] = (not hasattr(kind, name), _type_check(hinted))
+    for base in kind.__mro__:
+        for name, value in vars(base).items():
+            if inspect.isfunction(value) and not name.startswith("_") and name not in contract:
+                contract[name] = (getattr(value, "__isabstractmethod__", False), _signature_check(value))
+    return contract
+
+
+def _required(contract: Mapping[str, tuple[bool, _Check]]) -> str:
+    return ", ".join(name for name, (required, _) in contract.items() if required)
+
+
+def _defined(module: ModuleType) -> Iterator[str]:
+    """The public names that a module defines itself, without imported ones and those in `__all__`."""
+    listed = getattr(module, "__all__", ())
+    for symbol in symtable(inspect.getsource(module), module.__name__, "exec").get_symbols():
+        name = symbol.get_name()
+        if symbol.is_assigned() and not symbol.is_imported() and not name.startswith("_") and name not in listed:
+            yield name
+
+
+def _type_check(hinted: Any) -> _Check:
+    inner = typing.get_args(hinted)
+    contract = inner[0] if typing.get_origin(hinted) is type and getattr(inner[0], "_is_protocol", False) else None
+
+    def check(value: Any, place: str) -> None:
+        if not _fits(value, hinted):
+            raise PluginError(f"{place} must be of type {_shown(hinted)}, got {value!r}")
+        if contract is not None:
+            _check_class(contract, value, place)
+
+    return check
+
+
+def _check_class(contract: type, cls: type, place: str) -> None:
+    """A class of a plug-in must have the methods of its own contract; it may have others."""
+    _signature_check(vars(contract)["__init__"])(cls, place)
+    for name, (required, check) in _contract(contract).items():
+        method = getattr(cls, name, None)
+        if method is not None and not getattr(method, "__isabstractmethod__", False):
+            check(types.MethodType(method, cls), f"{place}.{name}")
+        elif required:
+            raise PluginError(f"{place}.{name} is missing: it must define {_required(_contract(contract))}")
+
+
+def _signature_check(function: Callable[..., Any]) -> _Check:
+    """Callers give arguments by position, keyword-only ones by name; a module may name the former as it likes."""
+    wanted = list(inspect.signature(function).parameters.values())[1:]
+    names = {item.name: None for item in wanted if item.kind is item.KEYWORD_ONLY}
+    shown = inspect.Signature([item.replace(annotation=item.empty) for item in wanted])
+
+    def check(value: Any, place: str) -> None:
+        if not callable(value):
+            raise PluginError(f"{place} must be a function of {shown}, got {value!r}")
+        signature = inspect.signature(value)
+        if not _takes(signature, len(wanted) - len(names), names):
+            plain = [item.replace(annotation=item.empty) for item in signature.parameters.values()]
+            raise PluginError(f"{place} must take {shown}, got {inspect.Signature(plain)}")
+
+    return check
+
+
+def _takes(signature: inspect.Signature, positional: int, names: Mapping[str, None]) -> bool:
+    try:
+        signature.bind(*[None] * positional, **names)
+    except TypeError:
+        return False
+    return True
+
+
+def _fits(value: Any, hinted: Any) -> bool:
+    """Whether a value is of a type: the types that contracts use."""
+    origin, inner = typing.get_origin(hinted), typing.get_args(hinted)
+    if hinted is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is typing.Literal:
+        return value in inner
+    if origin is type:
+        wanted = object if inner[0] is Any or getattr(inner[0], "_is_protocol", False) else inner[0]
+        return isinstance(value, type) and issubclass(value, wanted)
+    if origin is Callable:
+        return callable(value) and _takes(inspect.signature(value), len(inner[0]), {})
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(item, inner[0]) for item in value)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+        return isinstance(value, Mapping) and all(_fits(key, inner[0]) and _fits(item, inner[1]) for key, item in pairs)
+    if hinted is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hinted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or hinted)
+
+
+def _shown(hinted: Any) -> str:
+    """A type as it is written in the contract, without the names of modules."""
+    return re.sub(r"\b(\w+\.)+(?=\w)", "", inspect.formatannotation(hinted))
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[0] in "aeio" else f"a {word}"
