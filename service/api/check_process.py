@@ -35,7 +35,7 @@ CHECK_S = 30.0
 CHECK_BYTES = 2 * 2**30
 """Memory that a check may take, data included. Enforced on Linux only."""
 
-PROCESSES = 3
+PROCESSES = 2
 """One more than a project may have studies checked at once (`service.api.limits.Checking`)."""
 
 _LOG = logging.getLogger(__name__)

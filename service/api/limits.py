@@ -110,7 +110,7 @@ class Checking:
         patience_s: How long a request waits for its turn, and then again for a thread.
     """
 
-    def __init__(self, at_once: int = 4, per_project: int = 2, patience_s: float = 10.0) -> None:
+    def __init__(self, at_once: int = 4, per_project: int = 1, patience_s: float = 10.0) -> None:
         self._threads = Threads(at_once)
         self._free = asyncio.Semaphore(at_once)
         self._per_project = per_project
@@ -126,8 +126,10 @@ class Checking:
         """
         turns = self._turns.setdefault(project, asyncio.Semaphore(self._per_project))
         if not await self._acquired(turns):
-            text = f"a service checks {self._per_project} studies of a project at a time, and these take long"
-            raise RateLimited(f"{text}: send fewer at once", retry_after=_AGAIN_S)
+            text = (
+                f"at most {self._per_project} of a project's studies are checked at a time, and those before take long"
+            )
+            raise RateLimited(f"{text}: try again later", retry_after=_AGAIN_S)
         try:
             yield
         finally:

@@ -1,5 +1,6 @@
 """The service over a real Ray cluster of several nodes, through the Ray Jobs API, while parts of it are killed."""
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -124,6 +125,7 @@ def service(cluster: Cluster, tmp_path: Path) -> Iterator[Service]:
         "token_file": str(token),
         "environment": {"OMP_NUM_THREADS": "1"},
         "node_seconds": 100,
+        "stop_seconds": 20,
     }
     config.write_text(yaml.safe_dump(settings))
     variables = {
@@ -132,6 +134,7 @@ def service(cluster: Cluster, tmp_path: Path) -> Iterator[Service]:
         "DRIFTLINE_LAUNCHER": "ray_jobs",
         "DRIFTLINE_LAUNCHER_CONFIG": str(config),
         "DRIFTLINE_MLFLOW_URL": "none",
+        "DRIFTLINE_SILENT_SECONDS": "5",
     }
     made = Service(read_service(variables), host="127.0.0.1", port=0)
     yield made
@@ -145,6 +148,35 @@ def driver_pid(service: Service, study: str) -> int:
     with sqlite3.connect(service._settings.home / "driftline.db") as database:
         (holder,) = database.execute("SELECT holder FROM drivers WHERE study_id = ?", (study,)).fetchone()
     return int(holder.rpartition("/")[2])
+
+
+def workers(cluster: Cluster) -> list[int]:
+    """Processes of this cluster that train packs."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = f"RAY_AUTH_TOKEN={cluster.token}".encode() in (entry / "environ").read_bytes()
+            if ours and b"ray::Worker" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_driver_that_hangs_with_its_workers_is_replaced(cluster: Cluster, service: Service) -> None:
+    cluster.add_node()
+    with ApiClient(service.url, "admin") as client:
+        study = client.create(SMALL).id
+        until(lambda: any(trial.rounds_done for trial in client.trials(study)), 200)
+        stopped = [driver_pid(service, study), *workers(cluster)]
+        assert len(stopped) > 1
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: client.study(study).finished, 600)
+        assert client.study(study).state == "SUCCEEDED", client.study(study).reason
+        assert all(curve["round"] == list(range(3001)) for curve in client.curves(study).values())
+        assert {line.attempt for line in client.logs(study)} == {1, 2}
+        for pid in stopped:
+            with pytest.raises(FileNotFoundError):
+                Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def test_a_study_survives_its_driver_and_a_node(cluster: Cluster, service: Service) -> None:
