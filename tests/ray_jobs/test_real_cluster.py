@@ -163,7 +163,7 @@ def workers(cluster: Cluster) -> list[int]:
 
 def test_a_driver_that_hangs_with_its_workers_is_replaced(cluster: Cluster, service: Service) -> None:
     cluster.add_node()
-    with ApiClient(service.url, "admin") as client:
+    with EveryClient(service.url, "admin") as client:
         study = client.create(SMALL).id
         until(lambda: any(trial.rounds_done for trial in client.trials(study)), 200)
         stopped = [driver_pid(service, study), *workers(cluster)]
