@@ -82,7 +82,7 @@ class Exemption:
     """An allowed difference, as the file of exceptions lists it.
 
     Args:
-        cases: pattern of names of cases.
+        cases: pattern of names of cases, or a list of them.
         keys: pattern of keys.
         reason: why.
         relative: largest relative difference that is allowed.
@@ -91,7 +91,7 @@ class Exemption:
         used: how often it allowed something.
     """
 
-    cases: str
+    cases: str | list[str]
     keys: str
     reason: str
     relative: float = 0.0
@@ -99,10 +99,16 @@ class Exemption:
     text: bool = False
     used: int = 0
 
+    @property
+    def patterns(self) -> list[str]:
+        """Patterns of names of cases."""
+        return [self.cases] if isinstance(self.cases, str) else self.cases
+
     def allows(self, difference: Difference) -> bool:
         """Whether it allows a difference."""
         leaf = difference.leaf
-        if not (fnmatch.fnmatchcase(leaf.case, self.cases) and fnmatch.fnmatchcase(leaf.key, self.keys)):
+        named = any(fnmatch.fnmatchcase(leaf.case, pattern) for pattern in self.patterns)
+        if not (named and fnmatch.fnmatchcase(leaf.key, self.keys)):
             return False
         if MISSING in (difference.old, difference.new):
             return self.absent
@@ -127,7 +133,8 @@ def exemptions(file: Path | None) -> list[Exemption]:
             raise SystemExit(f"{file}: an exception must have cases, keys, reason and a tolerance: {error}") from error
         if not exemption.reason.strip():
             raise SystemExit(f"{file}: an exception must have a reason, got none for {exemption.cases}")
-        if not exemption.cases.endswith("/float32") and exemption.relative > MOST_FLOAT64:
+        in_float32 = all(pattern.endswith("/float32") for pattern in exemption.patterns)
+        if not in_float32 and exemption.relative > MOST_FLOAT64:
             raise SystemExit(
                 f"{file}: relative must be at most {MOST_FLOAT64:g}, or cases must end in /float32, "
                 f"got {exemption.relative:g} for {exemption.cases}"
