@@ -153,7 +153,7 @@ def differences(old: Path, new: Path) -> list[Difference]:
         raise SystemExit(f"both must be files of record.py or folders of studies.py, got {old} and {new}")
     one, other = read(old), read(new)
     names = other["about"].get("renamed", {})
-    before = {_renamed(leaf, names): value for leaf, value in leaves(one)}
+    before = {_renamed(leaf, names): _respelled(value, names) for leaf, value in leaves(one)}
     after = dict(leaves(other))
     order = [*before, *(leaf for leaf in after if leaf not in before)]
     pairs = [Difference(leaf, before.get(leaf, MISSING), after.get(leaf, MISSING)) for leaf in order]
@@ -204,7 +204,14 @@ def _renamed(leaf: Leaf, names: Mapping[str, str]) -> Leaf:
     key = f".{leaf.key}."
     for old, new in names.items():
         key = key.replace(f".{old}.", f".{new}.")
-    return leaf._replace(key=key[1:-1])
+    return leaf._replace(key=_respelled(key[1:-1], names))
+
+
+def _respelled(value: Any, names: Mapping[str, str]) -> Any:
+    """The same value in the new spelling: a word that has another one now, and ids of trials in a text."""
+    if not isinstance(value, str) or not names:
+        return value
+    return re.sub(r"\.f(?=\d{5})", ".c", names.get(value, value))
 
 
 def number(value: Any) -> float | None:
