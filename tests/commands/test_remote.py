@@ -30,7 +30,7 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     done = run("submit", study_file, "--wait")
     assert done.exit_code == 0, done.output
     assert "fedavg: frontier" in done.stdout
-    assert "succeeded | fedavg 3/3 trials, 3/3 repeats" in done.stderr
+    assert "succeeded | fedavg 3/3 trials, 3/3 confirmed" in done.stderr
     (record,) = json.loads(run("list", "--json").stdout)
     assert (record["name"], record["state"]) == ("small", "SUCCEEDED")
     assert record["id"] in run("list").stdout

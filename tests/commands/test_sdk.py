@@ -13,8 +13,9 @@ from driftline import Client, Study
 from driftline.client import environment
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.sdk.job import StudyFailed
-from driftline.sdk.notebook import job_html, study_html
+from driftline.sdk.notebook import job_html
 from driftline.sdk.offline import OfflineService
+from driftline.study.notebook import study_html
 from driftline.wire.records import LabelProgress, StudyRecord
 from service import settings
 from service.cli.composition import Service
@@ -47,7 +48,7 @@ def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.
             job.frontier(quality="train_los")
         with pytest.raises(Conflict, match="nothing to retry"):
             job.retry()
-        with pytest.raises(NotFound, match="has no trial 'x'"):
+        with pytest.raises(NotFound, match='has no trial "x"'):
             job.retry("x")
         job.extend(trials_per_method=4).wait(timeout_s=120)
         assert len(job.trials(phase="search")) == 8

@@ -151,7 +151,7 @@ def test_failed_repeats_run_again(client: StoreClient, tmp_path: Path) -> None:
     whole = undisturbed(client, study, tmp_path / "whole")
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path / "broken")
-    kill(bench, ["short.f00001", "long.f00000"])
+    kill(bench, ["short.c00001", "long.c00000"])
     client.store.release(study_id, bench.attempt, *bench.search.outcome())
     assert client.store.study(study_id).reason == "2 of 20 trials have failed"
     assert document(client, study_id) != document(client, whole)

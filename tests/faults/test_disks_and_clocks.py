@@ -171,6 +171,10 @@ class NoLauncher:
         self.stopped = 0
         self.alive = False
 
+    def kill(self, study_id: str) -> None:
+        self.stopped += 1
+        self.alive = False
+
     def start(self, launch: Any) -> None:
         self.started += 1
         self.alive = True

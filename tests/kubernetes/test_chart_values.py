@@ -130,7 +130,7 @@ TOGETHER = {
 }
 
 
-@pytest.mark.parametrize("configuration", WRONG)
+@pytest.mark.parametrize("setting", WRONG)
 def test_wrong_values_are_refused(helm, setting):
     done = helm.template({}, "--set", setting, ok=False)
     assert done.returncode != 0

@@ -319,7 +319,6 @@ def test_the_package_holds_what_a_driver_imports_and_nothing_else() -> None:
     names = set(zipfile.ZipFile(io.BytesIO(content)).namelist())
     assert {
         "driftline/__init__.py",
-        "driftline/py.typed",
         "service/driver/__main__.py",
         "trainers/run.py",
         "search_spaces/rates.py",

@@ -261,7 +261,7 @@ def test_table_by_hand() -> None:
     assert lines[0] == "small: test_accuracy (rises) against rounds"
     assert lines[3].split() == ["fedavg", "0.842", "0.8", "2", "2", "0"]
     assert lines[-4:] == [
-        "fedavg: frontier of its search trials, 1 seed",
+        "fedavg: frontier, search, 1 seed",
         "  rounds  test_accuracy  hyperparameters",
         "       1  0.6            client_lr 0.1",
         "       2  0.8            client_lr 0.2",

@@ -35,7 +35,14 @@ def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **optio
     study = store.create_study(checked.spec, checked.fingerprint, **options).id
     store.acquire(study, holder())
     new = [
-        NewTrial(label="fedavg", phase="search", number=number, seed=0, hyperparameters={"local_steps": local})
+        NewTrial(
+            label="fedavg",
+            phase="search",
+            number=number,
+            seed=0,
+            configuration=number,
+            hyperparameters={"local_steps": local},
+        )
         for number, local in enumerate(steps)
     ]
     trials = [trial.id for trial in store.create_trials(study, 1, new)]
@@ -111,7 +118,7 @@ def test_without_different_local_steps_nothing_says_that_the_traffic_is_the_same
         {"task": POINTS["task"] | {"centers": [[0.0], [1.0], [3.0]]}},
         {"clients_per_round": 2},
         {"methods": [{"label": "fedavg", "name": "fedprox", "space": SPACE | {"prox": 0.1}}]},
-        {"methods": [{"name": "fedavg", "space": SPACE | {"client_optimizer": "adam"}}]},
+        {"methods": [{"name": "fedavg", "space": SPACE, "client": {"name": "adam"}}]},
     ],
 )
 def test_a_study_of_other_work_says_nothing(store: Store, clock: Clock, change: dict[str, Any]) -> None:

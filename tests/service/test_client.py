@@ -162,6 +162,7 @@ def test_it_walks_all_pages() -> None:
         number = {None: 0, "t1": 1, "t2": 2}[token]
         trial = {
             "id": f"s1.a.s0000{number}", "study_id": "s1", "label": "a", "phase": "search", "number": number, "seed": 0,
+            "configuration": number,
             "hyperparameters": {}, "created_at": STUDY["created_at"], "updated_at": STUDY["updated_at"],
         }  # fmt: skip
         following = {0: "t1", 1: "t2", 2: None}[number]

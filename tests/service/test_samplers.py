@@ -136,7 +136,7 @@ def test_grid_over_the_papers_space_is_the_papers_grid():
 
 
 def test_a_grid_that_is_too_large_is_refused():
-    with pytest.raises(InvalidSpec, match="at most 1000000 settings, got 10000000000"):
+    with pytest.raises(InvalidSpec, match="at most 1000000 configurations, got 10000000000"):
         build("grid", {str(index): Choice(tuple(range(10))) for index in range(10)}, OBJECTIVES, 0)
 
 

@@ -85,7 +85,7 @@ def test_trials_that_are_named(store: Store) -> None:
     for wrong in (trials[:3], trials[3:]):
         with pytest.raises(Conflict, match=r"only FAILED trials are retried, got (COMPLETE|DIVERGED): .*s0000"):
             store.retry(study, wrong)
-    with pytest.raises(NotFound, match="has no trial 'x'"):
+    with pytest.raises(NotFound, match='has no trial "x"'):
         store.retry(study, [trials[0], "x"])
     assert [trial.state for trial in store.trials(study)] == ["FAILED", "FAILED", "COMPLETE", "DIVERGED"]
     store.retry(study, [trials[1], trials[1]])

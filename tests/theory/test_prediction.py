@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from trainers.theory.configuration import setting_point
 
 from trainers.engine.pack import Pack
 from trainers.errors import SpecError
@@ -10,6 +9,7 @@ from trainers.spec import parse
 from trainers.tasks import quadratic
 from trainers.theory import prediction
 from trainers.theory.prediction import predictor
+from trainers.theory.setting import setting_point
 
 TASKS = {
     "random": {
@@ -62,7 +62,7 @@ def known(task):
 def test_the_whole_curve_is_predicted(task, method, server):
     about = known(task)
     init = [3.0, -2.0, 1.0][: about.clients.dimension]
-    setting = about.configuration(method, server)
+    setting = about.setting(method, server)
     curves = measured(task, method, server, init, 60)
     for metric, values in curves.items():
         predicted = about.curves([setting], init, 60, metric)[0]
@@ -92,7 +92,7 @@ MIXED_METHODS = [
 @pytest.mark.parametrize("method", MIXED_METHODS, ids=lambda method: f"{method['name']} {sorted(method)}")
 def test_curves_and_limits_of_mixed_methods_are_predicted(method, server):
     about = known(MIXED)
-    setting = about.configuration(method, server)
+    setting = about.setting(method, server)
     curves = measured(MIXED, method, server, [3.0, -2.0, 1.0], 500)
     for metric, values in curves.items():
         predicted = about.curves([setting], [3.0, -2.0, 1.0], 60, metric)[0]
@@ -112,14 +112,14 @@ def test_lookahead_is_predicted_on_one_client():
     method = {"name": "lookahead", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 5}
     values = measured(task, method, SERVERS[1], None, 40)["loss"]
     about = known(task)
-    predicted = about.curves([about.configuration(method, SERVERS[1])], None, 40, "loss")[0]
+    predicted = about.curves([about.setting(method, SERVERS[1])], None, 40, "loss")[0]
     assert predicted == pytest.approx(values, rel=1e-11)
 
 
 def test_the_limit_is_where_a_long_run_ends_and_the_same_as_setting_point():
     task, method, server = TASKS["random"], METHODS[0], SERVERS[1]
     about = known(task)
-    setting = about.configuration(method, server)
+    setting = about.setting(method, server)
     end = measured(task, method, server, None, 500)
     for metric in prediction.METRICS:
         assert about.values(setting.limit, metric) == pytest.approx(end[metric][-1], rel=1e-10)
@@ -130,7 +130,7 @@ def test_the_limit_is_where_a_long_run_ends_and_the_same_as_setting_point():
 
 def test_tied_rates_leave_no_room_for_another():
     with pytest.raises(SpecError, match="left out with tied"):
-        known(TASKS["random"]).configuration({**METHODS[0], "tied": True}, {"name": "sgd"})
+        known(TASKS["random"]).setting({**METHODS[0], "tied": True}, {"name": "sgd"})
 
 
 def test_constants_of_the_losses_count():
@@ -142,7 +142,7 @@ def test_constants_of_the_losses_count():
 
 def test_many_settings_at_once_are_as_each_alone(monkeypatch):
     about = known(TASKS["random"])
-    settings = [about.configuration(method, server) for method in METHODS for server in SERVERS]
+    settings = [about.setting(method, server) for method in METHODS for server in SERVERS]
     together = about.curves(settings, None, 40, "loss")
     monkeypatch.setattr(prediction, "CHUNK", 1)
     assert about.curves(settings, None, 40, "loss") == pytest.approx(together, rel=1e-13)
@@ -151,7 +151,7 @@ def test_many_settings_at_once_are_as_each_alone(monkeypatch):
 
 def test_a_diverging_setting_is_followed_beyond_all_numbers():
     about = known(TASKS["continuum"])
-    wild = about.configuration({"name": "fedsgd", "server_lr": 1e5}, {"name": "sgd"})
+    wild = about.setting({"name": "fedsgd", "server_lr": 1e5}, {"name": "sgd"})
     assert wild.rate > 1
     curve = about.curves([wild], [1.0], 200, "loss")[0]
     assert np.isfinite(curve[:20]).all()
@@ -172,4 +172,4 @@ def test_a_diverging_setting_is_followed_beyond_all_numbers():
 )
 def test_what_has_no_closed_form_says_so(method, server, schedule, words):
     with pytest.raises(SpecError, match=words):
-        known(TASKS["continuum"]).configuration(method, server, schedule)
+        known(TASKS["continuum"]).setting(method, server, schedule)

@@ -19,7 +19,10 @@ from trainers.registry import methods, optimizers, schedules
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"
 PAGE = ROOT / "docs" / "methods.md"
-COPIED = ("trainers", "search_spaces", "service", "tests/trainers", "tests/search_spaces", "pyproject.toml", "docs")
+COPIED = (
+    "trainers", "search_spaces", "driftline", "service", "tests/trainers", "tests/search_spaces", "pyproject.toml",
+    "docs",
+)  # fmt: skip
 
 
 def section() -> str:

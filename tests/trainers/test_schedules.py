@@ -232,7 +232,7 @@ def test_the_smoothed_value_does_not_depend_on_other_windows_to_the_bit(losses: 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"window": 0}, "schedule.window must be at least 1, got window=0"),
+        ({"window": 0}, "schedule.window must be in [1, 1000000], got window=0"),
         ({"patience": 0}, "schedule.patience must be at least 1, got patience=0"),
         ({"cooldown": -1}, "schedule.cooldown must be at least 0, got cooldown=-1"),
         ({"min_delta": 0}, "schedule.min_delta must be above 0, got min_delta=0"),

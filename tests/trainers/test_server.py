@@ -59,7 +59,7 @@ def optimum_of(kappa, nesterov):
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_best_configurations_reach_the_best_rate(nesterov):
+def test_best_settings_reach_the_best_rate(nesterov):
     server_lr, momentum, rate = optimum_of(10.0, nesterov)
     given = {
         "task": {"name": "quadratic", "hessians": [HESSIAN.tolist()], "centers": [CENTER.tolist()]},

@@ -98,7 +98,7 @@ def _frontier(label: str, method: Json, metric: str, cost: str, width: int) -> l
     if not on:
         return [f"{label}: no point yet" if not reported["trials"] else f"{label}: no trial came half of the way"]
     seeds = len(reported["seeds"])
-    lines = [f"{label}: frontier of its {reported['phase']} trials, {seeds} seed{'s' if seeds > 1 else ''}"]
+    lines = [f"{label}: frontier, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"]
     heads = [UNITS[cost].split(",")[0], metric]
     cells = [[number(row["cost"]), banded(row["quality"], row["low"], row["high"])] for row in on]
     sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(2)]
