@@ -14,6 +14,7 @@ from service.store.overview import Counts
 from service.store.segments import arrays
 from service.store.states import DRIVEN
 from service.store.tables import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
+from trainers.roles import ROLES
 
 COUNTERS = ("client_gradients", "bytes_up", "bytes_down")
 _LATEST = 20  # studies that are read
@@ -81,7 +82,7 @@ class Speeds(Counts):
         """What the project's latest studies measured for the entries of a new study, by the new study's labels.
 
         An earlier entry counts if its study has the same task, cohorts and batches, and the entry the same method,
-        server optimizer, schedule and whole-numbered or named hyperparameters (real-valued ones change no work).
+        optimizers, schedule and whole-numbered or named hyperparameters (real-valued ones change no work).
         Traffic alone is also taken from entries with other local steps, where trials with different local steps have
         sent the same.
 
@@ -207,7 +208,7 @@ def _key(value: Any) -> str:
 
 def _work(entry: Mapping[str, Any], *, steps: bool = True) -> list[Any]:
     """What in an entry decides how much work a round is."""
-    parts = (entry, entry.get("server", {}), entry.get("schedule", {}))
+    parts = (entry, *(entry.get(kind) or {} for kind in (*ROLES, "schedule")))
     return [
         (
             part.get("name"),
