@@ -1,7 +1,7 @@
 # Driftline: API, scheduler, MLflow and the nodes of Ray clusters, all from one image. docs/kubernetes.md says how to build it.
 #
-#   docker build -t REGISTRY/driftline:0.1.0 .                              CPU
-#   docker build -t REGISTRY/driftline:0.1.0-cuda --build-arg VARIANT=cuda .   GPU nodes: PyTorch brings its own CUDA libraries
+#   docker build -t REGISTRY/driftline:0.2.0 .                              CPU
+#   docker build -t REGISTRY/driftline:0.2.0-cuda --build-arg VARIANT=cuda .   GPU nodes: PyTorch brings its own CUDA libraries
 #
 # Without a network: put wheels into build/wheelhouse (tests/kubernetes/build_image.py shows how) and add
 # --build-arg WHEELHOUSE=build/wheelhouse.
@@ -39,7 +39,7 @@ RUN --mount=type=bind,target=/context \
 
 FROM ${BASE}
 ARG VARIANT=cpu
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Driftline" \
       org.opencontainers.image.description="Tunes local update methods and maps their trade-off between convergence and accuracy" \

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from search_spaces.parameters import Float as Float
     from search_spaces.parameters import Int as Int
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "AsyncClient": "driftline.sdk.asynchronous",

@@ -217,11 +217,15 @@ def migrate(
     database: Annotated[
         str | None, typer.Option(help="URL of the database; DRIFTLINE_DATABASE_URL by default.")
     ] = None,
+    to: Annotated[str | None, typer.Option(help="Go back to this revision; what happened since is lost.")] = None,
+    drop_backup: Annotated[
+        bool, typer.Option(help="Drop what migrations have kept so that they can be taken back.")
+    ] = False,
 ) -> None:
     """Bring a service's database to the newest revision; harmless when it is there."""
     from service.cli.serve import migrate as run_migration
 
-    run_migration(database)
+    run_migration(database, to, drop_backup=drop_backup)
 
 
 app.add_typer(remote.app)

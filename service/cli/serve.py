@@ -18,6 +18,7 @@ from driftline.errors import InvalidSpec, Unavailable
 from service.cli.composition import Part, Service, answered
 from service.cli.home import ADMIN_TOKEN
 from service.settings import ServiceSettings, read_service
+from service.store.database import drop_backups, take_back
 from service.store.database import migrate as bring_up
 
 PORTS: dict[Part | None, int] = {None: 8080, "api": 8080, "scheduler": 8081}
@@ -84,17 +85,27 @@ def serve(
     typer.echo("Ended.", err=True)
 
 
-def migrate(database: str | None) -> None:
+def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = False) -> None:
     """Brings a database to the newest revision; again, or side by side, does no harm.
 
     Args:
         database: Its URL; what the environment says by default.
+        to: An earlier revision, to which it is taken back instead.
+        drop_backup: Drop what migrations have kept so that they can be taken back.
 
     Raises:
         Unavailable: It does not answer.
-        Conflict: It was written by a newer Driftline.
+        Conflict: It was written by a newer Driftline, or cannot be taken back to that revision.
     """
-    before, now = answered(database or read_service(os.environ).database, bring_up)
+    url = database or read_service(os.environ).database
+    if to is not None:
+        take_back(url, to)
+        typer.echo(f"The database is at revision {to}. Run the Driftline of that revision.", err=True)
+        return
+    before, now = answered(url, bring_up)
+    if drop_backup:
+        dropped = drop_backups(url)
+        typer.echo(f"Dropped {dropped} tables of backups." if dropped else "There is no backup to drop.", err=True)
     typer.echo(f"The database is at the newest revision, {now} ({_came_from(before, now)}).", err=True)
 
 

@@ -125,6 +125,36 @@ def migrate(url: str | Path) -> tuple[str | None, str]:
     return before, after
 
 
+def take_back(url: str | Path, revision: str) -> None:
+    """Takes a database back to an earlier revision; what happened since is lost.
+
+    Args:
+        url: As `Database` takes it.
+        revision: Its identifier, such as "0003".
+
+    Raises:
+        Conflict: There is no such revision, or a migration on the way kept nothing to go back to.
+    """
+    database = Database(url, upgraded=False)
+    try:
+        downgrade(database, revision)
+    finally:
+        database.close()
+
+
+def drop_backups(url: str | Path) -> int:
+    """Drops the tables in which migrations have kept what they changed; returns how many there were."""
+    database = Database(url, upgraded=False)
+    try:
+        with database.write() as connection:
+            names = [name for name in sa.inspect(connection).get_table_names() if name.startswith(BACKUP)]
+            for name in names:
+                connection.execute(sa.text(f"DROP TABLE {name}"))
+        return len(names)
+    finally:
+        database.close()
+
+
 def downgrade(database: Database, revision: str = "base") -> None:
     """Take the schema back to a revision; what later revisions hold is lost."""
     _migrate(database, "downgrade", revision)

@@ -73,7 +73,7 @@ def test_a_claim_in_the_studies_namespace_is_theirs_alone(helm):
         ({}, "example.org/all:1"),
         ({"tag": "own"}, "example.org/all:own"),
         ({"digest": "sha256:" + "a" * 64}, "example.org/all@sha256:" + "a" * 64),
-        ({"repository": "example.org/own"}, "example.org/own:0.1.0"),
+        ({"repository": "example.org/own"}, "example.org/own:0.2.0"),
         ({"repository": "example.org/own", "tag": "2"}, "example.org/own:2"),
     ],
 )

@@ -83,7 +83,7 @@ def test_down_and_up_again(new_url: str) -> None:
 
 
 def test_what_was_never_in_the_old_spelling_cannot_go_back_to_it(filled: Store) -> None:
-    with pytest.raises(RuntimeError, match="only where it kept a backup"):
+    with pytest.raises(Conflict, match="only where it kept a backup"):
         database.downgrade(filled._database, "0003")
     assert filled.studies()
 

@@ -1,6 +1,5 @@
 """Databases of version 0.1: read and upgraded on SQLite and PostgreSQL, and taken back from the backup."""
 
-import gzip
 import tarfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
 import driftline
 from driftline.errors import InvalidSpec, StaleDriver
@@ -16,26 +16,19 @@ from driftline.sdk.frontier import Frontier
 from driftline.study import version_0_1
 from driftline.study.spec import Study
 from driftline.wire.records import TRIAL_FINISHED
+from service.cli.main import app
 from service.store import database
 from service.store.store import Store
-
-OLD = Path(__file__).parents[1] / "equality" / "version_0_1"
+from tests.databases_0_1 import VERSION_0_1, fill_postgresql, sqlite_file
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A service's database as 0.1 left it: a study in every state, the running one with a driver's lease."""
     if request.param == "sqlite":
-        file = tmp_path / "service.db"
-        file.write_bytes(gzip.decompress((OLD / "service.db.gz").read_bytes()))
-        return f"sqlite:///{file}"
-    server = request.getfixturevalue("postgresql")
-    url: str = server.fresh()
-    engine = sa.create_engine(url)
-    script = gzip.decompress((OLD / "service.sql.gz").read_bytes()).decode()
-    with engine.begin() as connection:
-        connection.connection.cursor().execute(script)
-    engine.dispose()
+        return f"sqlite:///{sqlite_file(tmp_path)}"
+    url: str = request.getfixturevalue("postgresql").fresh()
+    fill_postgresql(url)
     return url
 
 
@@ -128,8 +121,29 @@ def test_the_upgrade_is_taken_back_to_the_last_row(old_url: str) -> None:
         assert database.differences(store._database) == []
 
 
+def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:
+    before = contents(old_url)
+    migrate = ["migrate", "--database", old_url]
+    for options, said in (
+        ([], "it was at 0002"),
+        (["--to", "0002"], "at revision 0002"),
+        ([], "it was at 0002"),
+        (["--drop-backup"], "Dropped 8 tables"),
+        (["--drop-backup"], "no backup to drop"),
+    ):
+        if options == ["--drop-backup"] and said.startswith("Dropped"):
+            assert contents(old_url) != before
+        done = CliRunner().invoke(app, [*migrate, *options])
+        assert done.exit_code == 0, done.output
+        assert said in done.output
+        if options[:1] == ["--to"]:
+            assert contents(old_url) == before
+    refused = CliRunner().invoke(app, [*migrate, "--to", "0003"])
+    assert "only where it kept a backup" in str(refused.exception)
+
+
 def test_an_old_output_folder_is_read(tmp_path: Path) -> None:
-    with tarfile.open(OLD / "folder.tar.gz") as archive:
+    with tarfile.open(VERSION_0_1 / "folder.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     (file,) = tmp_path.rglob("frontier.json")
     read = Frontier.read(file.parent)

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from driftline.errors import Conflict
 from driftline.study import version_0_1
 
 revision = "0004"
@@ -47,7 +48,7 @@ def downgrade() -> None:
     connection = op.get_bind()
     if not sa.inspect(connection).has_table("backup_0003_studies"):
         if _any(connection, "studies"):
-            raise RuntimeError("revision 0004 can be taken back only where it kept a backup: this database has none")
+            raise Conflict("revision 0004 can be taken back only where it kept a backup: this database has none")
         op.execute("ALTER TABLE trials RENAME COLUMN configuration TO setting")
         return
     op.execute("ALTER TABLE trials RENAME COLUMN configuration TO setting")
