@@ -115,7 +115,7 @@ def names(url: str) -> set[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("version", "revision"), [("0.1.0", "0001"), ("0.3.0", "0002")])
+@pytest.mark.parametrize(("version", "revision"), [("0.1.0", "0001"), ("0.4.0", "0002")])
 def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, database_url, tmp_path, version, revision):
     namespace = plane.namespace()
     where = ("--namespace", namespace)
