@@ -211,7 +211,7 @@ def _respelled(value: Any, names: Mapping[str, str]) -> Any:
     """The same value in the new spelling: a word that has another one now, and ids of trials in a text."""
     if not isinstance(value, str) or not names:
         return value
-    return re.sub(r"\.f(?=\d{5})", ".c", names.get(value, value))
+    return re.sub(r"\.f(?=\d{5,}(?!\w))", ".c", names.get(value, value))  # not the digits of 0x1.f20026p+0
 
 
 def number(value: Any) -> float | None:
