@@ -171,6 +171,7 @@ def commands(page: Page, shell: Terminal, rounds: Callable[[], int]) -> str:
     assert "fedprox" in shell.run(page.take("driftline compare"))
     shell.run(page.take("driftline extend"))
     shell.run(page.take("sqlite3"))
+    assert "nothing to retry" in shell.run(page.take("driftline retry"), code=5)
     shell.run(page.take("driftline cancel"))
     until(lambda: "  cancelled " in shell.run("driftline list"))
     shell.run(f"driftline resume {study}", code=5)
@@ -250,3 +251,6 @@ def replicas(page: Page, folder: Path, terminals: Open, postgresql: Postgresql) 
     assert main.run(f"driftline frontier {NAME} --json") == held
     first.interrupt()
     assert first.ended(30) == 0
+    assert "0003" in main.run(page.take("driftline migrate --to 0003"))
+    assert "0004" in main.run("driftline migrate")
+    main.run(page.take("driftline migrate --drop-backup"))
