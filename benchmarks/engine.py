@@ -2,12 +2,11 @@
 
     make bench        or        OMP_NUM_THREADS=1 python benchmarks/engine.py [--repeats 9] [--only mlp]
 
-One round of FedAvg: 10 of 100 clients, 100 examples each, batches of 20, one epoch (5 steps), pictures of 28 x 28 in 62
-classes, single precision, one thread. The engine is run as a study runs it, through trainers.engine.pack.Pack, with
-batches drawn, losses reported and bytes counted; the loop below only trains. Both are timed in turns in one process, by
-the processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
-trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles.
-"""
+One round of FedAvg: 10 of 100 clients, 100 examples each, batches of 20, one epoch (5 steps), pictures of 28 x 28 in
+62 classes, single precision, one thread. The engine is run as a study runs it, through trainers.Pack, with batches
+drawn, losses reported and bytes counted; the loop below only trains. Both are timed in turns in one process, by the
+processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
+trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 CLIENTS, EXAMPLES, COHORT, BATCH, STEPS, CLASSES, SIDE = 100, 100, 10, 20, 5, 62, 28
 CLIENT_LR = 0.05

@@ -31,9 +31,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.engine import CASES, Case, data, document, machine, ratios
 from tests.trainers.fake_device import FAKE, fake_device
-from trainers.engine.pack import Pack
-from trainers.engine.plan import Plan
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
+from trainers.trial.document import parse
 
 WIDTHS = (1, 4, 16, 64)
 ROUNDS = 200  # of a trial, for trials in an hour

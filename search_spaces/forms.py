@@ -22,8 +22,8 @@ from typing import Any
 
 from search_spaces.parameters import Choice, Float, Int, Parameter, fixed
 from trainers.errors import SpecError
-from trainers.hyper import join, refuse_unknown
-from trainers.scalars import integer, shown
+from trainers.hyperparameters import join, refuse_unknown
+from trainers.values import integer, shown
 
 _OPTIONS = {"float": ("log", "also", "complement", "points"), "int": ("log", "also", "points"), "choice": ()}
 

@@ -21,10 +21,10 @@ from typing import Any
 
 from search_spaces import rates
 from trainers.errors import SpecError
-from trainers.parts import offered
 from trainers.registry import methods
 from trainers.run import read, run
-from trainers.scalars import shown
+from trainers.trial.parts import offered
+from trainers.values import shown
 
 CANDIDATES = (100.0, 10.0, 1.0, 0.1, 0.01)
 """The client_lr of the paper."""
@@ -64,8 +64,8 @@ def largest_client_lr(
     """Trains with every candidate, the largest first, until one does not diverge.
 
     Args:
-        document: a trial (trainers/spec.py) without members; its client_lr and server_lr are replaced. One with
-            delta_lr or tied keeps that, and only client_lr is tried; so with methods that are tied by nature.
+        document: a trial (trainers/trial/document.py) without members; its client_lr and server_lr are replaced. One
+            with delta_lr or tied keeps that, and only client_lr is tried; so with methods that are tied by nature.
         candidates: client_lr to try.
         servers: server_lr to try with each; the paper's by default.
         device: as torch calls it, or "auto".

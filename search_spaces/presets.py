@@ -17,8 +17,8 @@ from typing import Any
 
 from search_spaces import spaces
 from trainers.errors import SpecError
-from trainers.scalars import shown
 from trainers.spelling import hint
+from trainers.values import shown
 
 SERVERS: Mapping[str, str] = MappingProxyType(
     {"fedavgm": "sgd", "fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}

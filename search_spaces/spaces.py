@@ -14,10 +14,10 @@ from typing import Literal
 
 from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
 from trainers.errors import SpecError
-from trainers.hyper import Hyperparameter
-from trainers.roles import ROLES
-from trainers.scalars import shown
+from trainers.hyperparameters import Hyperparameter
 from trainers.spelling import hint
+from trainers.trial.roles import ROLES
+from trainers.values import shown
 
 Kind = Literal["methods", "client", "server", "central", "merge", "schedules"]
 """Of optimizers the role."""

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from trainers.errors import SpecError
-from trainers.scalars import number
+from trainers.values import number
 
 
 def is_real(value: Any) -> bool:

@@ -10,7 +10,7 @@ import typer
 from driftline.study.spec import Study
 from service.cli.main import app
 from trainers.registry import methods
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 ROOT = Path(__file__).parents[1]
 STUDIES = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")

@@ -29,12 +29,12 @@ def test_unknown_name_says_what_there_is() -> None:
         driftline.Clint  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["driftline", "service.cli.main", "driftline.study.spec", "trainers.spec"])
+@pytest.mark.parametrize("module", ["driftline", "service.cli.main", "driftline.study.spec", "trainers.trial.document"])
 def test_imports_stay_light(module: str) -> None:
-    """What --help and typing mistakes wait for; trainers.spec is allowed nothing heavy but torch."""
+    """What --help and typing mistakes wait for; trainers.trial.document is allowed nothing heavy but torch."""
     code = f"import sys, {module}; print(' '.join(name for name in {HEAVY} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    allowed = {"torch"} if module == "trainers.spec" else set()
+    allowed = {"torch"} if module == "trainers.trial.document" else set()
     assert set(done.stdout.split()) <= allowed
 
 

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Iterable
 
-from trainers.engine.method import Method
-from trainers.hyper import Hyperparameter
-from trainers.parts import offered
+from trainers.contracts import Method, Optimizer
+from trainers.hyperparameters import Hyperparameter
 from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
-from trainers.roles import ANY, ROLES, Optimizer, lacks, serving, settings, taken
+from trainers.trial.parts import offered
+from trainers.trial.roles import ANY, ROLES, lacks, serving, settings, taken
 
 _HEAD = """# Methods, optimizers and schedules
 

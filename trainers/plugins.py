@@ -26,7 +26,7 @@ class Configured(Protocol):
     """A plug-in with hyperparameters: a method, an optimizer or a schedule.
 
     Attributes:
-        Hyper: dataclass of its hyperparameters, with fields declared by `trainers.hyper.hyper`.
+        Hyper: dataclass of its hyperparameters, with fields declared by `trainers.hyperparameters.tunable`.
     """
 
     Hyper: type

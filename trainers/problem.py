@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.hyper import Hyperparameter
+from trainers.hyperparameters import Hyperparameter
 
 MOST_CLIENTS = 10_000_000
 """The most clients of a synthetic task."""

@@ -3,7 +3,7 @@
 Nothing has to be registered. Modules whose name begins with "_" are private and ignored. Installed packages may add
 their own through entry points of the groups driftline.methods, driftline.optimizers, driftline.schedules,
 driftline.tasks, driftline.models and driftline.reports; a name of the folder itself wins over an entry point of the
-same name. The contract of a kind is a Protocol, as `trainers.engine.method.Method`.
+same name. The contract of a kind is a Protocol, as `trainers.contracts.Method`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from trainers.errors import PluginError, SpecError
 from trainers.plugins import load
-from trainers.scalars import shown
 from trainers.spelling import hint
+from trainers.values import shown
 
 if TYPE_CHECKING:
-    from trainers.engine.method import Method
-    from trainers.engine.oracle import ModelBuilder
-    from trainers.engine.views import Report
+    from trainers.contracts import Method, Optimizer, Schedule
+    from trainers.engine.evaluation.views import Report
+    from trainers.engine.oracles.oracle import ModelBuilder
     from trainers.problem import Task
-    from trainers.roles import Optimizer
-    from trainers.schedule import Schedule
 
 P = TypeVar("P", covariant=True)
 
@@ -37,7 +35,7 @@ class Registry(Mapping[str, P]):
 
     Args:
         package: name of the folder's package, as "trainers.methods".
-        kind: dotted name of the kind's Protocol, as "trainers.engine.method.Method".
+        kind: dotted name of the kind's Protocol, as "trainers.contracts.Method".
         word: what one of them is called in errors, as "method".
         names: modules of the folder that are plug-ins; None takes all that do not begin with "_".
     """
@@ -99,19 +97,19 @@ class Registry(Mapping[str, P]):
 @cache
 def methods() -> Registry[Method]:
     """Every method in trainers/methods, by name."""
-    return Registry("trainers.methods", "trainers.engine.method.Method", "method")
+    return Registry("trainers.methods", "trainers.contracts.Method", "method")
 
 
 @cache
 def optimizers() -> Registry[Optimizer]:
     """Every optimizer in trainers/optimizers, by name."""
-    return Registry("trainers.optimizers", "trainers.roles.Optimizer", "optimizer")
+    return Registry("trainers.optimizers", "trainers.contracts.Optimizer", "optimizer")
 
 
 @cache
 def schedules() -> Registry[Schedule]:
     """Every schedule in trainers/schedules, by name."""
-    return Registry("trainers.schedules", "trainers.schedule.Schedule", "schedule")
+    return Registry("trainers.schedules", "trainers.contracts.Schedule", "schedule")
 
 
 @cache
@@ -123,10 +121,10 @@ def tasks() -> Registry[Task]:
 @cache
 def models() -> Registry[ModelBuilder]:
     """Every model in trainers/models, by name."""
-    return Registry("trainers.models", "trainers.engine.oracle.ModelBuilder", "model")
+    return Registry("trainers.models", "trainers.engine.oracles.oracle.ModelBuilder", "model")
 
 
 @cache
 def reports() -> Registry[Report]:
     """Every report in trainers/reports, by name: what report lines may hold besides what they always do."""
-    return Registry("trainers.reports", "trainers.engine.views.Report", "report")
+    return Registry("trainers.reports", "trainers.engine.evaluation.views.Report", "report")

@@ -3,8 +3,9 @@
     python -m trainers.run trial.json
     python -m trainers.run - --checkpoint trial.ckpt < trial.json
 
-The document is described in trainers/spec.py. Exit codes: 0 finished; 1 an error while training; 2 a wrong document,
-missing data or a checkpoint that does not fit, with one line on stderr; 130 or 143 interrupted; 141 nobody reads.
+The document is described in trainers/trial/document.py. Exit codes: 0 finished; 1 an error while training; 2 a wrong
+document, missing data or a checkpoint that does not fit, with one line on stderr; 130 or 143 interrupted; 141 nobody
+reads.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import CheckpointError, SpecError, TrainerError
-from trainers.scalars import digits, shown, step
-from trainers.spec import TrialSpec, parse
+from trainers.trial.document import TrialSpec, parse
+from trainers.values import digits, shown, step
 
 if TYPE_CHECKING:
-    from trainers.engine.pack import Pack
+    from trainers.engine.packs.pack import Pack
 
 _CHUNK_SECONDS = 0.1
 _CHECKPOINT_SECONDS = 30.0
@@ -38,7 +39,7 @@ def run(document: Any, *, device: str = "auto") -> Iterator[dict[str, Any]]:
     """The report lines of a trial, as they come; the document is checked before anything is trained.
 
     Args:
-        document: a trial document (trainers/spec.py).
+        document: a trial document (trainers/trial/document.py).
         device: "auto", or what torch calls a device, as "cpu" or "cuda:1".
 
     Returns:
@@ -164,7 +165,7 @@ def _train(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signa
 
 
 def _start(spec: TrialSpec, device: str, checkpoint: Path | None) -> Pack:
-    from trainers.engine.pack import Pack  # here, so that --help does not wait for torch
+    from trainers.engine.packs.pack import Pack  # here, so that --help does not wait for torch
 
     _check_device(device)
     if checkpoint is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import islice
 
-from trainers.scalars import step
+from trainers.values import step
 
 _CLOSE_ENOUGH = 0.55
 _LENGTH = 60  # characters of a word that are compared: a comparison takes time in proportion to their square

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from driftline.errors import InvalidSpec
 from driftline.wire.records import TrialRecord
-from trainers.scalars import shown
 from trainers.spelling import nearest
+from trainers.values import shown
 
 Array = NDArray[np.float64]
 

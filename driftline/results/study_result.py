@@ -13,8 +13,8 @@ from driftline.results.document import frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.wire.records import StudyRecord, TrialRecord
-from trainers.scalars import shown
 from trainers.spelling import hint
+from trainers.values import shown
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
 """Names of the files of a result."""

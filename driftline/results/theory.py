@@ -19,10 +19,10 @@ from driftline.results.directions import sign
 from driftline.results.pareto import non_dominated
 from driftline.results.points import Progress, smooth, window
 from trainers.errors import SpecError
-from trainers.roles import ROLES
 from trainers.tasks import quadratic
 from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
 from trainers.theory.rounds.methods import ONE_CLIENT
+from trainers.trial.roles import ROLES
 
 Json = dict[str, Any]
 ROUNDING = 1e-6

@@ -15,8 +15,8 @@ from driftline.study.validation import Section, from_spec_error
 from search_spaces import forms, presets, spaces
 from search_spaces.parameters import Space
 from trainers.errors import SpecError
-from trainers.roles import ROLES
-from trainers.scalars import shown, step
+from trainers.trial.roles import ROLES
+from trainers.values import shown, step
 
 MOST_CHOICES = 5_000
 MOST_STARTS = 1_000

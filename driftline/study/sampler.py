@@ -20,10 +20,10 @@ from pydantic import PlainValidator, WithJsonSchema
 from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole, from_spec_error
 from trainers.errors import SpecError
-from trainers.hyper import Hyperparameter
+from trainers.hyperparameters import Hyperparameter
 from trainers.registry import Registry
-from trainers.scalars import shown
 from trainers.spelling import hint
+from trainers.values import shown
 
 MOST = 1_000_000
 """The largest number in a sampler's settings: as many as an entry may have trials."""

@@ -15,9 +15,9 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from search_spaces.parameters import Choice, Float, Parameter, Space
 from search_spaces.values import plain, same
-from trainers.roles import ROLES
-from trainers.scalars import shown, step
 from trainers.spelling import hint
+from trainers.trial.roles import ROLES
+from trainers.values import shown, step
 
 
 def read(points: Sequence[Any], space: Space) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from driftline.study.entries import Entry, Part
 from driftline.study.spec import Study
-from trainers.parts import REGISTRIES, offered
-from trainers.scalars import shown
+from trainers.trial.parts import REGISTRIES, offered
+from trainers.values import shown
 
 SHARED = (
     "clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init", "report",

@@ -10,10 +10,10 @@ from typing import Annotated, Any, NoReturn, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from driftline.errors import InvalidSpec
-from trainers import scalars
+from trainers import values as scalars
 from trainers.errors import SpecError
-from trainers.scalars import shown, step
 from trainers.spelling import hint
+from trainers.values import shown, step
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 64  # as of a body that the API reads

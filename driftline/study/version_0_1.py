@@ -11,8 +11,8 @@ document in the old spelling gets.
 | envelope | frontier |
 | on_frontier | pareto |
 
-`trainers.version_0_1` has the hyperparameters: optimizers of clients, of the server's branch and of the merge were
-settings of the method.
+`trainers.trial.version_0_1` has the hyperparameters: optimizers of clients, of the server's branch and of the merge
+were settings of the method.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainers.errors import SpecError
-from trainers.version_0_1 import entry, hyperparameters, trial
+from trainers.trial.version_0_1 import entry, hyperparameters, trial
 
 __all__ = ["RENAMED", "event", "frontier", "hyperparameters", "phase", "renamed", "study", "trial", "trial_id"]
 

@@ -11,7 +11,7 @@ import yaml
 
 from driftline.errors import InvalidSpec, NotFound
 from trainers.errors import SpecError
-from trainers.scalars import digits, shown
+from trainers.values import digits, shown
 
 _LONGEST = 300  # characters of what the parser says of a text
 

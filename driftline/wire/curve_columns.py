@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from driftline.wire.records import Record
-from trainers.scalars import shown
+from trainers.values import shown
 
 Cell = bool | int | float | None
 SEGMENT_ROUNDS = 256

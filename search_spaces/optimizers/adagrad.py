@@ -9,6 +9,6 @@ def default(role: str) -> Space:
     """A log scale for epsilon; beta1 stays 0, which is Adagrad.
 
     Args:
-        role: as in `trainers.roles`; epsilon is smaller on clients.
+        role: as in `trainers.trial.roles`; epsilon is smaller on clients.
     """
     return {"epsilon": Float(1e-10, 1e-3, log=True) if role == "client" else Float(1e-5, 0.1, log=True)}

@@ -9,7 +9,7 @@ def default(role: str) -> Space:
     """Momentum from 0 to 0.99 with 1 - momentum on a log scale, heavy ball; on clients it is plain.
 
     Args:
-        role: as in `trainers.roles`.
+        role: as in `trainers.trial.roles`.
     """
     return {} if role == "client" else {"momentum": Float(0.0, 0.99, log=True, complement=True)}
 

@@ -14,7 +14,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from service.api.submission import CheckedStudy
 from trainers.data.folder import data_dir
-from trainers.scalars import shown
+from trainers.values import shown
 
 Check = Callable[[Mapping[str, Any]], CheckedStudy]
 

@@ -13,13 +13,13 @@ import typer
 from driftline.client.environment import environment
 from driftline.errors import NotFound
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
-from trainers.hyper import Hyperparameter
-from trainers.parts import offered
+from trainers.hyperparameters import Hyperparameter
 from trainers.plugins import Configured
 from trainers.problem import Task
 from trainers.registry import Registry, methods, optimizers, schedules, tasks
-from trainers.scalars import shown
 from trainers.spelling import hint
+from trainers.trial.parts import offered
+from trainers.values import shown
 
 if TYPE_CHECKING:
     from driftline.sdk.frontier import Frontier

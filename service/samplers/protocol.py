@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from search_spaces.parameters import Space
-from trainers.hyper import Hyperparameter
+from trainers.hyperparameters import Hyperparameter
 
 Hyperparameters = dict[str, Any]
 

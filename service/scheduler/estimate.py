@@ -22,7 +22,7 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 
 if TYPE_CHECKING:
-    from trainers.engine.pack import Pack  # with torch, which the parent does not need
+    from trainers.engine.packs.pack import Pack  # with torch, which the parent does not need
 
 START_S = 60.0
 """Seconds in which the process must have loaded its modules and the data."""
@@ -130,8 +130,8 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
     """What the process does: prints `_READY` when it begins to train, then a line for each label."""
     import torch
 
-    from trainers.engine import pack as engine
-    from trainers.spec import parse
+    from trainers.engine.packs.pack import Pack
+    from trainers.trial.document import parse
 
     study = Study.from_json(document)
     specs = {label: parse(_document(study, label)) for label in study.labels}
@@ -142,7 +142,7 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
     share = 0.8 * training_s / len(specs)
     for label, spec in specs.items():
         try:
-            pack = engine.Pack.from_spec(spec, device="cpu")
+            pack = Pack.from_spec(spec, device="cpu")
             seconds, done = _timed(pack, min(_WARM_UP_S, 0.2 * share))
             if seconds < 0.5 * share:  # else there is no time for more than the first round
                 seconds, done = _timed(pack, min(_MEASURE_S, 0.5 * share))

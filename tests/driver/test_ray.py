@@ -20,8 +20,8 @@ from service.driver.worker import columns
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.waiting import until
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(400)]
 

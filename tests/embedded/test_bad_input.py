@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import driftline
 from driftline.errors import DriftlineError
 from service.cli.main import app
-from trainers import spec
+from trainers.trial import document as documents
 
 GOOD: dict[str, Any] = {
     "name": "small",
@@ -111,7 +111,7 @@ def test_one_line_and_exit_code_2(study: dict[str, Any], words: list[str], tmp_p
 
 def test_missing_data_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
-    spec._cached_task.cache_clear()  # another test of this process may have found the data
+    documents._cached_task.cache_clear()  # another test of this process may have found the data
     study = change("task", {"name": "mnist_by_writer"})
     study["objective"] = {"quality": "test_loss"}
     file = tmp_path / "study.yaml"

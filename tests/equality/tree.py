@@ -58,13 +58,25 @@ def renamed() -> dict[str, str]:
     return {} if spelling is None else dict(spelling.RENAMED)
 
 
+def _engine() -> Any:
+    """What has `parse`, `Pack` and `Plan`: the package itself, or the modules of 0.1."""
+    import trainers
+
+    if hasattr(trainers, "Pack"):
+        return trainers
+    from importlib import import_module
+    from types import SimpleNamespace
+
+    pack, plan, spec = (import_module(f"trainers.{name}") for name in ("engine.pack", "engine.plan", "spec"))
+    return SimpleNamespace(Pack=pack.Pack, Plan=plan.Plan, parse=spec.parse)
+
+
 def check(document: dict[str, Any]) -> str | None:
     """Why the tree refuses a trial document of 0.1; None where it takes it."""
     from trainers.errors import SpecError
-    from trainers.spec import parse
 
     try:
-        parse(trial(document))
+        _engine().parse(trial(document))
     except SpecError as error:
         return str(error)
     return None
@@ -78,14 +90,11 @@ def train(document: dict[str, Any], oracle: str | None, stop: int | None) -> lis
         oracle: computes the gradients; None leaves the plan to the tree, for models that have one oracle alone.
         stop: round after which the pack is written to a checkpoint and goes on from there; None never stops.
     """
-    from trainers.engine.pack import Pack
-    from trainers.engine.plan import Plan
-    from trainers.spec import parse
-
-    spec = parse(trial(document))
+    engine = _engine()
+    spec = engine.parse(trial(document))
     plan = None
     if oracle is not None:
-        plan = Plan(
+        plan = engine.Plan(
             oracle=renamed().get(oracle, oracle),
             width=spec.members,
             threads=1,
@@ -93,10 +102,10 @@ def train(document: dict[str, Any], oracle: str | None, stop: int | None) -> lis
             dtype=spec.dtype,
             eval_every=int(spec.eval_every),
         )
-    pack = Pack.from_spec(spec, device="cpu", plan=plan)
+    pack = engine.Pack.from_spec(spec, device="cpu", plan=plan)
     lines = pack.advance(stop)
     while not pack.done:
-        pack = Pack.restore(spec, pack.to_bytes(), device="cpu")
+        pack = engine.Pack.restore(spec, pack.to_bytes(), device="cpu")
         lines += pack.advance()
     return lines
 

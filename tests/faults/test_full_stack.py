@@ -30,8 +30,8 @@ from tests.clients import EveryClient
 from tests.driver.stand_ins import quadratic
 from tests.ports import free_port
 from tests.waiting import until
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROUNDS = 2000

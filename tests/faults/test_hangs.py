@@ -18,8 +18,8 @@ from service.samplers.build import build
 from service.store.store import Store
 from tests.commands.processes import SMALL, begun, running
 from tests.waiting import until
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 
 def plain(curve: dict[str, Any]) -> dict[str, Any]:

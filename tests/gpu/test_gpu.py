@@ -16,9 +16,9 @@ import torch
 from tests.trainers.devices import TASKS, of_methods, of_parts, pack, with_test_clients
 from tests.trainers.test_methods import alone, same
 from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.registry import methods
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")]
 

@@ -17,8 +17,8 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.curve_columns import columns
 from driftline.wire.records import StudyRecord, TrialRecord
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TASK: dict[str, Any] = {

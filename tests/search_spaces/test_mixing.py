@@ -5,7 +5,7 @@ import pytest
 from search_spaces import mixing, spaces
 from search_spaces.methods import all_on_client, one_way_transfer, parallel_training, pooled_training, two_way_transfer
 from search_spaces.parameters import is_fixed
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 DIGITS = {"name": "digits", "central": {"fraction": 0.1}}
 METHODS = {

@@ -8,9 +8,9 @@ from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from search_spaces import presets, spaces
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.registry import optimizers
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "server-optimizers.yaml"
 

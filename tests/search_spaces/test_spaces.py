@@ -7,10 +7,10 @@ from search_spaces.methods import fedavg, fedprox, local_sgd
 from search_spaces.optimizers import sgd, yogi
 from search_spaces.schedules import plateau
 from trainers.errors import SpecError
-from trainers.parts import offered
 from trainers.registry import methods, optimizers, schedules
-from trainers.roles import ROLES, serving
-from trainers.spec import parse
+from trainers.trial.document import parse
+from trainers.trial.parts import offered
+from trainers.trial.roles import ROLES, serving
 
 REGISTRIES = {"methods": methods, **dict.fromkeys(ROLES, optimizers), "schedules": schedules}
 

@@ -8,7 +8,7 @@ from driftline.wire.driver_messages import NewTrial, Report
 from driftline.wire.ids import holder
 from service.api import submission
 from service.store.store import Store
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 
 from .api_setup import running
 from .conftest import Clock

@@ -13,7 +13,7 @@ from driftline.study import yaml_files as loading
 from driftline.study.spec import Study
 from service.cli.main import main
 from trainers.errors import SpecError
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 STUDY = {
     "name": "bounds",

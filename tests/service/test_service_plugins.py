@@ -42,7 +42,7 @@ def build(config, *, url, checkpoints, logs):
     return Queue()
 """
 SAMPLER = """
-from trainers.hyper import Hyperparameter
+from trainers.hyperparameters import Hyperparameter
 
 SETTINGS = (Hyperparameter(name="first", kind="int", default=0, low=0),)
 

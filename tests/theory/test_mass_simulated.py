@@ -7,14 +7,14 @@ same to rounding; synchronised models alone are reported, so that a number of it
 import numpy as np
 import pytest
 
-from trainers.engine import draws
-from trainers.engine.pack import Pack
-from trainers.engine.plan import Plan
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
-from trainers.spec import parse
 from trainers.tasks import linear_regression
 from trainers.theory.mass import batch_constants, common_constants, expected_distance_bound, sample_constants
 from trainers.theory.mass_settings import estimate
+from trainers.trial.document import parse
 
 SHARED = {"name": "linear_regression", "clients": 5, "examples": 2000, "dimension": 10, "data_seed": 11}
 PLAN = Plan("stacked", 1, 1, "cpu", "float64", 1)
@@ -37,7 +37,7 @@ def printed_draws(monkeypatch):
         steps = [[generator.integers(0, size, batch_size) for size in sizes] for _ in range(local_steps)]
         return np.array(steps).transpose(1, 0, 2)
 
-    monkeypatch.setattr(draws, "with_replacement", drawn)
+    monkeypatch.setattr(randomness, "with_replacement", drawn)
 
 
 def settings_of(what, batch_size):

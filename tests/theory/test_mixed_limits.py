@@ -5,10 +5,10 @@ import pytest
 from scipy.optimize import minimize
 
 from trainers.errors import SpecError
-from trainers.spec import parse
 from trainers.theory.clients import client_quadratics
 from trainers.theory.mixed_limits import Difficulty, dissimilarity, least_delta_lr, parts, rate_limit, rounds_to
 from trainers.theory.rounds.central import central_quadratic
+from trainers.trial.document import parse
 
 METHODS = ("parallel_training", "one_way_transfer", "two_way_transfer")
 CONVEX = ("strongly_convex", "convex", "non_convex")

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.spec import parse
 from trainers.tasks import quadratic
 from trainers.theory import prediction
 from trainers.theory.prediction import predictor
 from trainers.theory.setting import setting_point
+from trainers.trial.document import parse
 
 TASKS = {
     "random": {

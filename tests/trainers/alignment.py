@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from trainers.engine.cohort import Cohort
-from trainers.engine.counters import Counters
-from trainers.engine.optimizer import RoleOptimizer, first_memory
-from trainers.engine.state import State
-from trainers.hyper import describe
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.counters import Counters
+from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import describe
 from trainers.models import quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
 from trainers.registry import optimizers
@@ -76,7 +76,7 @@ class Losses:
         weights = torch.full((CLIENTS,), 1 / CLIENTS, dtype=torch.float64)
         counters = Counters.zero(count)
         cohort = Cohort(self.oracle, batches, weights, self.model.layout.count, counters, np.ones(count, bool))
-        return method.round(hyper, state, cohort).params
+        return method.train_round(hyper, state, cohort).params
 
     def descent(self, steps, rates):
         """(T, 1, P) after steps of gradient descent on the mean loss."""

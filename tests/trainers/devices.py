@@ -10,7 +10,7 @@ import numpy as np
 from tests.trainers.test_client_optimizers import own_settings
 from tests.trainers.test_methods import REAL, document, member_settings
 from trainers.registry import methods, reports, schedules
-from trainers.roles import serving
+from trainers.trial.roles import serving
 
 DIGITS = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}}
 TASKS: dict[str, Any] = {"quadratic": None, **{name: {**DIGITS, "model": model} for name, model in REAL.items()}}

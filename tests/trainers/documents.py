@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainers.errors import SpecError
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 SERVERS = ("sgd", "adam", "yogi", "adagrad")
 """Optimizers that every method meets on the server; tests/trainers/test_optimizers.py runs all of them."""

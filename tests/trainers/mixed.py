@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainers.engine.pack import Pack
-from trainers.roles import ROLES
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.central import central_quadratic
+from trainers.trial.document import parse
+from trainers.trial.roles import ROLES
 
 METHODS = ("parallel_training", "one_way_transfer", "two_way_transfer")
 INIT = [2.0, -1.0, 0.5]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine import adapted
-from trainers.engine.binding import adapted_clients
-from trainers.engine.pack import Pack
+from trainers.engine.evaluation import after_adaptation as adapted
+from trainers.engine.packs.build import adapted_clients
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.run import run
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 HAND = {"name": "quadratic", "hessians": [[[1.0]], [[3.0]]], "centers": [[0.0], [3.0]], "client_weights": [0.25, 0.75]}
 FEDAVG = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.oracle import Group
+from trainers.engine.oracles.oracle import Group
 from trainers.methods import fedavg, fedga, gradalign, scaffold
 from trainers.models import quadratic
 

@@ -12,12 +12,13 @@ import pytest
 import torch
 
 from tests.trainers.documents import METHOD, with_, wrong
-from trainers import run, sizes
+from trainers import run
 from trainers.errors import SpecError
 from trainers.registry import models
-from trainers.scalars import digits, integer, shown
-from trainers.spec import parse
 from trainers.spelling import hint, nearest
+from trainers.trial import sizes
+from trainers.trial.document import parse
+from trainers.values import digits, integer, shown
 
 WORK = {**METHOD, "local_steps": 2}
 
@@ -274,7 +275,7 @@ def test_memory_that_really_runs_out(tmp_path: Any) -> None:
     file = tmp_path / "trial.json"
     file.write_text(json.dumps(digits_with(model={"name": "mlp", "hidden": [50_000]})))  # 150 MB for ten clients
     code = (
-        "import resource, sys, torch; from trainers.engine.pack import Pack; from trainers.run import main; "
+        "import resource, sys, torch; from trainers.engine.packs.pack import Pack; from trainers.run import main; "
         "held = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + (200 << 20); "
         "resource.setrlimit(resource.RLIMIT_AS, (held, held)); sys.exit(main(sys.argv[1:]))"
     )

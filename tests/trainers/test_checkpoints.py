@@ -5,12 +5,12 @@ import io
 import pytest
 import torch
 
-from trainers.engine import checkpoint
-from trainers.engine.pack import Pack
+from trainers.engine.packs import checkpoint
+from trainers.engine.packs.pack import Pack
 from trainers.errors import CheckpointError
-from trainers.hyper import describe
+from trainers.hyperparameters import describe
 from trainers.registry import methods, optimizers, schedules
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 from .documents import SERVERS
 

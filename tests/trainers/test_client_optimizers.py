@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine import local
-from trainers.engine.client import Clipped
-from trainers.engine.local import LocalWork
-from trainers.engine.optimizer import RoleOptimizer
-from trainers.engine.pack import Pack
-from trainers.engine.plan import Plan
-from trainers.hyper import describe
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork, run_local_steps
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
+from trainers.engine.rounds.role_optimizer import RoleOptimizer
+from trainers.hyperparameters import describe
 from trainers.models import linear
 from trainers.problem import Examples, Problem
 from trainers.registry import methods, optimizers
-from trainers.roles import lacks, serving, settings
-from trainers.spec import parse
+from trainers.trial.document import parse
+from trainers.trial.roles import lacks, serving, settings
 
 SIZES = np.array([7, 20, 1, 12])
 COLUMNS = 4
@@ -92,7 +91,9 @@ def torch_run(name, batches, client, client_lr, steps, weight_decay=0.0, clip_no
 def done(model, work, oracle="stacked", batch_size=5):
     trials = work.client_lr.shape[0]
     params = model.layout.row(torch.full((trials, 1, COLUMNS), 0.3, dtype=work.client_lr.dtype))
-    return local.run(model.oracles[oracle], batches_of(model, batch_size), params, work, np.ones(trials, dtype=bool))
+    return run_local_steps(
+        model.oracles[oracle], batches_of(model, batch_size), params, work, np.ones(trials, dtype=bool)
+    )
 
 
 def test_every_optimizer_of_torch_is_compared_here():
@@ -154,7 +155,7 @@ def test_gradients_of_zero_are_not_divided_by_zero():
     params = model.layout.row(torch.zeros(1, 1, COLUMNS, dtype=torch.float64))
     for name in TORCH:
         work = LocalWork(column([0.1]), torch.tensor([[[3]]]), optimizer=optimizer_of(name), clip_norm=column([1.0]))
-        found = local.run(model.oracles["stacked"], batches, params, work, np.array([True]))
+        found = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True]))
         assert (found.pseudo_gradient == 0).all()
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from trainers.data import images
 from trainers.data.folder import data_dir
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
 from trainers.problem import Problem
 from trainers.registry import tasks
-from trainers.spec import parse as parse_trial
+from trainers.trial.document import parse as parse_trial
 
 from .datasets import bag, check_shape, needs
 

@@ -8,10 +8,10 @@ from tests.trainers.devices import TASKS, of_methods, of_parts, pack, with_test_
 from tests.trainers.fake_device import FAKE, fake_device
 from tests.trainers.test_methods import same
 from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
-from trainers.engine.pack import Pack
-from trainers.engine.plan import Plan
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
 from trainers.registry import methods
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 CASES = {
     **of_methods("quadratic"),

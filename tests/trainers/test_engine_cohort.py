@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.cohort import Cohort
-from trainers.engine.counters import Counters
-from trainers.engine.local import LocalWork
-from trainers.engine.optimizer import RoleOptimizer, first_memory
-from trainers.engine.state import State
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.counters import Counters
+from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
+from trainers.engine.rounds.server_state import State
 from trainers.models import quadratic
 from trainers.problem import Problem, Quadratics
 from trainers.registry import optimizers

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.engine import local
-from trainers.engine.local import LocalWork, last_step_only
+from trainers.engine.local.loop import LocalWork, last_step_only, run_local_steps
+from trainers.engine.oracles.frame import Motion
 from trainers.models import linear, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
 
@@ -38,7 +38,7 @@ def start(model, trials):
 def run(model, params, work, alive=None):
     batches = model.source(0, None, "with_replacement").round(0, np.arange(CLIENTS))
     alive = np.ones(len(params), dtype=bool) if alive is None else alive
-    return local.run(model.oracles["closed_form"], batches, params, work, alive)
+    return run_local_steps(model.oracles["closed_form"], batches, params, work, alive)
 
 
 def by_hand(model, x, client, client_lr, weights, prox=0.0, weight_decay=0.0, displacement=0.0, correction=0.0):
@@ -164,7 +164,7 @@ def test_single_precision_keeps_its_digits_however_small_client_lr(client_lr):
         params = model.layout.row(torch.full((1, 1, 31), 0.7, dtype=torch.float64).to(dtype))
         batches = model.source(0, None, "shuffled").round(0, np.arange(2))
         work = LocalWork(column([client_lr]).to(dtype), steps([10]))
-        done = local.run(model.oracles["stacked"], batches, params, work, np.array([True]))
+        done = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True]))
         found[dtype] = done.pseudo_gradient.double()
     error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
     assert error < 2e-6  # a difference of models divided by 1e-6 would be wrong by more than 1
@@ -179,7 +179,7 @@ def test_clients_pass_over_their_own_data():
     params = model.layout.row(torch.zeros(2, 1, 4, dtype=torch.float64))
     batches = model.source(0, 5, "shuffled").round(0, np.arange(4))
     work = LocalWork(column([0.1, 0.0]), local_epochs=2)
-    done = local.run(model.oracles["stacked"], batches, params, work, np.array([True, True]))
+    done = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True, True]))
     assert batches.clients.tolist() == [1, 3, 0, 2]
     assert done.steps[0].tolist() == [8, 5, 3, 1]  # twice 20, 12, 7 and 1 examples in batches of 5
     for place, count in enumerate([8, 5, 3, 1]):
@@ -226,7 +226,7 @@ def test_example_space_is_the_same_local_work(name, pulls):
         LocalWork(rates, local_epochs=3, **held),
     ):
         done = {
-            oracle: local.run(model.oracles[oracle], batches, params, work, np.ones(5, dtype=bool))
+            oracle: run_local_steps(model.oracles[oracle], batches, params, work, np.ones(5, dtype=bool))
             for oracle in ("stacked", "example_space")
         }
         one, other = done["stacked"], done["example_space"]
@@ -242,7 +242,7 @@ def test_example_space_is_left_where_it_does_not_apply_or_pay():
         params = model.layout.row(torch.zeros(1, 1, 10, dtype=torch.float64))
         given = {"start": params, "client_lr": column([0.1]), "scale": None, "shift": None, "moving": True, **motion}
         batches = model.source(0, batch_size, "shuffled").round(0, np.arange(2))
-        return model.oracles["example_space"].frame(batches, local.Motion(**given))
+        return model.oracles["example_space"].frame(batches, Motion(**given))
 
     assert frame(20, None) is not None
     assert frame(21, None) is None  # more products of examples than two passes over 10 columns cost

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.engine.pack import Pack
-from trainers.engine.plan import Plan
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 DIGITS = {"name": "digits", "clients": 10, "partition": {"dirichlet": 0.3}}
 
@@ -275,7 +275,7 @@ def test_every_oracle_gives_the_same_curve(batch_size):
 
 
 def test_the_engine_times_its_candidates_once(monkeypatch):
-    from trainers.engine import plan
+    from trainers.engine.packs import plan
 
     monkeypatch.setattr(plan, "_chosen", {})
     spent = {"stacked": 0.2, "example_space": 0.1, "autograd": 0.01}
@@ -305,7 +305,7 @@ GPU, CPU = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)
 
 def race(monkeypatch, params, seconds):
     """The oracle that a race chooses; seconds of the calls of each oracle, the last one repeated; errors are raised."""
-    from trainers.engine import plan
+    from trainers.engine.packs import plan
 
     calls = {name: itertools.chain(spent[:-1], itertools.repeat(spent[-1])) for name, spent in seconds.items()}
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.pack import Pack
-from trainers.hyper import describe
+from trainers.engine.packs.pack import Pack
+from trainers.hyperparameters import describe
 from trainers.registry import methods, optimizers, schedules
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 from .documents import SERVERS
 

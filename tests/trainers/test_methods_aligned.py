@@ -7,11 +7,11 @@ import pytest
 
 from search_spaces.methods import aligned_linear_scaling, fedga, gradalign, scaffold
 from search_spaces.spaces import grid_size
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.spec import parse
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.methods import fixed_point, round_map
+from trainers.trial.document import parse
 
 WEIGHTS = [0.1, 0.4, 0.3, 0.2]
 INIT = [2.0, -1.0, 0.5]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.optimizer import RoleOptimizer
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
+from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.errors import SpecError
 from trainers.methods.fednova import Hyper, sums_of_ones
 from trainers.registry import optimizers
-from trainers.spec import parse
 from trainers.tasks import linear_regression
+from trainers.trial.document import parse
 
 heavy_ball = optimizers()["momentum"]
 REGRESSION = {

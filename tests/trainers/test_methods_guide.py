@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from trainers import catalogue
-from trainers.parts import offered
 from trainers.registry import methods, optimizers, schedules
+from trainers.trial.parts import offered
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"

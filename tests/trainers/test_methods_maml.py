@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.cohort import Cohort
-from trainers.engine.counters import Counters
-from trainers.engine.local import LocalWork
-from trainers.engine.pack import Pack
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.packs.pack import Pack
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.counters import Counters
 from trainers.errors import SpecError
 from trainers.models import softmax
 from trainers.problem import Examples, Problem
-from trainers.spec import parse
 from trainers.theory.clients import client_quadratics
 from trainers.theory.families import random_clients
 from trainers.theory.rounds.methods import fixed_point, round_map
+from trainers.trial.document import parse
 
 QUADRATICS = random_clients(np.random.default_rng(5), 1, 4, 3, np.array([4.0]))
 TASK = {

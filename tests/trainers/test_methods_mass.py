@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.models import linear
-from trainers.spec import parse
 from trainers.tasks import linear_regression
+from trainers.trial.document import parse
 
 SYNCS = ("lyapunov", "momentum_half", "momentum_literal", "momentum_wu", "avg_v", "reset")
 WEIGHTS = [0.3, 0.15, 0.25, 0.2, 0.1]

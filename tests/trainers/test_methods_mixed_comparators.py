@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.affine import with_server
 from trainers.theory.rounds.central import central_quadratic
 from trainers.theory.rounds.methods import round_map
 from trainers.theory.rounds.mixed import all_on_client, pooled_training
+from trainers.trial.document import parse
 
 from .mixed import DIGITS, INIT, WEIGHTS, halved, models, problem, train
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine import central as engine
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
+from trainers.engine.rounds import central_data
 from trainers.errors import SpecError
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 from .mixed import DIGITS, METHODS, models, problem, train
 
@@ -81,9 +81,9 @@ def test_the_central_gradient_is_the_mean_over_batches():
 
 
 def test_weighted_losses_refuse_what_they_cannot_hold():
-    work = engine.LocalWork(torch.ones(1, 1, 1), torch.ones(1, 1, 1), prox=torch.ones(1, 1, 1))
+    work = central_data.LocalWork(torch.ones(1, 1, 1), torch.ones(1, 1, 1), prox=torch.ones(1, 1, 1))
     with pytest.raises(ValueError, match="without prox and weight_decay"):
-        engine.weighted(None, None, torch.ones(1, 1, 1), work, np.ones(1, dtype=bool), torch.ones(1, 1, 1))
+        central_data.weighted(None, None, torch.ones(1, 1, 1), work, np.ones(1, dtype=bool), torch.ones(1, 1, 1))
 
 
 @pytest.mark.parametrize("name", METHODS)

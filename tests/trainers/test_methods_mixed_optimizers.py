@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 from .mixed import DIGITS, INIT, METHODS, models, problem, train
 
@@ -130,7 +130,7 @@ def test_clients_send_their_gradients_where_their_steps_do_not_tell_them():
 
 @pytest.mark.parametrize("name", BRANCHED)
 def test_plain_sgd_by_the_long_way_is_the_same(name, monkeypatch):
-    from trainers.engine.optimizer import RoleOptimizer
+    from trainers.engine.rounds.role_optimizer import RoleOptimizer
 
     quick = models(name, 10, central_lr=0.06, central_steps=3)
     monkeypatch.setattr(RoleOptimizer, "plain", False)

@@ -8,11 +8,11 @@ client_lr local_steps (largest curvature of the sum).
 import numpy as np
 import pytest
 
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.central import central_quadratic
 from trainers.theory.rounds.methods import optimum, round_map
+from trainers.trial.document import parse
 
 from .mixed import METHODS
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from trainers.engine import draws
-from trainers.engine.pack import Pack
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.spec import parse, structure_key
+from trainers.trial.document import parse, structure_key
 
 HESSIANS = np.array([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.5, 3.0]], [[4.0, 1.0], [1.0, 2.0]]])
 CENTERS = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
@@ -44,7 +44,7 @@ def trained(client, x, rate=0.1, steps=6):
 
 
 def clients_of(number, size):
-    return draws.cohort(SEED, number, 3, size).tolist()
+    return randomness.cohort(SEED, number, 3, size).tolist()
 
 
 def wrong(given):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from trainers.engine import draws
-from trainers.engine.pack import Pack
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.spec import parse
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.methods import fixed_point, round_map
+from trainers.trial.document import parse
 
 WEIGHTS = [0.1, 0.4, 0.3, 0.2]
 INIT = [2.0, -1.0, 0.5]
@@ -120,7 +120,7 @@ class Papers:
     def run(self, rounds):
         models = [self.x]
         for number in range(rounds):
-            cohort = draws.cohort(self.seed, number, 4, self.size)
+            cohort = randomness.cohort(self.seed, number, 4, self.size)
             self.round(cohort, self.p[cohort] / self.p[cohort].sum())
             models.append(self.x)
         return np.array(models)

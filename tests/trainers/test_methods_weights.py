@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from trainers.engine import draws
-from trainers.engine.pack import Pack
-from trainers.hyper import describe
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
+from trainers.hyperparameters import describe
 from trainers.registry import methods
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 TASK = {"name": "digits", "clients": 6, "partition": {"classes_per_client": 2}}
 USUAL = {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 3, "prox": 0.5, "gradient_weights": [1.0, 0.0, 2.0]}
@@ -75,7 +75,7 @@ def test_the_update_is_the_weighted_mean_of_the_clients_updates(method):
 
 def test_weights_are_scaled_within_the_cohort():
     given = document("fedavg", weighting="examples", clients_per_round=3)
-    chosen = draws.cohort(0, 0, 6, 3)
+    chosen = randomness.cohort(0, 0, 6, 3)
     held = counts()[chosen]
     own = np.array([moved({**given, "clients_per_round": None}, np.eye(6)[client]) for client in chosen])
     np.testing.assert_allclose(moved(given), np.average(own, 0, held), rtol=0, atol=1e-13)
@@ -83,7 +83,7 @@ def test_weights_are_scaled_within_the_cohort():
 
 @pytest.mark.parametrize("method", methods())
 def test_a_round_has_different_clients(method, monkeypatch):
-    from trainers.engine import pack as engine
+    from trainers.engine.packs import pack as engine
 
     size = methods()[method].CLIENTS_PER_ROUND or 4
     seen = []
@@ -102,7 +102,7 @@ def test_a_round_has_different_clients(method, monkeypatch):
 
 
 def test_every_client_is_drawn_equally_often():
-    drawn = [draws.cohort(3, number, 10, 4) for number in range(2000)]
+    drawn = [randomness.cohort(3, number, 10, 4) for number in range(2000)]
     assert all(len(set(clients.tolist())) == 4 for clients in drawn)
     often = np.bincount(np.concatenate(drawn), minlength=10) / 2000
     assert often == pytest.approx(np.full(10, 0.4), abs=4 * np.sqrt(0.4 * 0.6 / 2000))

@@ -9,16 +9,18 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.engine import draws, variation
-from trainers.engine.network import Network
-from trainers.engine.pack import Pack
-from trainers.engine.plan import Plan
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
-from trainers.hyper import describe
+from trainers.hyperparameters import describe
+from trainers.models import _dropout as dropout
 from trainers.models import cnn, mlp
+from trainers.models._augmentation import moved
+from trainers.models._network import Network
 from trainers.problem import Examples, Problem
 from trainers.registry import models
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 CPU = torch.device("cpu")
 MLP = {"name": "mlp", "hidden": [12, 7], "dropout": 0.2}
@@ -122,7 +124,7 @@ def test_the_start_is_torchs_own_and_depends_on_the_seed_only():
     assert torch.equal(double, first.double())
     assert not torch.equal(model.start(None, 6), first)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(draws.key(5, 0, draws.Purpose.START))
+        torch.manual_seed(randomness.key(5, 0, randomness.Purpose.START))
         module = model.make()
     for name, view in model.layout.views(first).items():
         assert torch.equal(view, dict(module.named_parameters())[name])
@@ -168,8 +170,8 @@ def test_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model, oracl
 RESTORED = """
 import json, sys
 from pathlib import Path
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 spec = parse(json.loads(Path(sys.argv[1]).read_text()))
 filler = [bytearray(977 * number) for number in range(50)]  # memory lies elsewhere than in the first process
@@ -192,11 +194,11 @@ def test_another_process_goes_on_to_the_bit(model, tmp_path):
 
 
 def test_dropout_leaves_out_its_share_and_keeps_the_mean():
-    layer = variation.Dropout(0.3, 0)
-    words = torch.from_numpy(draws.words(7, np.arange(40), np.arange(5), 20).view(np.int64).reshape(-1))
+    layer = dropout.Dropout(0.3, 0)
+    words = torch.from_numpy(randomness.words(7, np.arange(40), np.arange(5), 20).view(np.int64).reshape(-1))
     values = torch.ones(len(words), 50, dtype=torch.float64)
     assert layer(values) is values
-    with variation.keyed((layer,), variation.dropout_keys(words)):
+    with dropout.keyed((layer,), dropout.dropout_keys(words)):
         out = layer(values)
     kept = (out != 0).double()
     assert set(out.unique().tolist()) == {0.0, 1 / 0.7}
@@ -214,7 +216,7 @@ def test_dropout_differs_between_layers_steps_clients_and_rounds():
     def masks(round_index, client, step):
         batches = model.source(0, 1, "with_replacement").round(round_index, np.array([client]))
         keys = batches.batch(step, 1)[0].data["keys"][0]
-        with variation.keyed(model.dropouts, keys):
+        with dropout.keyed(model.dropouts, keys):
             return [tuple((layer(torch.ones(1, 40)) != 0)[0].tolist()) for layer in model.dropouts]
 
     found = [mask for place in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)) for mask in masks(*place)]
@@ -242,8 +244,8 @@ def test_nothing_is_left_out_in_evaluations_and_on_all_data():
 def test_pictures_move_by_up_to_crop_and_are_mirrored():
     generator = np.random.default_rng(0)
     pictures = torch.from_numpy(generator.random((2, 300, 3, 4, 5)) + 1)
-    words = torch.from_numpy(draws.words(1, np.arange(2), np.arange(1), 300)[:, 0].view(np.int64))
-    found = variation.moved(pictures, words, 1, True)
+    words = torch.from_numpy(randomness.words(1, np.arange(2), np.arange(1), 300)[:, 0].view(np.int64))
+    found = moved(pictures, words, 1, True)
     assert found.shape == pictures.shape
     assert found[0].is_contiguous(memory_format=torch.channels_last)
     counts = dict.fromkeys(range(18), 0)
@@ -260,7 +262,7 @@ def test_pictures_move_by_up_to_crop_and_are_mirrored():
             assert len(matches) == 1
             counts[matches[0]] += 1
     assert min(counts.values()) > 15  # of 33 on average
-    assert torch.equal(variation.moved(pictures, words, 0, False), pictures)
+    assert torch.equal(moved(pictures, words, 0, False), pictures)
 
 
 def test_modules_with_other_chance_or_batch_statistics_are_refused():
@@ -281,9 +283,9 @@ def test_large_batches_are_cut_into_pieces_without_a_change(monkeypatch):
     batch = model.source(0, None, "shuffled").round(0, np.arange(2)).batch(0, 2)
     whole = {name: oracle.value_and_grad(params, batch) for name, oracle in model.oracles.items()}
     evaluated = model.evaluate(params), model.full_loss(params, np.array([0.3, 0.7]))
-    monkeypatch.setattr("trainers.engine.loop._EXAMPLES", 7)
-    monkeypatch.setattr("trainers.engine.fused._EXAMPLES", 9)
-    monkeypatch.setattr("trainers.engine.network._EVALUATED", 11)
+    monkeypatch.setattr("trainers.engine.oracles.one_by_one._EXAMPLES", 7)
+    monkeypatch.setattr("trainers.engine.oracles.vmapped._EXAMPLES", 9)
+    monkeypatch.setattr("trainers.models._network._EVALUATED", 11)
     for name, oracle in model.oracles.items():
         for held, wanted in zip(oracle.value_and_grad(params, batch), whole[name], strict=True):
             torch.testing.assert_close(held, wanted, rtol=1e-12, atol=1e-14)
@@ -333,7 +335,7 @@ def test_batches_that_are_forgotten_come_again(room, monkeypatch):
     settings = [{"local_steps": 3}, {"local_steps": 2, "client_lr": 0.3}]
     spec = parse(document(CNN, members=settings, rounds=2))
     wanted = forced(spec, "loop").advance()
-    monkeypatch.setattr("trainers.engine.batches._KEPT_BYTES", room)
+    monkeypatch.setattr("trainers.engine.batches.examples._KEPT_BYTES", room)
     lines = forced(spec, "loop").advance()
     assert [of(lines, member) for member in (0, 1)] == [of(wanted, member) for member in (0, 1)]
 

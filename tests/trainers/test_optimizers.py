@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.binding import hyper_of
-from trainers.engine.optimizer import RoleOptimizer
-from trainers.engine.pack import Pack
+from trainers.engine.packs.build import hyper_of
+from trainers.engine.packs.pack import Pack
+from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.errors import SpecError
-from trainers.parts import Given, parse_part
 from trainers.registry import methods, optimizers
-from trainers.roles import ROLES, serving, settings
-from trainers.spec import parse, structure_key
+from trainers.trial.document import parse, structure_key
+from trainers.trial.parts import Given, parse_part
+from trainers.trial.roles import ROLES, serving, settings
 
 SERVING = [(role, name) for role in ROLES for name in serving(role)]
 STEPPING = [(role, name) for role, name in SERVING if (role, name) != ("client", "sgd")]  # plain steps have no memory

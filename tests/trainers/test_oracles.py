@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.batches import cuts
-from trainers.engine.oracle import replicas
-from trainers.flat import Layout
+from trainers.engine.batches.examples import cuts
+from trainers.engine.layout import Layout
+from trainers.engine.oracles.oracle import replicas
 from trainers.models import cnn, linear, mlp, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from trainers.engine.flops import gradient_flops
-from trainers.engine.pack import Pack
+from trainers.engine.evaluation.flops import gradient_flops
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.spec import parse
 from trainers.theory.overhead import Recommendation
+from trainers.trial.document import parse
 
 from .mixed import DIGITS, METHODS, problem, train
 

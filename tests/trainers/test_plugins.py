@@ -14,7 +14,7 @@ import pytest
 from trainers.errors import PluginError
 from trainers.plugins import load
 from trainers.registry import Registry, methods, models, optimizers, reports, schedules, tasks
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 REGISTRIES: dict[str, Registry[Any]] = {
     one().word: one() for one in (methods, optimizers, schedules, tasks, models, reports)
@@ -27,7 +27,7 @@ EXAMPLES = {
     "model": "softmax",
     "report": "full_loss",
 }
-TINY = "def round(hyper, state, cohort): ...\nclass Hyper: ...\n"
+TINY = "def train_round(hyper, state, cohort): ...\nclass Hyper: ...\n"
 
 
 def kind_of(word: str) -> type:
@@ -126,7 +126,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
 @pytest.mark.parametrize(
     ("word", "function", "misspelt", "said"),
     [
-        ("method", "def round(", "def _round(", "round is missing: a method must define Hyper, round"),
+        ("method", "def train_round(", "def _round(", "round is missing: a method must define Hyper, round"),
         ("optimizer", "def init(", "def _init(", "init is missing: an optimizer must define Hyper, init, direction_"),
         (
             "schedule", "LOSS_DATA =", "_LOSS_DATA =",
@@ -150,7 +150,7 @@ def test_a_missing_attribute_is_refused(tmp_path: Path, word: str, function: str
     ("word", "function", "wrong", "said"),
     [
         (
-            "method", "def round(hyper: Hyper, state: State, cohort: Cohort)", "def round(hyper, state)",
+            "method", "def train_round(hyper: Hyper, state: State, cohort: Cohort)", "def train_round(hyper, state)",
             "round must take (hyper, state, cohort), got (hyper, state)",
         ),
         (
@@ -207,8 +207,8 @@ def test_a_name_of_its_own_is_private_imported_or_listed(tmp_path: Path) -> None
 
 
 def test_a_function_may_have_more_parameters_with_defaults_and_names_of_its_own(tmp_path: Path) -> None:
-    text = "class Hyper: ...\ndef round(h, s, c, more=1): return h, s, c, more\n"
-    assert load(kind_of("method"), "method", made(tmp_path, text)).round(1, 2, 3) == (1, 2, 3, 1)
+    text = "class Hyper: ...\ndef train_round(h, s, c, more=1): return h, s, c, more\n"
+    assert load(kind_of("method"), "method", made(tmp_path, text)).train_round(1, 2, 3) == (1, 2, 3, 1)
 
 
 def test_an_entry_point_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_an_entry_point_is_checked_too(tmp_path: Path, monkeypatch: pytest.Monke
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own_methods\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[driftline.methods]\nmine = own_methods\nstep = own_methods:round\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry = Registry[Any]("trainers.methods", "trainers.engine.method.Method", "method")
+    registry = Registry[Any]("trainers.methods", "trainers.contracts.Method", "method")
     with pytest.raises(PluginError, match=r"^own_methods.py: WEIGTHING is not part of a method: did you mean WEIGHT"):
         registry.find("mine", "method.name")
     with pytest.raises(PluginError, match=r"^entry point step of driftline.methods must name a module"):

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from trainers.engine.pack import Pack
-from trainers.spec import parse
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
 
 FAMILIES = {
     "one": [1.0],

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainers.engine import draws
+from trainers.engine import randomness
 from trainers.run import run
 
 HESSIANS = [[[2.0, 0.3], [0.3, 1.0]], [[0.5, 0.0], [0.0, 1.5]], [[1.0, -0.2], [-0.2, 0.7]]]
@@ -116,7 +116,7 @@ def test_decay_beside_the_gradients_is_in_no_variate():
     found = [line["params"] for line in run({**document, "method": {**kept, **method}})]
     x, own = np.array([3.0, -2.0]), np.zeros((3, 2))
     for number in range(4):
-        client = int(draws.cohort(0, number, 3, 1)[0])
+        client = int(randomness.cohort(0, number, 3, 1)[0])
         correction = own.mean(0) - own[client]
         y, first, second = x, 0.0, 0.0
         for step in range(1, STEPS + 1):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine import views
-from trainers.engine.pack import Pack
+from trainers.engine.evaluation import views
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.registry import methods, reports
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 HAND = {"name": "quadratic", "hessians": [[[1.0]], [[3.0]]], "centers": [[0.0], [3.0]]}
 DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}, "central": {"fraction": 0.1}}

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.spec import parse
 from trainers.theory.mixed_limits import dissimilarity
+from trainers.trial.document import parse
 
 from .mixed import DIGITS, WEIGHTS, problem, train
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.errors import SpecError
-from trainers.hyper import check
+from trainers.hyperparameters import check
 from trainers.registry import schedules
 from trainers.schedules import constant, plateau, theory_1_over_t
 

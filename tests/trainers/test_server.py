@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.optimizer import RoleOptimizer
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
+from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.registry import optimizers
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 sgd = optimizers()["sgd"]
 HESSIAN, CENTER = np.diag([1.0, 10.0]), np.array([1.0, -2.0])

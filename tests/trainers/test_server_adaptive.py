@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.binding import hyper_of
-from trainers.engine.optimizer import RoleOptimizer
-from trainers.engine.pack import Pack
-from trainers.parts import parse_part
+from trainers.engine.packs.build import hyper_of
+from trainers.engine.packs.pack import Pack
+from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.registry import optimizers
-from trainers.spec import parse
+from trainers.trial.document import parse
+from trainers.trial.parts import parse_part
 
 HESSIANS = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [0.0, 6.0]], [[3.0, -1.0], [-1.0, 2.0]]])
 CENTERS = np.array([[1.0, 0.0], [0.0, -2.0], [0.5, 1.0]])

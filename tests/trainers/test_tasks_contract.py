@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.registry import models, tasks
-from trainers.spec import parse
+from trainers.trial.document import parse
 
 from .datasets import needs
 from .documents import SERVERS

@@ -15,10 +15,10 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study.check import check
 from driftline.study.spec import Study
-from trainers.engine.pack import Pack
+from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
-from trainers.spec import parse as parse_trial
 from trainers.tasks import npz
+from trainers.trial.document import parse as parse_trial
 
 from .datasets import bag, check_shape
 

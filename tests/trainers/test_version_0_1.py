@@ -6,8 +6,8 @@ from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from search_spaces import forms
 from trainers.errors import SpecError
-from trainers.spec import parse
-from trainers.version_0_1 import entry, hyperparameters, new_name, trial
+from trainers.trial.document import parse
+from trainers.trial.version_0_1 import entry, hyperparameters, new_name, trial
 
 TASK = {"name": "quadratic", "problem": "two_clients"}
 CENTRAL = {**TASK, "central": {"hessian": [[1.0]], "center": [0.0]}}

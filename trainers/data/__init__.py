@@ -1,0 +1,1 @@
+"""Data that tasks use: reading files, dividing examples among clients, generating quadratics and regressions."""

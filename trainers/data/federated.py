@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from trainers.data import partitions
 from trainers.data.partitions import Rows
 from trainers.errors import SpecError
-from trainers.hyper import check, describe, hyper, join, refuse_unknown
+from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import Examples
 from trainers.registry import models
-from trainers.scalars import integer, number, shown, step
 from trainers.spelling import hint
+from trainers.values import integer, number, shown, step
 
 CLASSIFIED = ("test_loss", "test_accuracy")
 FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
@@ -32,13 +32,13 @@ _WITH_NUMBER = ("dirichlet", "classes_per_client")
 class Keys:
     """What the documents of all tasks of labelled examples may say; a task adds its own."""
 
-    clients: int | None = hyper(50, low=1, unit="clients", doc="size of the population")
-    partition: Any = hyper("iid", kind="any", doc=f"how examples are spread over clients: {FORMS}")
-    split_seed: int = hyper(0, low=0, doc="of everything drawn to make the split")
-    central: Any = hyper(
+    clients: int | None = tunable(50, low=1, unit="clients", doc="size of the population")
+    partition: Any = tunable("iid", kind="any", doc=f"how examples are spread over clients: {FORMS}")
+    split_seed: int = tunable(0, low=0, doc="of everything drawn to make the split")
+    central: Any = tunable(
         None, kind="any", doc='{"fraction": 0.1}: examples of the server, for mixed federated learning'
     )
-    model: Any = hyper("softmax", kind="any", doc="name of a model, or an object of its name and settings")
+    model: Any = tunable("softmax", kind="any", doc="name of a model, or an object of its name and settings")
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +146,8 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[tuple[Rows, .
 def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -> tuple[str, dict[str, Any], Any]:
     """A model that a document names: by its name, or as {"name": ..., settings} where it has settings.
 
-    A model says what it has to set by a dataclass `Settings` with fields declared by trainers.hyper.hyper, and what it
-    learns by `TARGETS`, "classes" (also when left out) or "numbers".
+    A model says what it has to set by a dataclass `Settings` with fields declared by
+    trainers.hyperparameters.tunable, and what it learns by `TARGETS`, "classes" (also when left out) or "numbers".
 
     Args:
         value: as it came from the document.

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
-from trainers.hyper import join, refuse_unknown
+from trainers.hyperparameters import join, refuse_unknown
 from trainers.problem import Quadratics
-from trainers.scalars import number, shown
+from trainers.values import number, shown
 
 
 def hessians(value: Any, path: str) -> NDArray[np.float64]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from trainers.data import archive
 from trainers.data.partitions import Rows
 from trainers.errors import SpecError
-from trainers.hyper import join
-from trainers.scalars import shown
+from trainers.hyperparameters import join
 from trainers.spelling import hint
+from trainers.values import shown
 
 _LARGEST = float(np.finfo(np.float32).max)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
-from trainers.scalars import number, shown
+from trainers.values import number, shown
 
 _ROUNDING = 1e-6
 

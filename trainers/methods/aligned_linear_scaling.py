@@ -22,23 +22,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 
 @dataclass(frozen=True)
 class Hyper(Clipped):
     """Hyperparameters of alignment-aware linear scaling."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is linear scaling", doc="step size of the SGD that is imitated")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="step size of every client's gradient in the sum")
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    client_lr: Tensor = tunable(low=0, limit="0 is linear scaling", doc="step size of the SGD that is imitated")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="step size of every client's gradient in the sum")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -36,12 +36,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import Local, LocalWork
-from trainers.engine.recorded import mean_gradients, recorded
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import Local, LocalWork
+from trainers.engine.local.recorded import mean_gradients, recorded
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 
@@ -50,26 +50,26 @@ ROLES = {"client": "any"}
 class Hyper(Clipped):
     """Hyperparameters of FedGA."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is GradAlign on a larger batch", doc="step size of the clients")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is GradAlign", doc="gradients a round")
-    displacement: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is GradAlign on a larger batch", doc="step size of the clients")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is GradAlign", doc="gradients a round")
+    displacement: Tensor = tunable(
         low=0, unit="model / gradient", limit="0 is FedAvg", doc="clients start at x + displacement (g_i - g)"
     )
-    displacement_form: str = hyper(
+    displacement_form: str = tunable(
         "once", choices=("once", "each_step"), traced=False, doc="the start displaced, or every gradient's point: equal"
     )
-    displacement_source: str = hyper(
+    displacement_source: str = tunable(
         "full", choices=("full", "batch"), traced=False, doc="data of the gradients g_i that displace"
     )
-    reuse_mean_gradient: bool = hyper(
+    reuse_mean_gradient: bool = tunable(
         False, traced=False, doc="the last round's mean local gradient for g: one exchange fewer"
     )
-    prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull to where the client starts")
-    local_epochs: int | None = hyper(
+    prox: Tensor = tunable(0.0, low=0, limit="0 is no pull", doc="pull to where the client starts")
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
@@ -82,7 +82,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     return {"mean_gradient": torch.zeros_like(params)} if hyper.reuse_mean_gradient else {}
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -31,11 +31,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.client import ClientOptimizer, Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import ClientOptimizer, Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 __all__ = ["sums_of_ones"]
 
@@ -47,15 +47,15 @@ WEIGHTING = "examples"
 class Hyper(Clipped):
     """Hyperparameters of FedNova."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = tunable(
         kind="int", low=1, unit="steps", limit="equal steps are FedAvg", doc="gradients a round"
     )
-    local_epochs: int | None = hyper(
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
-    effective_steps: Tensor | None = hyper(
+    effective_steps: Tensor | None = tunable(
         None,
         kind="float",
         low=0,
@@ -65,11 +65,11 @@ class Hyper(Clipped):
         limit="null is the cohort's mean",
         doc="multiplies the mean normalised gradient",
     )
-    prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    prox: Tensor = tunable(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -17,23 +17,25 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 
 @dataclass(frozen=True)
 class Hyper(Clipped):
     """Hyperparameters of FedSGD."""
 
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = hyper(1, kind="int", low=1, unit="steps", limit="1 is one gradient", doc="gradients a round")
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = tunable(
+        1, kind="int", low=1, unit="steps", limit="1 is one gradient", doc="gradients a round"
+    )
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 TIED = True
@@ -33,15 +33,15 @@ TIED = True
 class Hyper(Clipped):
     """Hyperparameters of local SGD."""
 
-    client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the clients, and of the server")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is mini-batch SGD", doc="gradients a round")
-    local_epochs: int | None = hyper(
+    client_lr: Tensor = tunable(low=0, low_open=True, doc="step size of the clients, and of the server")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mini-batch SGD", doc="gradients a round")
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

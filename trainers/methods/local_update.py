@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 ROLES = {"client": "none: its local steps are plain gradient descent"}
 
@@ -31,20 +31,20 @@ ROLES = {"client": "none: its local steps are plain gradient descent"}
 class Hyper(Clipped):
     """Hyperparameters of local update."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    gradient_weights: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    gradient_weights: Tensor = tunable(
         kind="floats",
         low=0,
         limit="all 1 is FedAvg; 0, ..., 0, 1 is FOMAML",
         doc="of the local gradients, the last above 0",
     )
-    local_steps: Tensor = hyper(None, kind="int", low=1, unit="steps", doc="the number of gradient_weights")
-    prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    local_steps: Tensor = tunable(None, kind="int", low=1, unit="steps", doc="the number of gradient_weights")
+    prox: Tensor = tunable(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 CLIENTS_PER_ROUND = 1
@@ -33,13 +33,13 @@ CLIENTS_PER_ROUND = 1
 class Hyper(Clipped):
     """Hyperparameters of Lookahead."""
 
-    client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the fast weights")
-    server_lr: Tensor = hyper(low=0, low_open=True, limit="client_lr is SGD", doc="multiplies the pseudo-gradient")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is SGD", doc="fast steps to a slow one")
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    client_lr: Tensor = tunable(low=0, low_open=True, doc="step size of the fast weights")
+    server_lr: Tensor = tunable(low=0, low_open=True, limit="client_lr is SGD", doc="multiplies the pseudo-gradient")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is SGD", doc="fast steps to a slow one")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

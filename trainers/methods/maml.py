@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 ROLES = {"client": "none: its local steps are plain gradient descent"}
 
@@ -34,15 +34,15 @@ ROLES = {"client": "none: its local steps are plain gradient descent"}
 class Hyper:
     """Hyperparameters of MAML."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is FedSGD on the last batch", doc="step size of the adaptation")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean gradient")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="adaptation steps, differentiated through")
-    prox: Tensor = hyper(0.0, low=0, limit="0 is no pull", doc="pull of the adaptation to the broadcast model")
-    unbiased: bool = hyper(False, traced=False, doc="independent batches for Hessians and gradients")
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    client_lr: Tensor = tunable(low=0, limit="0 is FedSGD on the last batch", doc="step size of the adaptation")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean gradient")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", doc="adaptation steps, differentiated through")
+    prox: Tensor = tunable(0.0, low=0, limit="0 is no pull", doc="pull of the adaptation to the broadcast model")
+    unbiased: bool = tunable(False, traced=False, doc="independent batches for Hessians and gradients")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

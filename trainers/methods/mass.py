@@ -58,12 +58,12 @@ from typing import Any
 
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import Local, LocalWork
-from trainers.engine.sequences import AUXILIARY, MODEL, ThreeSequences, TwoSequences
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import Local, LocalWork
+from trainers.engine.local.mass_sequences import AUXILIARY, MODEL, ThreeSequences, TwoSequences
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 from trainers.problem import Problem
 from trainers.theory import mass_settings
 
@@ -77,31 +77,33 @@ _AVERAGED = {"momentum_wu": "lookahead", "avg_v": "auxiliary"}
 class Hyper(Clipped):
     """Hyperparameters of MaSS."""
 
-    client_lr: Tensor = hyper(low=0, low_open=True, doc="step size of the model sequence, and of the server")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="gradients a round")
-    momentum: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, low_open=True, doc="step size of the model sequence, and of the server")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", doc="gradients a round")
+    momentum: Tensor = tunable(
         None, kind="float", low=0, high=1, high_open=True, limit="0 is SGD", doc="of the two-sequence form"
     )
-    compensation_lr: Tensor = hyper(
+    compensation_lr: Tensor = tunable(
         None, kind="float", low=0, limit="0 is Nesterov", doc="multiple of the gradient that is added back"
     )
-    mixing: Tensor = hyper(
+    mixing: Tensor = tunable(
         None, kind="float", low=0, low_open=True, high=1, limit="1 is SGD", doc="of the three-sequence form"
     )
-    auxiliary_lr: Tensor = hyper(
+    auxiliary_lr: Tensor = tunable(
         None, kind="float", low=0, low_open=True, limit="client_lr / mixing is Nesterov", doc="step of the auxiliary"
     )
-    batch_statistical_condition_number: Tensor = hyper(
+    batch_statistical_condition_number: Tensor = tunable(
         None, kind="float", low=1, limit="1 is Nesterov", doc="client_lr / (mixing auxiliary_lr)"
     )
-    constants: Any = hyper(
+    constants: Any = tunable(
         None, kind="any", traced=False, doc='"estimate", or numbers, from which client_lr and the five above follow'
     )
-    sync: str = hyper("lyapunov", choices=(*_KEPT, *_AVERAGED, "reset"), traced=False, doc="what a round leaves behind")
-    local_epochs: int | None = hyper(
+    sync: str = tunable(
+        "lyapunov", choices=(*_KEPT, *_AVERAGED, "reset"), traced=False, doc="what a round leaves behind"
+    )
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     return {_AVERAGED[hyper.sync]: params.clone()} if hyper.sync in _AVERAGED else {}
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

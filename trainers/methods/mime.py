@@ -27,11 +27,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 ROLES = {"client": "none: its local steps apply the server's momentum"}
 
@@ -40,17 +40,17 @@ ROLES = {"client": "none: its local steps apply the server's momentum"}
 class Hyper(Clipped):
     """Hyperparameters of Mime."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is gradient descent with momentum", doc="step size of the clients")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", doc="corrected gradients a round")
-    momentum: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is gradient descent with momentum", doc="step size of the clients")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", doc="corrected gradients a round")
+    momentum: Tensor = tunable(
         0.9, low=0, high=1, high_open=True, limit="0 is SVRG on the clients", doc="share of m in every step"
     )
-    gradient_source: str = hyper("full", choices=("full", "batch"), traced=False, doc="data of the gradients g_i")
-    local_epochs: int | None = hyper(
+    gradient_source: str = tunable("full", choices=("full", "batch"), traced=False, doc="data of the gradients g_i")
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
@@ -63,7 +63,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     return {"momentum": torch.zeros_like(params)}
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers import mixing
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
+from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any"}
 CENTRAL = True
@@ -45,24 +45,24 @@ complete = mixing.complete
 class Hyper(Clipped):
     """Hyperparameters of one-way gradient transfer."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
-    federated_weight: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
+    federated_weight: Tensor = tunable(
         None, low=0, high=1, limit="1 is FedAvg", doc="of the clients' loss; null is 1 - central_weight, else 1/2"
     )
-    central_weight: Tensor = hyper(
+    central_weight: Tensor = tunable(
         None, low=0, high=1, limit="0 is FedAvg", doc="of the server's own loss; null is 1 - federated_weight"
     )
-    central_batch_size: int | None = hyper(
+    central_batch_size: int | None = tunable(
         None, low=1, unit="examples", traced=False, doc="of the central gradient; null is what a whole round has"
     )
-    local_epochs: int | None = hyper(
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

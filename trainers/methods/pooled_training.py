@@ -28,10 +28,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers import mixing
-from trainers.engine.cohort import Cohort
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
+from trainers.trial import mixed_values as mixing
 
 CENTRAL = True
 WEIGHTING = "examples"
@@ -42,23 +42,23 @@ complete = mixing.complete
 class Hyper:
     """Hyperparameters of pooled training."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is a larger batch", doc="step size within a round")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the sum of a round's gradients")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
-    federated_weight: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is a larger batch", doc="step size within a round")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the sum of a round's gradients")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
+    federated_weight: Tensor = tunable(
         None,
         low=0,
         high=1,
         limit="1 leaves the server's data out",
         doc="of the clients' loss; null is 1 - central_weight, else 1/2",
     )
-    central_weight: Tensor = hyper(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
-    central_batch_size: int | None = hyper(
+    central_weight: Tensor = tunable(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
+    central_batch_size: int | None = tunable(
         None, low=1, unit="examples", traced=False, doc="of the server's part; null is what all clients of a step have"
     )
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -23,26 +23,26 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.cohort import Cohort
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 
 @dataclass(frozen=True)
 class Hyper:
     """Hyperparameters of gradient descent with misalignment."""
 
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the regularized gradient")
-    misalignment_weight: Tensor = hyper(
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the regularized gradient")
+    misalignment_weight: Tensor = tunable(
         low=0, unit="model / gradient", limit="0 is FedSGD", doc="of the misalignment beside the loss"
     )
-    displacement_source: str = hyper(
+    displacement_source: str = tunable(
         "batch", choices=("full", "batch"), traced=False, doc="data of gradients and Hessians"
     )
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to the gradient")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to the gradient")
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -33,12 +33,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.client import Clipped
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.recorded import mean_gradients, recorded
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.recorded import mean_gradients, recorded
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 
@@ -47,26 +47,26 @@ ROLES = {"client": "any"}
 class Hyper(Clipped):
     """Hyperparameters of SCAFFOLD."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = hyper(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
-    correction: Tensor = hyper(1.0, low=0, high=1, limit="0 is FedAvg", doc="of every local gradient, times c - c_i")
-    variates: str = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
+    correction: Tensor = tunable(1.0, low=0, high=1, limit="0 is FedAvg", doc="of every local gradient, times c - c_i")
+    variates: str = tunable(
         "fresh", choices=("fresh", "stored"), traced=False, doc="c_i taken anew in every round, or kept by the clients"
     )
-    variate_update: str = hyper(
+    variate_update: str = tunable(
         "path",
         choices=("path", "gradient"),
         traced=False,
         doc="new stored c_i: mean local gradient (option II), or gradient at x (option I)",
     )
-    displacement_source: str = hyper(
+    displacement_source: str = tunable(
         "full", choices=("full", "batch"), traced=False, doc="data of the control variates that are gradients at x"
     )
-    local_epochs: int | None = hyper(
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
-    weight_decay: Tensor = hyper(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     return {"mean_variate": torch.zeros_like(params)} if hyper.variates == "stored" else {}
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

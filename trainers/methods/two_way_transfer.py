@@ -37,13 +37,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers import mixing
-from trainers.engine.branch import Branches, merge, server_branch
-from trainers.engine.cohort import Cohort
-from trainers.engine.local import LocalWork
-from trainers.engine.recorded import gradient_sums, recorded
-from trainers.engine.state import State
-from trainers.hyper import hyper
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.recorded import gradient_sums, recorded
+from trainers.engine.rounds.central_branch import Branches, merge, server_branch
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.server_state import State
+from trainers.hyperparameters import tunable
+from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any", "central": "any", "merge": "any"}
 CENTRAL = True
@@ -55,17 +55,17 @@ complete = mixing.complete
 class Hyper(Branches):
     """Hyperparameters of two-way gradient transfer."""
 
-    client_lr: Tensor = hyper(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = hyper(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = hyper(
+    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
+    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
+    local_steps: Tensor = tunable(
         kind="int", low=1, unit="steps", limit="1 adds the last round's gradient", doc="gradients a round"
     )
-    federated_weight: Tensor = hyper(
+    federated_weight: Tensor = tunable(
         None, low=0, high=1, doc="of the clients' loss; null is 1 - central_weight, else 1/2"
     )
-    central_weight: Tensor = hyper(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
-    warm_start: bool = hyper(False, traced=False, doc="begin with the gradients at the first model, not with 0")
-    local_epochs: int | None = hyper(
+    central_weight: Tensor = tunable(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
+    warm_start: bool = tunable(False, traced=False, doc="begin with the gradients at the first model, not with 0")
+    local_epochs: int | None = tunable(
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
 
@@ -84,7 +84,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     }
 
 
-def round(hyper: Hyper, state: State, cohort: Cohort) -> State:  # noqa: A001
+def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round.
 
     Args:

@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine import evaluation
-from trainers.engine.autograd import Autograd
-from trainers.engine.batches import ExampleSource
+from trainers.engine.batches.examples import ExampleSource
+from trainers.engine.layout import Layout, aligned
 from trainers.engine.memory import owned
-from trainers.engine.oracle import Batch, Oracle, client_major, example_weights
-from trainers.flat import Layout, aligned
+from trainers.engine.oracles.autograd import Autograd
+from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
+from trainers.models._accuracy import client_accuracy, client_shares, row_weights
 from trainers.models._stacked import ExampleSpace, Loss, Stacked
 from trainers.problem import Examples, Problem
 
@@ -118,8 +118,8 @@ class Affine:
         if self.classifies:
             found["test_accuracy"] = right.mean(1)
         if "client_accuracy" in reports:
-            shares = evaluation.client_shares(right, self.test_clients.offsets, self.test_clients.sizes)
-            found.update(evaluation.client_accuracy(shares))
+            shares = client_shares(right, self.test_clients.offsets, self.test_clients.sizes)
+            found.update(client_accuracy(shares))
         return found
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
@@ -129,7 +129,7 @@ class Affine:
             params: (T, 1, P).
             weights: (clients,) sum 1.
         """
-        rows = evaluation.row_weights(len(self.inputs), self.offsets, self.sizes, weights)
+        rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
         loss, _ = self._answers(params, self.inputs, self.wanted)
         return loss.double() @ torch.as_tensor(rows, device=loss.device)
 

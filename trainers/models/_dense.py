@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from trainers.engine.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
-from trainers.engine.variation import Dropout
-from trainers.flat import Layout
+from trainers.engine.layout import Layout
+from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
+from trainers.models._dropout import Dropout
 
 _EXAMPLES = 8192  # of all clients together, run at once
 

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from trainers.engine.frames import Motion
-from trainers.engine.oracle import Batch, Group, Oracle, RoundBatches, client_major, replicas
+from trainers.engine.oracles.frame import Motion
+from trainers.engine.oracles.oracle import Batch, Group, Oracle, RoundBatches, client_major, replicas
 
 
 class Loss(Protocol):

@@ -20,9 +20,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from trainers.engine.network import Network, classes_of, picture_shape, settings_from
 from trainers.errors import SpecError
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
+from trainers.models._network import Network, classes_of, picture_shape, settings_from
 from trainers.problem import Problem
 
 _MOST_UNITS = 10_000_000
@@ -32,18 +32,18 @@ _MOST_UNITS = 10_000_000
 class Settings:
     """What a task may say of the model."""
 
-    filters: tuple[int, ...] = hyper(
+    filters: tuple[int, ...] = tunable(
         (16, 32), low=1, high=_MOST_UNITS, longest=1000, traced=False, doc="of each convolution"
     )
-    kernel: int = hyper(5, choices=(1, 3, 5, 7), traced=False, unit="pixels", doc="side of the convolutions")
-    dense: int = hyper(
+    kernel: int = tunable(5, choices=(1, 3, 5, 7), traced=False, unit="pixels", doc="side of the convolutions")
+    dense: int = tunable(
         256, low=1, high=_MOST_UNITS, traced=False, unit="units", doc="of the dense layer before the last"
     )
-    dropout: float = hyper(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of dense inputs")
-    crop: int = hyper(
+    dropout: float = tunable(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of dense inputs")
+    crop: int = tunable(
         0, low=0, high=256, traced=False, unit="pixels", limit="0 is none", doc="random moves of pictures"
     )
-    flip: bool = hyper(False, traced=False, doc="random mirroring of pictures, left and right")
+    flip: bool = tunable(False, traced=False, doc="random mirroring of pictures, left and right")
 
 
 class _ChannelsFlat(nn.Module):

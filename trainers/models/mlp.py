@@ -16,9 +16,9 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from trainers.engine.network import Network, classes_of, examples_of, settings_from
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 from trainers.models._dense import Dense
+from trainers.models._network import Network, classes_of, examples_of, settings_from
 from trainers.problem import Problem
 
 _MOST_UNITS = 100_000_000
@@ -28,10 +28,10 @@ _MOST_UNITS = 100_000_000
 class Settings:
     """What a task may say of the model."""
 
-    hidden: tuple[int, ...] = hyper(
+    hidden: tuple[int, ...] = tunable(
         (256,), low=1, high=_MOST_UNITS, longest=1000, traced=False, unit="units", doc="of each hidden layer"
     )
-    dropout: float = hyper(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of hidden units")
+    dropout: float = tunable(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of hidden units")
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine import draws
+from trainers.engine import randomness
+from trainers.engine.layout import Layout
 from trainers.engine.memory import owned
-from trainers.engine.oracle import Batch, Group, Oracle, client_major, replicas
-from trainers.flat import Layout
+from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, replicas
 from trainers.problem import Problem, Quadratics
 
 __all__ = ["Quadratic"]
@@ -151,8 +151,8 @@ class _Round:
         """Draws the noise of so many steps."""
         if self.source.deviation == 0 or (self._noise is not None and self._noise.shape[1] >= local_steps):
             return
-        base = draws.key(self.source.seed, self.round_index, draws.Purpose.NOISE)
-        noise = draws.normals(base, self.clients, local_steps, self.source.model.dimension)
+        base = randomness.key(self.source.seed, self.round_index, randomness.Purpose.NOISE)
+        noise = randomness.normals(base, self.clients, local_steps, self.source.model.dimension)
         self._noise = torch.as_tensor(noise * self.source.deviation).to(self.source.model.empty)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from trainers.errors import SpecError
 from trainers.models._affine import Affine
 from trainers.problem import Examples, Problem
-from trainers.sizes import MOST_NUMBERS
+from trainers.trial.sizes import MOST_NUMBERS
 
 __all__ = ["CrossEntropy"]
 

@@ -1,0 +1,1 @@
+"""Optimizers, one module each, for clients, server, central data and merge: `trainers.contracts.Optimizer`."""

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
 
@@ -30,7 +30,7 @@ DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
 class Hyper:
     """Settings of Adagrad."""
 
-    beta1: Tensor | None = hyper(
+    beta1: Tensor | None = tunable(
         0.0,
         kind="float",
         low=0,
@@ -40,8 +40,8 @@ class Hyper:
         limit="0 and null are Adagrad",
         doc="decay of the mean of g",
     )
-    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
-    initial_accumulator: Tensor = hyper(0.0, low=0, unit="gradient^2", doc="v before the first step")
+    epsilon: Tensor = tunable(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+    initial_accumulator: Tensor = tunable(0.0, low=0, unit="gradient^2", doc="v before the first step")
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:

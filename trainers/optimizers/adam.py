@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-8}}
 
@@ -33,11 +33,13 @@ DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-8}}
 class Hyper:
     """Settings of Adam."""
 
-    beta1: Tensor = hyper(0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of g")
-    beta2: Tensor = hyper(0.99, low=0, high=1, high_open=True, limit="0 is |g| alone", doc="decay of the mean of g^2")
-    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
-    initial_accumulator: Tensor = hyper(0.0, low=0, unit="gradient^2", limit="0 is Adam", doc="v before the first step")
-    bias_correction: bool = hyper(True, traced=False, doc="undo the pull of both means to where they start")
+    beta1: Tensor = tunable(0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of g")
+    beta2: Tensor = tunable(0.99, low=0, high=1, high_open=True, limit="0 is |g| alone", doc="decay of the mean of g^2")
+    epsilon: Tensor = tunable(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+    initial_accumulator: Tensor = tunable(
+        0.0, low=0, unit="gradient^2", limit="0 is Adam", doc="v before the first step"
+    )
+    bias_correction: bool = tunable(True, traced=False, doc="undo the pull of both means to where they start")
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:

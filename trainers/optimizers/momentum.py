@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 
 LINEAR = True
 
@@ -25,7 +25,7 @@ LINEAR = True
 class Hyper:
     """Settings of heavy-ball momentum."""
 
-    momentum: Tensor = hyper(
+    momentum: Tensor = tunable(
         0.9, low=0, high=1, high_open=True, limit="0 is gradient descent", doc="weight of the old velocity"
     )
 

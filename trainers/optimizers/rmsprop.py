@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"epsilon": 1e-8}}
 
@@ -26,10 +26,10 @@ DEFAULTS = {"client": {"epsilon": 1e-8}}
 class Hyper:
     """Settings of RMSprop."""
 
-    beta2: Tensor = hyper(
+    beta2: Tensor = tunable(
         0.99, low=0, high=1, high_open=True, limit="0 is the sign", doc="decay of the mean of the squares"
     )
-    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+    epsilon: Tensor = tunable(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 
 LINEAR = True
 ABSENT = {"client": ("momentum", "nesterov")}  # plain steps need no memory: the local loop takes them by itself
@@ -31,10 +31,10 @@ ABSENT = {"client": ("momentum", "nesterov")}  # plain steps need no memory: the
 class Hyper:
     """Settings of SGD."""
 
-    momentum: Tensor = hyper(
+    momentum: Tensor = tunable(
         0.0, low=0, high=1, high_open=True, limit="0 is plain SGD", doc="weight of the old velocity"
     )
-    nesterov: bool = hyper(False, traced=False, limit="false is heavy ball", doc="momentum in Nesterov's form")
+    nesterov: bool = tunable(False, traced=False, limit="false is heavy ball", doc="momentum in Nesterov's form")
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:

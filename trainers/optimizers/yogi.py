@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-3}}
 
@@ -33,11 +33,11 @@ DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-3}}
 class Hyper:
     """Settings of Yogi."""
 
-    beta1: Tensor = hyper(0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of g")
-    beta2: Tensor = hyper(0.99, low=0, high=1, high_open=True, doc="1 - beta2 is the largest share by which v moves")
-    epsilon: Tensor = hyper(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
-    initial_accumulator: Tensor = hyper(0.0, low=0, unit="gradient^2", doc="v before the first step")
-    bias_correction: bool = hyper(True, traced=False, limit="false is Yogi's own paper", doc="corrects the rate")
+    beta1: Tensor = tunable(0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of g")
+    beta2: Tensor = tunable(0.99, low=0, high=1, high_open=True, doc="1 - beta2 is the largest share by which v moves")
+    epsilon: Tensor = tunable(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
+    initial_accumulator: Tensor = tunable(0.0, low=0, unit="gradient^2", doc="v before the first step")
+    bias_correction: bool = tunable(True, traced=False, limit="false is Yogi's own paper", doc="corrects the rate")
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:

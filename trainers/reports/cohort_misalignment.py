@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trainers.engine.views import RoundView
+from trainers.engine.evaluation.views import RoundView
 
 METRICS = ("cohort_misalignment",)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trainers.engine.views import ModelView
+from trainers.engine.evaluation.views import ModelView
 
 METRICS = ("difference_norm",)
 PASSES = 3.0

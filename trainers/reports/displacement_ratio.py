@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trainers.engine.method import Method
-from trainers.engine.views import RoundView
-from trainers.hyper import describe
-from trainers.parts import Part
+from trainers.contracts import Method
+from trainers.engine.evaluation.views import RoundView
+from trainers.hyperparameters import describe
+from trainers.trial.parts import Part
 
 METRICS = ("displacement_ratio",)
 _NEEDS = ("displacement", "client_lr", "local_steps")

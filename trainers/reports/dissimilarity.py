@@ -18,9 +18,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.method import Method
-from trainers.engine.views import RoundView
-from trainers.parts import Part
+from trainers.contracts import Method
+from trainers.engine.evaluation.views import RoundView
+from trainers.trial.parts import Part
 
 METRICS = ("dissimilarity_offset_sq", "dissimilarity_factor_sq")
 

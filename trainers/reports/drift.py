@@ -15,7 +15,7 @@ import math
 
 from torch import Tensor
 
-from trainers.engine.views import RoundView
+from trainers.engine.evaluation.views import RoundView
 
 METRICS = ("drift",)
 

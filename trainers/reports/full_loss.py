@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trainers.engine.views import ModelView
+from trainers.engine.evaluation.views import ModelView
 
 METRICS = ("full_loss",)
 PASSES = 1.0

@@ -15,9 +15,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.method import Method
-from trainers.engine.views import RoundView
-from trainers.parts import Part
+from trainers.contracts import Method
+from trainers.engine.evaluation.views import RoundView
+from trainers.trial.parts import Part
 
 METRICS = ("lyapunov",)
 NEEDS = ("distance",)  # metrics of the task, without which there is no w*

@@ -6,9 +6,10 @@
     client_flops       client_examples times the operations of one example's gradient; all clients together
     server_flops       central_examples times the same
 
-An operation is an addition or a multiplication of a matrix product or a convolution (engine/flops.py); elementwise
-operations, optimizers and evaluations are left out. A quadratic loss, client's or server's, is one example. Where full
-batches differ in size clients of one cohort count with their mean. Bytes and exchanges are on every line anyway.
+An operation is an addition or a multiplication of a matrix product or a convolution (engine/evaluation/flops.py);
+elementwise operations, optimizers and evaluations are left out. A quadratic loss, client's or server's, is one
+example. Where full batches differ in size clients of one cohort count with their mean. Bytes and exchanges are on
+every line anyway.
 
 Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
 et al. 2022); its own model's table is in trainers/theory/overhead.py.
@@ -19,9 +20,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.counters import OVERHEAD
-from trainers.engine.flops import gradient_flops
-from trainers.engine.views import RoundView
+from trainers.engine.evaluation.flops import gradient_flops
+from trainers.engine.evaluation.views import RoundView
+from trainers.engine.rounds.counters import OVERHEAD
 
 METRICS = (*OVERHEAD, "client_flops", "server_flops")
 

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 
 LOSS_DATA = "full"
 
@@ -41,13 +41,13 @@ LOSS_DATA = "full"
 class Hyper:
     """Settings of the automatic decay; in a pack every member has its own, but for decay_mode and monitor."""
 
-    window: Tensor = hyper(
+    window: Tensor = tunable(
         100, kind="int", low=1, high=1_000_000, unit="rounds", limit="1 is no averaging", doc="rounds averaged"
     )
-    patience: Tensor = hyper(
+    patience: Tensor = tunable(
         None, kind="int", low=1, unit="rounds", doc="rounds without improvement before a decay; absent: as window"
     )
-    cooldown: Tensor = hyper(
+    cooldown: Tensor = tunable(
         None,
         kind="int",
         low=0,
@@ -55,13 +55,17 @@ class Hyper:
         limit="0 is no cooldown",
         doc="rounds without decay at the start and after each decay; absent: as window",
     )
-    min_delta: Tensor = hyper(1e-4, low=0, low_open=True, unit="loss", doc="smallest improvement that counts")
-    client_decay: Tensor = hyper(0.1, low=0, high=1, low_open=True, limit="1 is server only", doc="client_lr's factor")
-    server_decay: Tensor = hyper(0.9, low=0, high=1, low_open=True, limit="1 is client only", doc="server_lr's factor")
-    min_client_lr: Tensor = hyper(0.0, low=0, limit="0 is no floor", doc="floor of client_lr")
-    min_server_lr: Tensor = hyper(0.0, low=0, limit="0 is no floor", doc="floor of server_lr")
-    decay_mode: str = hyper("paper", choices=("paper", "reference"), traced=False, doc="which reading of the rule")
-    monitor: str = hyper("loss", choices=("loss", "accuracy"), traced=False, doc="a loss falls, an accuracy rises")
+    min_delta: Tensor = tunable(1e-4, low=0, low_open=True, unit="loss", doc="smallest improvement that counts")
+    client_decay: Tensor = tunable(
+        0.1, low=0, high=1, low_open=True, limit="1 is server only", doc="client_lr's factor"
+    )
+    server_decay: Tensor = tunable(
+        0.9, low=0, high=1, low_open=True, limit="1 is client only", doc="server_lr's factor"
+    )
+    min_client_lr: Tensor = tunable(0.0, low=0, limit="0 is no floor", doc="floor of client_lr")
+    min_server_lr: Tensor = tunable(0.0, low=0, limit="0 is no floor", doc="floor of server_lr")
+    decay_mode: str = tunable("paper", choices=("paper", "reference"), traced=False, doc="which reading of the rule")
+    monitor: str = tunable("loss", choices=("loss", "accuracy"), traced=False, doc="a loss falls, an accuracy rises")
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:

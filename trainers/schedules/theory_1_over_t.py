@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from trainers.errors import SpecError
-from trainers.hyper import hyper
-from trainers.scalars import shown
+from trainers.hyperparameters import tunable
+from trainers.values import shown
 
 LOSS_DATA = "batches"
 FOLLOWS = {"local_steps": 1}  # what is left out is the method's; of a method without local steps, 1
@@ -32,9 +32,9 @@ FOLLOWS = {"local_steps": 1}  # what is left out is the method's; of a method wi
 class Hyper:
     """The constants of the theorem; in a pack every member has its own."""
 
-    strong_convexity: Tensor = hyper(low=0, low_open=True, doc="smallest eigenvalue of any client's Hessian")
-    smoothness: Tensor = hyper(low=0, low_open=True, doc="largest eigenvalue of any client's Hessian")
-    local_steps: Tensor = hyper(
+    strong_convexity: Tensor = tunable(low=0, low_open=True, doc="smallest eigenvalue of any client's Hessian")
+    smoothness: Tensor = tunable(low=0, low_open=True, doc="largest eigenvalue of any client's Hessian")
+    local_steps: Tensor = tunable(
         None, kind="int", low=1, unit="steps", limit="1 leaves no bias", doc="absent: as the method's"
     )
 

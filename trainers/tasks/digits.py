@@ -19,7 +19,7 @@ from trainers.data import digits, partitions
 from trainers.data.federated import Federated, Keys, Pool, choose_model, divide, examples, settings_of
 from trainers.data.folder import readable
 from trainers.data.partitions import Rows
-from trainers.hyper import check, join
+from trainers.hyperparameters import check, join
 from trainers.problem import Problem
 
 DTYPE = "float32"

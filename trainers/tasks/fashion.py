@@ -15,7 +15,7 @@ from trainers.data import partitions
 from trainers.data.federated import Federated, Keys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
 from trainers.data.images import CLASSES, FASHION, pictured
-from trainers.hyper import check, join
+from trainers.hyperparameters import check, join
 from trainers.problem import Problem
 
 DTYPE = "float32"

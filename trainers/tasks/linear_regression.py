@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from trainers.data import regression
 from trainers.data.weights import client_weights
 from trainers.errors import SpecError
-from trainers.hyper import check, describe, hyper, join
+from trainers.hyperparameters import check, describe, join, tunable
 from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Examples, Problem
-from trainers.scalars import integer, shown
+from trainers.values import integer, shown
 
 __all__ = ["Settings"]
 
@@ -45,16 +45,18 @@ _MODEL = "linear"
 class _Keys:
     """What the document may say."""
 
-    clients: int = hyper(5, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
-    examples: Any = hyper(2000, kind="any", doc="of each client: a number, or a list of one for each")
-    dimension: int = hyper(10, low=1, unit="parameters", doc="of the model")
-    strong_convexity: float = hyper(1e-3, low=0, low_open=True, doc="smallest eigenvalue of the covariance")
-    smoothness: float = hyper(1.0, low=0, low_open=True, doc="largest eigenvalue of the covariance")
-    eigenvalues: tuple[float, ...] | None = hyper(None, low=0, low_open=True, doc="all of them, in place of these two")
-    orientation: str = hyper("same", choices=("same", "random"), doc="axes of the clients' covariances")
-    label_noise: float = hyper(0.0, low=0, doc="standard deviation of the targets' noise; 0 is interpolation")
-    client_weights: Any = hyper(None, kind="any", doc="one for each client, of sum 1; null is uniform")
-    data_seed: int = hyper(0, low=0, doc="of w*, the features and the noise")
+    clients: int = tunable(5, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
+    examples: Any = tunable(2000, kind="any", doc="of each client: a number, or a list of one for each")
+    dimension: int = tunable(10, low=1, unit="parameters", doc="of the model")
+    strong_convexity: float = tunable(1e-3, low=0, low_open=True, doc="smallest eigenvalue of the covariance")
+    smoothness: float = tunable(1.0, low=0, low_open=True, doc="largest eigenvalue of the covariance")
+    eigenvalues: tuple[float, ...] | None = tunable(
+        None, low=0, low_open=True, doc="all of them, in place of these two"
+    )
+    orientation: str = tunable("same", choices=("same", "random"), doc="axes of the clients' covariances")
+    label_noise: float = tunable(0.0, low=0, doc="standard deviation of the targets' noise; 0 is interpolation")
+    client_weights: Any = tunable(None, kind="any", doc="one for each client, of sum 1; null is uniform")
+    data_seed: int = tunable(0, low=0, doc="of w*, the features and the noise")
 
 
 SETTINGS = describe(_Keys)

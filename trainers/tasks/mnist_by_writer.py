@@ -25,7 +25,7 @@ from trainers.data.federated import PARTITION_DOC, Federated, Keys, Pool, choose
 from trainers.data.folder import readable
 from trainers.data.images import CLASSES, MNIST, pictured
 from trainers.data.partitions import Rows
-from trainers.hyper import check, hyper, join
+from trainers.hyperparameters import check, join, tunable
 from trainers.problem import Problem
 
 DTYPE = "float32"
@@ -39,10 +39,12 @@ _TEST_WRITERS = 297
 class _WriterKeys(Keys):
     """What a document may say."""
 
-    writers: int | None = hyper(None, low=1, high=_WRITERS, unit="people", doc="who train; null is all")
-    test_writers: int | None = hyper(None, low=1, high=_TEST_WRITERS, unit="people", doc="who test; null is all")
-    clients: int | None = hyper(None, low=1, unit="clients", doc="size of the population; null is one for each writer")
-    partition: Any = hyper("natural", kind="any", doc=PARTITION_DOC)
+    writers: int | None = tunable(None, low=1, high=_WRITERS, unit="people", doc="who train; null is all")
+    test_writers: int | None = tunable(None, low=1, high=_TEST_WRITERS, unit="people", doc="who test; null is all")
+    clients: int | None = tunable(
+        None, low=1, unit="clients", doc="size of the population; null is one for each writer"
+    )
+    partition: Any = tunable("natural", kind="any", doc=PARTITION_DOC)
 
 
 SETTINGS = settings_of(_WriterKeys)

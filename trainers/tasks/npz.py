@@ -45,9 +45,9 @@ from trainers.data.folder import VARIABLE, locate
 from trainers.data.partitions import Rows
 from trainers.data.table import Names, Part, Table, load
 from trainers.errors import MissingDataError, SpecError
-from trainers.hyper import check, hyper, join
+from trainers.hyperparameters import check, join, tunable
 from trainers.problem import Problem
-from trainers.scalars import shown
+from trainers.values import shown
 
 __all__ = ["Settings"]
 
@@ -63,16 +63,18 @@ _SPARSE = 100  # classes without an example that are taken for granted
 class _ArrayKeys(Keys):
     """What a document may say."""
 
-    path: str = hyper(doc=f"the .npz file, from the current directory or ${VARIABLE}")
-    inputs: str = hyper("x", doc="name of the array of inputs, (examples, ...)")
-    targets: str = hyper("y", doc="name of the array of classes (or of numbers, for linear)")
-    client: str | None = hyper(_CLIENT, doc="name of the array that says whose each example is")
-    test: Any = hyper(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
-    test_fraction: float | None = hyper(None, low=0, high=1, high_open=True, doc="held out where no test is given; 0.2")
-    classes: int | None = hyper(None, low=2, doc="number of classes; null is 1 + the largest")
-    sha256: str | None = hyper(None, doc="of the file; another file is refused")
-    clients: int | None = hyper(None, low=1, unit="clients", doc="size of the population; null is the natural one")
-    partition: Any = hyper("natural", kind="any", doc=PARTITION_DOC)
+    path: str = tunable(doc=f"the .npz file, from the current directory or ${VARIABLE}")
+    inputs: str = tunable("x", doc="name of the array of inputs, (examples, ...)")
+    targets: str = tunable("y", doc="name of the array of classes (or of numbers, for linear)")
+    client: str | None = tunable(_CLIENT, doc="name of the array that says whose each example is")
+    test: Any = tunable(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
+    test_fraction: float | None = tunable(
+        None, low=0, high=1, high_open=True, doc="held out where no test is given; 0.2"
+    )
+    classes: int | None = tunable(None, low=2, doc="number of classes; null is 1 + the largest")
+    sha256: str | None = tunable(None, doc="of the file; another file is refused")
+    clients: int | None = tunable(None, low=1, unit="clients", doc="size of the population; null is the natural one")
+    partition: Any = tunable("natural", kind="any", doc=PARTITION_DOC)
 
 
 SETTINGS = settings_of(_ArrayKeys)
@@ -82,9 +84,9 @@ SETTINGS = settings_of(_ArrayKeys)
 class _HeldOutKeys:
     """Arrays of their own for testing."""
 
-    inputs: str = hyper(doc="name of the array of inputs")
-    targets: str = hyper(doc="name of the array of targets")
-    client: str | None = hyper(None, doc="name of the array that says whose each example is")
+    inputs: str = tunable(doc="name of the array of inputs")
+    targets: str = tunable(doc="name of the array of targets")
+    client: str | None = tunable(None, doc="name of the array that says whose each example is")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from trainers.data import matrices, quadratics
 from trainers.data.weights import client_weights
 from trainers.errors import SpecError
-from trainers.hyper import check, describe, hyper, join, refuse_unknown
+from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Problem, Quadratics
-from trainers.scalars import number, shown
 from trainers.spelling import hint
+from trainers.values import number, shown
 
 __all__ = ["Settings"]
 
@@ -48,16 +48,16 @@ _SHARED = ("name", "problem", "client_weights", "gradient_noise", "central")
 class _Shared:
     """What every quadratic task may say."""
 
-    problem: str | None = hyper(
+    problem: str | None = tunable(
         None,
         choices=("random", "two_clients", "continuum", "worst_case"),
         doc="which losses to generate, in place of hessians and centers",
     )
-    hessians: Any = hyper(None, kind="any", doc="(clients, d, d), symmetric positive definite")
-    centers: Any = hyper(None, kind="any", doc="(clients, d), the minimizers of the clients")
-    client_weights: Any = hyper(None, kind="any", doc="one for each client, of sum 1; null is uniform")
-    gradient_noise: float = hyper(0.0, low=0, doc="deviation of what one example adds to each gradient coordinate")
-    central: Any = hyper(
+    hessians: Any = tunable(None, kind="any", doc="(clients, d, d), symmetric positive definite")
+    centers: Any = tunable(None, kind="any", doc="(clients, d), the minimizers of the clients")
+    client_weights: Any = tunable(None, kind="any", doc="one for each client, of sum 1; null is uniform")
+    gradient_noise: float = tunable(0.0, low=0, doc="deviation of what one example adds to each gradient coordinate")
+    central: Any = tunable(
         None, kind="any", doc='{"hessian": ..., "center": ...}: the server\'s own loss, for mixed federated learning'
     )
 
@@ -66,12 +66,12 @@ class _Shared:
 class _Random:
     """Clients with random Hessians of given extreme eigenvalues."""
 
-    clients: int = hyper(10, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
-    dimension: int = hyper(5, low=1, unit="parameters", doc="of the model")
-    strong_convexity: float = hyper(1.0, low=0, low_open=True, doc="smallest eigenvalue of every Hessian")
-    smoothness: float = hyper(10.0, low=0, low_open=True, doc="largest eigenvalue of every Hessian")
-    center_spread: float = hyper(1.0, low=0, limit="0 is homogeneous clients", doc="rms norm of a center")
-    data_seed: int = hyper(0, low=0, doc="of the Hessians and centers")
+    clients: int = tunable(10, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
+    dimension: int = tunable(5, low=1, unit="parameters", doc="of the model")
+    strong_convexity: float = tunable(1.0, low=0, low_open=True, doc="smallest eigenvalue of every Hessian")
+    smoothness: float = tunable(10.0, low=0, low_open=True, doc="largest eigenvalue of every Hessian")
+    center_spread: float = tunable(1.0, low=0, limit="0 is homogeneous clients", doc="rms norm of a center")
+    data_seed: int = tunable(0, low=0, doc="of the Hessians and centers")
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,19 @@ class _TwoClients:
 class _Continuum:
     """The toy with a continuum of clients, as a finite population."""
 
-    clients: int = hyper(1000, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
+    clients: int = tunable(1000, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
 
 
 @dataclass(frozen=True)
 class _WorstCase:
     """The instance on which the bounds are attained, for a given method."""
 
-    strong_convexity: float = hyper(1.0, low=0, low_open=True, doc="smallest eigenvalue of a Hessian")
-    smoothness: float = hyper(10.0, low=0, low_open=True, doc="largest eigenvalue of a Hessian")
-    center_bound: float = hyper(1.0, low=0, low_open=True, doc="norm of both centers")
-    client_lr: float = hyper(low=0, doc="of the method that is to be at its worst")
-    gradient_weights: tuple[float, ...] = hyper(low=0, doc="of the method")
-    prox: float = hyper(0.0, low=0, doc="of the method")
+    strong_convexity: float = tunable(1.0, low=0, low_open=True, doc="smallest eigenvalue of a Hessian")
+    smoothness: float = tunable(10.0, low=0, low_open=True, doc="largest eigenvalue of a Hessian")
+    center_bound: float = tunable(1.0, low=0, low_open=True, doc="norm of both centers")
+    client_lr: float = tunable(low=0, doc="of the method that is to be at its worst")
+    gradient_weights: tuple[float, ...] = tunable(low=0, doc="of the method")
+    prox: float = tunable(0.0, low=0, doc="of the method")
 
 
 _PROBLEMS: Mapping[str, type] = {

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trainers.errors import SpecError
 from trainers.problem import Problem, Quadratics
-from trainers.scalars import shown
+from trainers.values import shown
 
 Array = NDArray[np.float64]
 SYMMETRY_TOLERANCE = 1e-8

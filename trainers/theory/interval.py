@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
-from trainers.scalars import shown
 from trainers.theory.spectrum import log_distortion, log_one_minus_exp
 from trainers.theory.weights import Weights
+from trainers.values import shown
 
 Array = NDArray[np.float64]
 GRID = 2001

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
-from trainers.hyper import check, hyper
+from trainers.hyperparameters import check, tunable
 from trainers.problem import Examples, Problem
-from trainers.scalars import shown
 from trainers.theory.mass import (
     BatchConstants,
     MassHyperparameters,
@@ -34,6 +33,7 @@ from trainers.theory.mass import (
     from_two_sequences,
     sample_constants,
 )
+from trainers.values import shown
 
 ESTIMATE = "estimate"
 CONDITION = "batch_statistical_condition_number"
@@ -51,10 +51,10 @@ _WAYS = (
 class Constants:
     """The numbers that `constants` may give."""
 
-    smoothness: float = hyper(low=0, low_open=True, doc="L, of every client")
-    strong_convexity: float = hyper(low=0, low_open=True, doc="mu, of every client")
-    sample_smoothness: float | None = hyper(None, low=0, low_open=True, doc="L_1; only mini-batches need it")
-    statistical_condition_number: float | None = hyper(None, low=1, doc="kappa~; only mini-batches need it")
+    smoothness: float = tunable(low=0, low_open=True, doc="L, of every client")
+    strong_convexity: float = tunable(low=0, low_open=True, doc="mu, of every client")
+    sample_smoothness: float | None = tunable(None, low=0, low_open=True, doc="L_1; only mini-batches need it")
+    statistical_condition_number: float | None = tunable(None, low=1, doc="kappa~; only mini-batches need it")
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:

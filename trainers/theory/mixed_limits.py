@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
-from trainers.scalars import shown
 from trainers.spelling import hint
 from trainers.theory.clients import ClientQuadratics
 from trainers.theory.rounds.central import CentralQuadratic, scaled, weighted_central
+from trainers.values import shown
 
 Array = NDArray[np.float64]
 CONVEXITIES = ("strongly_convex", "convex", "non_convex")

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainers.errors import SpecError
-from trainers.scalars import shown
 from trainers.spelling import hint
+from trainers.values import shown
 
 NUMBER_BYTES = 4
 MODELS_SENT = {"baseline": 2, "parallel_training": 2, "one_way_transfer": 3, "two_way_transfer": 3}

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from trainers.errors import SpecError
 from trainers.problem import Problem, Quadratics
-from trainers.scalars import shown
 from trainers.theory.clients import ClientQuadratics, clients_of
 from trainers.theory.rounds.affine import RoundMap, with_server
 from trainers.theory.rounds.central import CentralQuadratic, central_of
 from trainers.theory.rounds.methods import ADAPTIVE_SERVERS, MIXED, affine_round, server_rate
 from trainers.theory.warning import TheoryWarning
+from trainers.values import shown
 
 Array = NDArray[np.float64]
 METRICS = ("loss", "distance")

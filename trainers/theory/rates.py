@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
-from trainers.scalars import shown
 from trainers.spelling import hint
+from trainers.values import shown
 
 Array = NDArray[np.float64]
 SERVERS = ("sgd", "nesterov", "heavy_ball")

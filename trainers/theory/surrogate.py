@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
-from trainers.scalars import shown
 from trainers.theory.clients import ClientQuadratics, solve
 from trainers.theory.spectrum import log_distortion
 from trainers.theory.warning import TheoryWarning
 from trainers.theory.weights import Weights
+from trainers.values import shown
 
 Array = NDArray[np.float64]
 NAMED_CLIENTS = 5

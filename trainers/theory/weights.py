@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from trainers.errors import SpecError
-from trainers.scalars import integer, number, shown
+from trainers.values import integer, number, shown
 
 MOST_STEPS = 10**15
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainers.hyper import hyper
+from trainers.hyperparameters import tunable
 from trainers.models._affine import Affine
 from trainers.models.softmax import CrossEntropy
 from trainers.problem import Examples, Problem
@@ -27,7 +27,7 @@ TARGETS = "classes"  # or "numbers"
 class Settings:
     """What a document may say of the model besides its name."""
 
-    smoothing: float = hyper(0.1, low=0, high=1, high_open=True, limit="0 is softmax", doc="what all classes share")
+    smoothing: float = tunable(0.1, low=0, high=1, high_open=True, limit="0 is softmax", doc="what all classes share")
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trainers.data.federated import Federated, choose_model, examples
 from trainers.data.partitions import Rows
-from trainers.hyper import check, describe, hyper, join
+from trainers.hyperparameters import check, describe, join, tunable
 from trainers.problem import Problem
 
 DTYPE = "float32"  # of parameters and inputs, unless the trial says otherwise
@@ -31,12 +31,14 @@ _SPREAD = 0.3
 class _Keys:
     """What a document may say."""
 
-    clients: int = hyper(20, low=1, unit="clients", doc="size of the population")
-    examples: int = hyper(30, low=5, doc="points of each client")
-    classes: int = hyper(4, low=2, doc="directions of the compass")
-    turn: float = hyper(0.3, low=0, unit="radians", limit="0 is clients alike", doc="deviation of the clients' angles")
-    data_seed: int = hyper(0, low=0, doc="of angles and points")
-    model: Any = hyper("softmax", kind="any", doc="name of a model, or an object of its name and settings")
+    clients: int = tunable(20, low=1, unit="clients", doc="size of the population")
+    examples: int = tunable(30, low=5, doc="points of each client")
+    classes: int = tunable(4, low=2, doc="directions of the compass")
+    turn: float = tunable(
+        0.3, low=0, unit="radians", limit="0 is clients alike", doc="deviation of the clients' angles"
+    )
+    data_seed: int = tunable(0, low=0, doc="of angles and points")
+    model: Any = tunable("softmax", kind="any", doc="name of a model, or an object of its name and settings")
 
 
 SETTINGS = describe(_Keys)

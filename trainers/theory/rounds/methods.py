@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from trainers.errors import SpecError
 from trainers.problem import Problem, Quadratics
-from trainers.scalars import integer, number, shown
 from trainers.spelling import hint
 from trainers.theory.clients import ClientQuadratics, client_quadratics, clients_of
 from trainers.theory.rounds import aligned, local, mixed, remembered
 from trainers.theory.rounds.affine import AffineRound, RoundMap, with_server
 from trainers.theory.rounds.central import CentralQuadratic, scaled, weighted_central
+from trainers.values import integer, number, shown
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,218 @@
+"""What clients keep from round to round: the store by itself, its limit, and whole trials that use it."""
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.memory import available_memory
+from trainers.engine.packs import pack as packs
+from trainers.engine.packs.pack import Pack
+from trainers.engine.rounds import client_states as stores
+from trainers.engine.rounds.client_states import ClientStore, Size, place
+from trainers.errors import SpecError
+from trainers.trial.document import parse
+
+GIB = 1 << 30
+WORK = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3}
+STATEFUL = [
+    {"name": "scaffold", **WORK, "variates": "stored"},
+    {"name": "scaffold", **WORK, "variates": "stored", "variate_update": "gradient", "displacement_source": "batch"},
+    {"name": "feddyn", **WORK, "prox": 0.4},
+]
+
+
+def document(method, **changes):
+    return {
+        "task": {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}},
+        "method": method,
+        "batch_size": 5,
+        "clients_per_round": 4,
+        "dtype": "float64",
+        "rounds": 8,
+        "eval_every": 1,
+        "members": [{}, {"client_lr": 0.1, "local_steps": 5}, {"server_lr": 0.02}],
+        **changes,
+    }
+
+
+def train(given):
+    return stripped(Pack.from_spec(parse(given)).advance())
+
+
+def stripped(lines):
+    return [{name: value for name, value in line.items() if name not in ("wall_seconds", "member")} for line in lines]
+
+
+def like(trials=2, parameters=16, dtype=torch.float64):
+    return torch.zeros((trials, 1, parameters), dtype=dtype)
+
+
+def test_a_store_gives_back_what_each_client_was_given():
+    store = ClientStore(("a", "b"), 5, like(), "test")
+    one, two = torch.randn(2, 3, 16, dtype=torch.float64), torch.randn(2, 2, 16, dtype=torch.float64)
+    everyone = np.ones(2, bool)
+    store.put(np.array([4, 0, 2]), {"a": one}, everyone)
+    store.put(np.array([2, 3]), {"a": two, "b": 2 * two}, everyone)
+    found = store.gather(np.array([0, 1, 2, 3, 4]))
+    assert torch.equal(found["a"], torch.stack([one[:, 1], 0 * one[:, 0], two[:, 0], two[:, 1], one[:, 0]], 1))
+    assert torch.equal(found["b"][:, 2:4], 2 * two)
+    assert not found["b"][:, [0, 1, 4]].any()
+    found["a"].zero_()  # what was gathered is a copy
+    assert store.gather(np.array([4]))["a"].any()
+
+
+def test_trials_that_rest_keep_what_they_had():
+    store = ClientStore(("a",), 3, like(), "test")
+    first = torch.randn(2, 2, 16, dtype=torch.float64)
+    store.put(np.array([0, 1]), {"a": first}, np.ones(2, bool))
+    store.put(np.array([0, 1]), {"a": first + 1}, np.array([True, False]))
+    assert torch.equal(store.gather(np.array([0, 1]))["a"], torch.stack([first[0] + 1, first[1]]))
+
+
+def test_a_name_that_is_not_kept_is_refused():
+    with pytest.raises(RuntimeError, match=r"must name what it stores in stored\(hyper\), got b besides"):
+        ClientStore(("a",), 3, like(), "test").put(np.array([0]), {"b": like()}, np.ones(2, bool))
+
+
+def test_a_checkpoint_holds_the_clients_that_took_part():
+    store = ClientStore(("a",), 1000, like(), "test")
+    values = torch.randn(2, 2, 16, dtype=torch.float64)
+    store.put(np.array([7, 900]), {"a": values}, np.ones(2, bool))
+    payload = store.payload()
+    assert payload["of a"].shape == (2, 2, 16)
+    again = ClientStore(("a",), 1000, like(), "test")
+    again.put(np.array([5]), {"a": values[:, :1]}, np.ones(2, bool))  # is forgotten
+    again.load(payload)
+    everyone = np.arange(1000)
+    assert torch.equal(again.gather(everyone)["a"], store.gather(everyone)["a"])
+
+
+@pytest.mark.parametrize(
+    ("clients", "device_free", "host_free", "where"),
+    [
+        # a client's tensor is 4 MiB: 1024 clients are 4 GiB
+        (1024, None, 14 * GIB, "device"),  # computes where the memory is: 12 GiB while a checkpoint is written
+        (1024, 16 * GIB, 9 * GIB, "device"),  # a quarter of the device; 8 GiB here while a checkpoint is written
+        (1025, 16 * GIB, 14 * GIB, "host"),
+        (1024, 80 * GIB, None, "device"),
+        (1024, 1 * GIB, None, "host"),
+    ],
+)
+def test_where_a_store_goes(clients, device_free, host_free, where):
+    size = Size(tensors=1, clients=clients, parameters=1 << 19, trials=2, item_bytes=4)
+    assert size.total == clients * (4 << 20)
+    assert place(size, device_free, host_free, "feddyn") == where
+
+
+@pytest.mark.parametrize(
+    ("device_free", "host_free", "needed"), [(None, 13 * GIB, 12), (16 * GIB, 8 * GIB, 8), (15 * GIB, 13 * GIB, 12)]
+)
+def test_a_store_that_fits_nowhere_says_how_large_it_is(device_free, host_free, needed):
+    size = Size(tensors=1, clients=1024, parameters=1 << 19, trials=2, item_bytes=4)
+    with pytest.raises(SpecError) as caught:
+        place(size, device_free, host_free, "feddyn")
+    text = str(caught.value)
+    assert "what the clients of feddyn keep must fit into memory, got 4 GiB" in text
+    assert "(1024 clients x 524288 parameters x 2 trials x 1 of 4 bytes;" in text
+    assert f"{needed} GiB while a checkpoint is written), with {host_free // GIB} GiB available" in text
+    assert "train fewer trials in a pack (resources.packs of a study), take fewer clients" in text
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_too_large_a_store_is_refused_before_training(method, monkeypatch):
+    # 12 clients x 800 numbers (650 and pads) x 3 trials x 8 bytes, three times while a checkpoint is written
+    needed = 3 * 12 * 800 * 3 * 8
+
+    def made(free, method=method):
+        def limited(*arguments):
+            return ClientStore(*arguments, host_free=lambda: free)
+
+        monkeypatch.setattr(packs, "ClientStore", limited)
+        return Pack.from_spec(parse(document(method)))
+
+    made(int(needed / 0.9) + 1)
+    with pytest.raises(SpecError, match=rf"what the clients of {method['name']} keep must fit into memory, got"):
+        made(int(needed / 0.9) - 1)
+    made(0, {"name": "scaffold", **WORK})  # fresh variates: nothing is stored, and nothing can be too large
+
+
+def test_available_memory_is_the_least_of_computer_and_control_group(tmp_path):
+    assert available_memory(str(tmp_path)) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    8000 kB\n")
+    assert available_memory(str(tmp_path)) == 8000 * 1024
+    group = tmp_path / "sys" / "fs" / "cgroup"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text("max\n")
+    (group / "memory.current").write_text("1000000\n")
+    assert available_memory(str(tmp_path)) == 8000 * 1024
+    (group / "memory.max").write_text("3000000\n")
+    assert available_memory(str(tmp_path)) == 2_000_000
+    (group / "memory.stat").write_text("anon 5\ninactive_file 500000\n")
+    assert available_memory(str(tmp_path)) == 2_500_000
+    assert (available_memory() or 1) > 0
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_where_a_store_lies_changes_nothing(method, monkeypatch):
+    given = document(method)
+    plain = train(given)
+    places = []
+
+    def spilled(size, device_free, host_free, name):
+        places.append(size.total)
+        return "host"
+
+    monkeypatch.setattr(stores, "place", spilled)
+    assert train(given) == plain
+    assert places == [12 * 800 * 3 * 8]
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_a_trial_is_the_same_alone_and_in_a_pack(method):
+    given = document(method)
+    together = Pack.from_spec(parse(given)).advance()
+    for number, member in enumerate(given["members"]):
+        alone = train({**given, "method": {**method, **member}, "members": None})
+        for line, other in zip(stripped(line for line in together if line["member"] == number), alone, strict=True):
+            for name, value in other.items():
+                wanted = value if value is None else pytest.approx(value, rel=1e-10, abs=1e-10)
+                assert line[name] == wanted, name
+
+
+@pytest.mark.parametrize("method", STATEFUL)
+def test_restart_equals_uninterrupted_to_the_bit(method):
+    spec = parse(document(method))
+    whole = stripped(Pack.from_spec(spec).advance())
+    for stop in (0, 1, 5):
+        pack = Pack.from_spec(spec)
+        lines = pack.advance(stop)
+        data = pack.to_bytes()
+        assert stripped(lines + Pack.restore(spec, data).advance()) == whole
+        assert stripped(lines + pack.advance()) == whole
+
+
+def test_a_diverged_trial_leaves_the_stores_of_the_others_alone():
+    members = [{}, {"client_lr": 30.0, "server_lr": 1e9}, {"server_lr": 0.02}]
+    method = STATEFUL[0]
+    lines = Pack.from_spec(parse(document(method, members=members))).advance()
+    assert [line["member"] for line in lines if line["diverged"]] == [1]
+    calm = Pack.from_spec(parse(document(method, members=[{}, {"server_lr": 0.02}]))).advance()
+    for number, other in ((0, 0), (2, 1)):
+        one = stripped(line for line in lines if line["member"] == number)
+        two = stripped(line for line in calm if line["member"] == other)
+        for line, wanted in zip(one, two, strict=True):
+            assert line["test_loss"] == pytest.approx(wanted["test_loss"], rel=1e-10)
+
+
+def test_clients_of_no_weight_are_stored_all_the_same():
+    """The mean over all clients has their share, 0."""
+    task = {
+        "name": "quadratic",
+        "hessians": [[[1.0]], [[3.0]], [[2.0]]],
+        "centers": [[0.0], [3.0], [50.0]],
+        "client_weights": [0.5, 0.5, 0.0],
+    }
+    document_ = {"task": task, "method": {**STATEFUL[2], "server_lr": 0.05}, "rounds": 400, "eval_every": 400}
+    end = Pack.from_spec(parse({**document_, "report": ["params"]})).advance()[-1]
+    assert end["params"] == pytest.approx([9 / 4], abs=1e-9)

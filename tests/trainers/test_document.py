@@ -1,0 +1,238 @@
+"""Trial documents: defaults, alternatives, members, warnings, and what makes two of them the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.trainers.documents import DESIGN, METHOD, with_, wrong
+from trainers.trial.document import parse, structure_key
+
+
+def test_the_document_of_the_design() -> None:
+    spec = parse(DESIGN)
+    assert spec.method.values["client_lr"] == (0.05,)
+    assert spec.method.values["local_steps"] == (10,)
+    assert spec.optimizers["server"].values == {"momentum": (0.0,), "nesterov": (False,)}
+    assert (spec.members, spec.listed) == (1, False)
+    assert spec.init == (0.0, 0.0)
+    assert (spec.clients_per_round, spec.batch_size) == (None, None)
+    assert (spec.rounds, spec.seed, spec.dtype, spec.eval_every, spec.report) == (200, 0, "float64", 1, ("params",))
+    assert (spec.batching, spec.weighting, spec.loss_data) == ("with_replacement", "uniform", "batches")
+    assert spec.task.clients == 2
+    assert spec.warnings == ()
+
+
+def test_only_task_method_and_rounds_must_be_given() -> None:
+    spec = parse({"task": {"name": "quadratic", "problem": "two_clients"}, "method": METHOD, "rounds": "1e2"})
+    assert (spec.rounds, spec.seed, spec.dtype, spec.eval_every, spec.report) == (100, 0, "float64", "auto", ())
+    assert (spec.optimizers["server"].name, spec.schedule.name, spec.init) == ("sgd", "constant", None)
+    for key in ("task", "method"):
+        assert str(wrong(with_(key, ...))) == f"{key} must be given"
+    assert str(wrong(with_("rounds", ...))) == "rounds must be given (at least 1)"
+
+
+def test_numbers_written_as_text_are_numbers() -> None:
+    document = with_("method.client_lr", "1e-3")
+    document["method"]["local_steps"] = 10.0
+    assert parse(document).method.member(0)["client_lr"] == 0.001
+    assert parse(document).canonical == parse(with_("method.client_lr", 0.001)).canonical
+
+
+def test_plateau_takes_the_loss_on_all_data_and_the_window_for_patience_and_cooldown() -> None:
+    spec = parse(with_("schedule", {"name": "plateau", "window": 7}))
+    assert spec.loss_data == "full"
+    assert spec.schedule.member(0)["patience"] == spec.schedule.member(0)["cooldown"] == 7
+    document = with_("schedule", {"name": "plateau", "window": 7})
+    document["members"] = [{"schedule.window": 3}, {"schedule.cooldown": 0}]
+    spec = parse(document)
+    assert spec.schedule.values["patience"] == (3, 7)
+    assert spec.schedule.values["cooldown"] == (3, 0)
+
+
+class TestAlternatives:
+    def test_delta_lr_in_place_of_server_lr(self) -> None:
+        document = with_("method", {"name": "fedavg", "client_lr": 0.05, "delta_lr": 2, "local_steps": 10})
+        spec = parse(document)
+        assert spec.method.values["server_lr"] == (0.1,)
+        assert spec.canonical == parse(DESIGN).canonical
+        assert "delta_lr" not in spec.method.values
+
+    def test_both_neither_and_with_client_lr_0(self) -> None:
+        assert str(wrong(with_("method.delta_lr", 1))) == (
+            "method.delta_lr must not be given beside server_lr, got both: leave one out"
+        )
+        assert str(wrong(with_("method.server_lr", ...))) == (
+            "method.server_lr must be given (above 0, or delta_lr in its place)"
+        )
+        document = with_("method", {"name": "fedavg", "client_lr": 0, "delta_lr": 1, "local_steps": 1})
+        assert str(wrong(document)) == (
+            "method.delta_lr must come with a client_lr above 0, got client_lr=0: give server_lr instead"
+        )
+
+    def test_a_member_replaces_the_alternative_of_the_document(self) -> None:
+        document = with_("members", [{"delta_lr": 1}, {"client_lr": 0.2}, {"delta_lr": 4, "client_lr": 0.5}])
+        assert parse(document).method.values["server_lr"] == (0.05, 0.1, 2.0)
+        both = wrong(with_("members", [{}, {"delta_lr": 1, "server_lr": 1}]))
+        assert (both.path, "got both" in str(both)) == ("members.1.delta_lr", True)
+
+    def test_epochs_in_place_of_steps(self) -> None:
+        assert str(wrong(with_("method.local_epochs", 1))) == (
+            "method.local_epochs must not be given beside local_steps, got both: leave one out"
+        )
+        assert str(wrong(with_("method.local_steps", ...))) == (
+            "method.local_steps must be given (at least 1, or local_epochs in its place)"
+        )
+        document = with_("method.local_steps", ...)
+        document["method"]["local_epochs"] = 1
+        assert str(wrong(document)) == (
+            "method.local_epochs must be left out for a task without countable examples: give local_steps"
+        )
+
+    @pytest.mark.parametrize("name", ["fedavg", "reptile"])
+    def test_epochs_leave_the_steps_out(self, name: str) -> None:
+        method = {"name": name, "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
+        document = {"task": {"name": "digits"}, "method": method, "rounds": 1}
+        spec = parse(document)
+        assert spec.method.values["local_epochs"] == (2,)
+        assert spec.method.values["local_steps"] == (None,)
+        assert (spec.dtype, spec.batching) == ("float32", "shuffled")
+        assert parse(spec.canonical).method == spec.method
+        assert "both" in str(wrong({**document, "method": {**method, "local_steps": 3}}))
+
+    def test_null_leaves_an_alternative_out(self) -> None:
+        document = with_("method", {**METHOD, "server_lr": None, "delta_lr": 2, "local_epochs": None})
+        assert parse(document).canonical == parse(DESIGN).canonical
+        assert "method.server_lr must be given" in str(wrong(with_("method.server_lr", None)))
+
+    def test_gradient_weights_say_the_number_of_steps(self) -> None:
+        method = {"name": "local_update", "client_lr": 0.1, "server_lr": 0.1, "gradient_weights": [0, "1e0", 2]}
+        spec = parse(with_("method", method))
+        assert spec.method.values["gradient_weights"] == ((0.0, 1.0, 2.0),)
+        assert spec.method.values["local_steps"] == (3,)
+        members = with_("members", [{"gradient_weights": [1]}, {"gradient_weights": [0, 1]}])
+        members["method"] = {"name": "local_update", "client_lr": 0.1, "server_lr": 0.1}
+        assert parse(members).method.values["local_steps"] == (1, 2)
+        assert parse(parse(members).canonical).method == parse(members).method
+        for weights, message in [
+            ([1, 0], "method.gradient_weights must end with a weight above 0, got gradient_weights=[1.0, 0.0]"),
+            ([1, -1], "method.gradient_weights.1 must be at least 0, got gradient_weights.1=-1"),
+            ([], "method.gradient_weights must be a list of at least one number, got gradient_weights=[]"),
+            (3, "method.gradient_weights must be a list of at least one number, got gradient_weights=3"),
+            (..., "method.gradient_weights must be given (numbers at least 0)"),
+        ]:
+            document = with_("method", {**method, "gradient_weights": weights})
+            if weights is ...:
+                del document["method"]["gradient_weights"]
+            assert str(wrong(document)) == message
+        assert str(wrong(with_("method", {**method, "local_steps": 2}))) == (
+            "method.gradient_weights must have one weight for each local step, got 3 weights and local_steps=2"
+        )
+
+
+class TestMembers:
+    def test_values_of_each_member(self) -> None:
+        document = with_("members", [{"client_lr": 0.1, "server.momentum": 0.9}, {"local_steps": 3}])
+        spec = parse(document)
+        assert (spec.members, spec.listed) == (2, True)
+        assert spec.method.values["client_lr"] == (0.1, 0.05)
+        assert spec.method.values["local_steps"] == (10, 3)
+        assert spec.optimizers["server"].values["momentum"] == (0.9, 0.0)
+        assert spec.canonical["members"] == [
+            {"client_lr": 0.1, "local_steps": 10, "server.momentum": 0.9},
+            {"client_lr": 0.05, "local_steps": 3, "server.momentum": 0.0},
+        ]
+
+    def test_what_all_members_give_may_be_left_out_above(self) -> None:
+        document = with_("method", {"name": "fedavg", "local_steps": 2})
+        document["members"] = [{"client_lr": 0.1, "server_lr": 0.2}, {"client_lr": 0, "server_lr": 0.3}]
+        assert parse(document).method.values["server_lr"] == (0.2, 0.3)
+        del document["members"][1]["server_lr"]
+        assert str(wrong(document)) == (
+            "method.server_lr must be given (above 0, or delta_lr in its place): member 1 has none"
+        )
+
+    @pytest.mark.parametrize(
+        ("members", "message"),
+        [
+            ([], "members must be a list of at least one object, got members=[]"),
+            ({}, "members must be a list of at least one object, got members={}"),
+            ([3], "members.0 must be an object, got 3"),
+            ([{"client_rl": 1}], 'unknown key "client_rl" in members.0: did you mean client_lr?'),
+            ([{"server_momentum": 0.9}], 'unknown key "server_momentum" in members.0: did you mean server.momentum?'),
+            ([{}, {"client_lr": -1}], "members.1.client_lr must be at least 0, got client_lr=-1"),
+            ([{"server.momentum": 1}], "members.0.server.momentum must be in [0, 1), got momentum=1"),
+            (
+                [{"server.nesterov": True}],
+                "members.0.server.nesterov must be the same for all members: give it once, outside members",
+            ),
+            ([{"rounds": 3}], None),
+        ],
+    )
+    def test_wrong_members(self, members: Any, message: str | None) -> None:
+        error = wrong(with_("members", members))
+        assert error.path.startswith("members")
+        if message is not None:
+            assert str(error) == message
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        DESIGN,
+        with_("members", [{"client_lr": 0.1, "server.momentum": 0.9}, {"delta_lr": 3}]),
+        with_("members", [{}]),
+        with_("schedule", {"name": "plateau", "window": 5, "decay_mode": "reference"}),
+        with_("method", {"name": "fedavg", "client_lr": 0, "server_lr": 1, "local_steps": 1}),
+    ],
+)
+def test_the_canonical_document_means_the_same_trial(document: dict[str, Any]) -> None:
+    spec = parse(document)
+    again = parse(json.loads(json.dumps(spec.canonical)))
+    assert again.canonical == spec.canonical
+    assert (again.method, again.optimizers, again.schedule) == (spec.method, spec.optimizers, spec.schedule)
+    assert again.members == spec.members
+
+
+def test_structure_keys() -> None:
+    key = structure_key(DESIGN)
+    same = [
+        with_("method.client_lr", 0.5),
+        with_("method.local_steps", 3),
+        with_("server.momentum", 0.5),
+        with_("members", [{"client_lr": 1}]),
+        with_("eval_every", "1"),
+        with_("task.gradient_noise", ...),
+        with_("task.client_weights", [0.5, 0.5]),
+    ]
+    other = [
+        with_("server.nesterov", True),
+        with_("schedule", {"name": "plateau"}),
+        with_("batch_size", 3),
+        with_("rounds", 3),
+        with_("seed", 3),
+        with_("dtype", "float32"),
+        with_("task.gradient_noise", 1),
+        with_("clients_per_round", 1),
+    ]
+    assert {structure_key(document) for document in same} == {key}
+    assert key not in {structure_key(document) for document in other}
+    plateau = [structure_key(with_("schedule", {"name": "plateau", "window": w})) for w in (3, 9)]
+    assert plateau[0] == plateau[1]
+
+
+class TestWarnings:
+    def test_a_large_ratio_of_the_rates_warns(self) -> None:
+        assert parse(with_("method.server_lr", 0.5)).warnings == ()
+        (warning,) = parse(with_("method.server_lr", 0.6)).warnings
+        assert warning.startswith("method.server_lr is 12 times client_lr, more than 10")
+        members = with_("members", [{"client_lr": 0.1}, {"client_lr": 0.001}, {"client_lr": 0}])
+        assert parse(members).warnings[0].startswith("method.server_lr is 100 times client_lr")
+        assert parse(with_("method.client_lr", 0)).warnings == ()
+
+    def test_overshooting_on_one_client_warns(self) -> None:
+        assert parse(with_("method.client_lr", 0.33)).warnings == ()
+        (warning,) = parse(with_("method.client_lr", 0.4)).warnings
+        assert warning.startswith("method.client_lr times the largest curvature of a client is 1.2:")

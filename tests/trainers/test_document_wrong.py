@@ -1,0 +1,131 @@
+"""Trial documents: every way of being wrong, each in one line with its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trainers.documents import DESIGN, with_, wrong
+from trainers.errors import SpecError
+from trainers.trial.document import parse
+
+WRONG = [
+    ("rounds", 0, "rounds must be at least 1, got rounds=0"),
+    ("rounds", 1.5, "rounds must be a whole number, got rounds=1.5"),
+    ("seed", -1, "seed must be in [0, 9223372036854775807], got seed=-1"),
+    ("seed", True, "seed must be a whole number, got seed=true"),
+    ("dtype", "float16", 'dtype must be one of float32, float64, got dtype="float16"'),
+    ("batch_size", 0, "batch_size must be at least 1, got batch_size=0"),
+    ("batching", "shufled", 'batching must be one of with_replacement, shuffled, got batching="shufled"'),
+    ("weighting", "sizes", 'weighting must be one of uniform, examples, got weighting="sizes"'),
+    (
+        "weighting",
+        "examples",
+        (
+            'weighting must be uniform for a task without countable examples, got weighting="examples": '
+            "give task.client_weights instead"
+        ),
+    ),
+    ("loss_data", "all", 'loss_data must be one of full, batches, got loss_data="all"'),
+    ("clients_per_round", 0, "clients_per_round must be at least 1, got clients_per_round=0"),
+    (
+        "clients_per_round",
+        3,
+        "clients_per_round must be at most 2, the clients of the task, got clients_per_round=3",
+    ),
+    ("init", [0.0], "init must have 2 numbers, one for each parameter of the task, got 1"),
+    ("init", 0.0, "init must be a list of 2 numbers, got init=0"),
+    ("init", [0.0, None], "init.1 must be a number, got init.1=null"),
+    ("eval_every", 0, "eval_every must be at least 1, got eval_every=0"),
+    ("eval_every", "often", 'eval_every must be "auto" or at least 1, got eval_every="often"'),
+    ("report", "params", 'report must be a list of names, got report="params"'),
+    ("report", ["param"], 'report.0: no report "param": did you mean params?'),
+    ("round", 3, 'unknown key "round": did you mean rounds?'),
+    ("task", "quadratic", 'task must be an object like {"name": "digits"}, got task="quadratic"'),
+    ("task.name", "quadratics", 'task.name: no task "quadratics": did you mean quadratic?'),
+    ("task.hessian", [], 'unknown key "hessian" in task: did you mean hessians?'),
+    ("task.centers", [[1, 0]], "task.centers must have one center per hessian: 2 hessians, got 1 centers"),
+    (
+        "task.hessians",
+        [[[2, 1], [0, 1]], [[1, 0], [0, 3]]],
+        "task.hessians.0 must be symmetric, got 1 at row 0, column 1 and 0 at row 1, column 0",
+    ),
+    (
+        "task.hessians",
+        [[[2, 3], [3, 1]], [[1, 0], [0, 3]]],
+        "task.hessians.0 must be positive definite, got smallest eigenvalue -1.54138",
+    ),
+    ("method", "fedavg", 'method must be an object like {"name": ...}, got method="fedavg"'),
+    ("method.name", "FedAverage", 'method.name: no method "FedAverage": did you mean fedavg?'),
+    ("method.client_rl", 1, 'unknown key "client_rl" in method: did you mean client_lr?'),
+    ("method.client_lr", -0.1, "method.client_lr must be at least 0, got client_lr=-0.1"),
+    ("method.client_lr", None, "method.client_lr must be a number, got client_lr=null"),
+    ("method.client_lr", float("nan"), "method.client_lr must be finite, got client_lr=NaN"),
+    ("method.server_lr", 0, "method.server_lr must be above 0, got server_lr=0"),
+    ("method.server_lr", -1, "method.server_lr must be above 0, got server_lr=-1"),
+    ("method.local_steps", 0, "method.local_steps must be at least 1, got local_steps=0"),
+    ("method.local_steps", 2.5, "method.local_steps must be a whole number, got local_steps=2.5"),
+    ("server", 3, 'server must be an object like {"name": ...}, got server=3'),
+    ("server.momentum", 1, "server.momentum must be in [0, 1), got momentum=1"),
+    ("server.momentum", -0.1, "server.momentum must be in [0, 1), got momentum=-0.1"),
+    ("server.momentum", "much", 'server.momentum must be a number, got momentum="much"'),
+    ("server.nesterov", 1, "server.nesterov must be true or false, got nesterov=1"),
+    ("server.moment", 0.9, 'unknown key "moment" in server: did you mean momentum?'),
+    ("schedule.name", "plato", 'schedule.name: no schedule "plato": did you mean plateau?'),
+    ("schedule.window", 3, 'unknown key "window" in schedule: known are name'),
+    (
+        "schedule",
+        {"name": "plateau", "monitor": "accuracy"},
+        'schedule.monitor must be "loss": the task has no accuracy',
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), WRONG)
+def test_wrong_documents(path: str, value: Any, message: str) -> None:
+    error = wrong(with_(path, value))
+    assert str(error) == message
+    assert error.path.split(".")[0] == path.split(".")[0]
+
+
+@pytest.mark.parametrize("document", [None, [], "trial", 3])
+def test_a_trial_is_an_object(document: Any) -> None:
+    assert str(wrong(document)).startswith('the trial must be an object like {"task": ...}, got ')
+
+
+def test_names_must_be_given() -> None:
+    assert str(wrong(with_("task", {}))).startswith("task.name must be given: one of ")
+    assert str(wrong(with_("method", {}))).startswith("method.name must be given: one of ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    path=st.sampled_from(
+        [
+            *DESIGN,
+            *(f"{k}.{key}" for k in ("task", "method", "server", "schedule") for key in DESIGN[k]),
+            "members",
+            "x",
+        ]
+    ),
+    value=JSON,
+)
+@settings(max_examples=300, deadline=None)
+def test_whatever_stands_anywhere_is_accepted_or_refused_in_one_line(path: str, value: Any) -> None:
+    refused = ""
+    try:
+        json.dumps(parse(with_(path, value)).canonical, allow_nan=False)
+    except SpecError as error:
+        refused = str(error)
+    assert "\n" not in refused
+    assert len(refused) < 400

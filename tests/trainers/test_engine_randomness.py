@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+
+from trainers.engine import randomness
+from trainers.engine.randomness import Purpose
+
+
+def base(round_index=0, seed=0, purpose=Purpose.BATCH):
+    return randomness.key(seed, round_index, purpose)
+
+
+def test_keys_differ_in_every_coordinate():
+    keys = {
+        randomness.key(seed, number, purpose)
+        for seed in (0, 1, 2**62)
+        for number in (0, 1, 2)
+        for purpose in randomness.Purpose
+    }
+    assert len(keys) == 3 * 3 * len(randomness.Purpose)
+
+
+def test_cohort_has_no_client_twice_and_depends_on_seed_and_round_only():
+    first = randomness.cohort(3, 7, 100, 10)
+    assert len(set(first.tolist())) == 10
+    assert first.tolist() == sorted(first.tolist())
+    assert (first == randomness.cohort(3, 7, 100, 10)).all()
+    assert (first != randomness.cohort(3, 8, 100, 10)).any()
+    assert (first != randomness.cohort(4, 7, 100, 10)).any()
+
+
+def test_a_smaller_cohort_is_part_of_a_larger_one():
+    assert set(randomness.cohort(0, 0, 50, 5)) <= set(randomness.cohort(0, 0, 50, 20))
+
+
+def test_all_clients_are_in_order():
+    assert randomness.cohort(0, 5, 6, 6).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_clients_are_drawn_equally_often():
+    counts = np.zeros(20)
+    for number in range(2000):
+        counts[randomness.cohort(0, number, 20, 5)] += 1
+    assert abs(counts / 500 - 1).max() < 0.15  # 4 standard deviations are 0.155 for one client
+
+
+@pytest.mark.parametrize("draw", [randomness.with_replacement, randomness.shuffled])
+def test_a_batch_depends_on_its_client_and_step_only(draw):
+    clients, sizes = np.array([4, 1, 9]), np.array([30, 3, 8])
+    every = draw(base(), clients, sizes, 6, 5)
+    assert every.shape == (3, 6, 5)
+    assert (every >= 0).all()
+    assert (every < sizes[:, None, None]).all()
+    for place in range(3):
+        alone = draw(base(), clients[place : place + 1], sizes[place : place + 1], 4, 5)
+        assert (alone[0] == every[place, :4]).all()
+
+
+def test_shuffled_batches_pass_over_all_examples_before_any_comes_again():
+    sizes = np.array([7, 12])
+    picked = randomness.shuffled(base(), np.array([0, 1]), sizes, 9, 4)
+    for place, size in enumerate(sizes):
+        stream = picked[place].ravel()
+        for start in range(0, 36 - size + 1, size):
+            assert sorted(stream[start : start + size]) == list(range(size))
+        assert (stream[:size] != stream[size : 2 * size]).any()
+
+
+def test_a_client_with_fewer_examples_than_a_batch_draws_with_replacement():
+    clients, sizes = np.array([0, 1]), np.array([3, 10])
+    picked = randomness.shuffled(base(), clients, sizes, 200, 5)
+    assert (picked[0] == randomness.with_replacement(base(), clients, sizes, 200, 5)[0]).all()
+    assert np.bincount(picked[0].ravel()) / 1000 == pytest.approx(1 / 3, abs=0.06)
+
+
+def test_very_many_passes_are_split_without_a_change(monkeypatch):
+    clients, sizes = np.arange(5), np.array([2, 3, 4, 5, 6])
+    whole = randomness.shuffled(base(), clients, sizes, 10, 2)
+    monkeypatch.setattr(randomness, "_INDEX_BITS", 36)  # leaves 4 bits: 16 passes at once
+    assert (randomness.shuffled(base(), clients, sizes, 10, 2) == whole).all()
+
+
+def test_too_many_examples_are_refused():
+    with pytest.raises(ValueError, match="at most 1048576 examples"):
+        randomness.shuffled(base(), np.array([0]), np.array([2**20 + 1]), 1, 1)
+
+
+def test_normal_numbers_are_standard_and_their_own():
+    clients = np.arange(40)
+    noise = randomness.normals(base(purpose=Purpose.NOISE), clients, 500, 3)
+    assert noise.shape == (40, 500, 3)
+    assert noise.mean((0, 1)) == pytest.approx(np.zeros(3), abs=4 / np.sqrt(20000))
+    assert noise.var((0, 1)) == pytest.approx(np.ones(3), abs=4 * np.sqrt(2 / 20000))
+    assert np.corrcoef(noise.reshape(-1, 3).T)[np.triu_indices(3, 1)] == pytest.approx(np.zeros(3), abs=0.03)
+    alone = randomness.normals(base(purpose=Purpose.NOISE), clients[7:8], 20, 3)
+    assert (alone[0] == noise[7, :20]).all()

@@ -1,0 +1,235 @@
+"""Batches of clients' examples: data lie on the device once, concatenated, and batches are gathered by index.
+
+Clients of a cohort are ordered by falling number of examples. A batch of fixed size is one group. Full batches differ
+in size: neighbouring clients form a few groups, within which the shorter ones are filled up with examples of weight 0;
+where to cut is found by dynamic programming over the examples to be computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine import randomness
+from trainers.engine.memory import owned
+from trainers.engine.oracles.oracle import Batch, Group, RoundBatches
+
+_KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
+_GROUP_COST = 64  # examples that one more group costs, in calls instead of arithmetic
+
+Gather = Callable[[Tensor], Mapping[str, Tensor]]
+"""Rows (m, examples) of the training data to what the model's oracles need."""
+Vary = Callable[[Mapping[str, Tensor], Tensor], Mapping[str, Tensor]]
+"""Data of a group and 64 random bits for each of its examples, (m, examples) int64, to the data of one step."""
+
+
+def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
+    """Where to cut falling sizes into groups that are filled up to their largest, at the least cost.
+
+    Args:
+        sizes: examples of each client, never rising.
+        group_cost: of one more group, in examples.
+
+    Returns:
+        First positions of the groups, and the number of clients.
+
+    Examples:
+        >>> cuts([100, 98, 3, 3, 2], group_cost=10)
+        [0, 2, 5]
+    """
+    held = np.asarray(sizes, dtype=np.int64)
+    count = len(held)
+    best = np.zeros(count + 1, np.int64)
+    previous = np.zeros(count + 1, np.int64)
+    starts = np.arange(count)
+    for stop in range(1, count + 1):
+        costs = best[:stop] + (stop - starts[:stop]) * held[:stop] + group_cost
+        previous[stop] = costs.argmin()
+        best[stop] = costs[previous[stop]]
+    found = [count]
+    while found[-1] > 0:
+        found.append(int(previous[found[-1]]))
+    return found[::-1]
+
+
+class ExampleSource:
+    """The batches of a whole trial.
+
+    Args:
+        gather: from rows of the training data to the data of a group.
+        offsets: (clients,) first row of each client.
+        sizes: (clients,) rows of each client.
+        seed: of the trial.
+        batch_size: examples a step; None is all data of the client.
+        batching: "with_replacement" or "shuffled".
+        like: a tensor of the type and on the device of the data.
+        vary: puts chance into the batch of each step (models/_dropout.py, models/_augmentation.py); None is none.
+    """
+
+    def __init__(
+        self,
+        gather: Gather,
+        offsets: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        seed: int,
+        batch_size: int | None,
+        batching: str,
+        like: Tensor,
+        vary: Vary | None = None,
+    ) -> None:
+        self.gather = gather
+        self.vary = vary
+        self.offsets = offsets
+        self.sizes = sizes
+        self.seed = seed
+        self.batch_size = batch_size
+        self.draw, self.purpose = {
+            "with_replacement": (randomness.with_replacement, randomness.Purpose.BATCH),
+            "shuffled": (randomness.shuffled, randomness.Purpose.SHUFFLE),
+        }[batching]
+        self.like = like
+        self._full: tuple[bytes, Batch] | None = None
+
+    def round(self, round_index: int, clients: NDArray[np.int64]) -> ExampleRound:
+        """The batches of one round (from 0) for a cohort in any order."""
+        order = np.lexsort((clients, -self.sizes[clients]))
+        return ExampleRound(self, round_index, clients[order])
+
+    def step_examples(self, clients_per_round: int) -> float:
+        """Mean number of examples in the batches of one step of a cohort."""
+        return clients_per_round * float(self.batch_size or self.sizes.mean())
+
+    def full(self, clients: NDArray[np.int64]) -> Batch:
+        """All data of a cohort; kept while the cohort stays the same."""
+        key = clients.tobytes()
+        if self._full is None or self._full[0] != key:
+            self._full = (key, self._gather_full(clients))
+        return self._full[1]
+
+    def _gather_full(self, clients: NDArray[np.int64]) -> Batch:
+        sizes, offsets = self.sizes[clients], self.offsets[clients]
+        edges = cuts(sizes.tolist())
+        groups = []
+        for start, stop in pairwise(edges):
+            place = np.arange(sizes[start])
+            inside = place < sizes[start:stop, None]
+            rows = offsets[start:stop, None] + np.where(inside, place, 0)
+            weights = owned(inside / sizes[start:stop, None], self.like)
+            data = self.gather(torch.as_tensor(rows, device=self.like.device))
+            groups.append(Group(start, stop, data, None if inside.all() else weights))
+        return tuple(groups)
+
+
+class ExampleRound:
+    """The batches of one cohort in one round.
+
+    Args:
+        source: of the trial.
+        round_index: from 0.
+        clients: (M,) by falling number of examples.
+    """
+
+    def __init__(self, source: ExampleSource, round_index: int, clients: NDArray[np.int64]) -> None:
+        self.source = source
+        self.round_index = round_index
+        self.clients = clients
+        self.always_full = source.batch_size is None and source.vary is None
+        self._base = randomness.key(source.seed, round_index, source.purpose)
+        self._rows: Tensor | None = None
+        self._words: Tensor | None = None
+
+    def prepare(self, local_steps: int) -> None:
+        """Draws the batches of so many steps at once; more steps can be asked for later."""
+        source = self.source
+        if source.batch_size is None or (self._rows is not None and self._rows.shape[0] >= local_steps):
+            return
+        if source.vary is not None:
+            self._words = self._draw_words(0, local_steps, source.batch_size)
+        sizes = source.sizes[self.clients]
+        picked = source.draw(self._base, self.clients, sizes, local_steps, source.batch_size)
+        rows = (picked + source.offsets[self.clients][:, None, None]).transpose(1, 0, 2)
+        self._rows = torch.as_tensor(np.ascontiguousarray(rows), device=source.like.device)
+
+    def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
+        """(M,) steps in which each client passes so often over its own data, rounded up."""
+        sizes = self.source.sizes[self.clients]
+        batch_size = self.source.batch_size
+        return np.full(len(sizes), local_epochs) if batch_size is None else -(-local_epochs * sizes // batch_size)
+
+    def batch(self, step: int, clients: int) -> Batch:
+        """The batches of one step (from 0) for the first `clients` clients."""
+        source = self.source
+        if source.batch_size is None:
+            return self.full() if source.vary is None else self._varied(step)
+        self.prepare(step + 1)
+        assert self._rows is not None
+        data = source.gather(self._rows[step, :clients])
+        if source.vary is not None:
+            assert self._words is not None
+            data = source.vary(data, self._words[step, :clients])
+        return (Group(0, clients, data),)
+
+    def full(self) -> Batch:
+        """All data of every client."""
+        return self.source.full(self.clients)
+
+    def _varied(self, step: int) -> Batch:
+        """All data of every client, with the chance of one step."""
+        assert self.source.vary is not None
+        full = self.full()
+        words = self._draw_words(step, step + 1, int(self.source.sizes[self.clients].max()))[0]
+        found = []
+        for group in full:
+            examples = next(iter(group.data.values())).shape[1]
+            data = self.source.vary(group.data, words[group.start : group.stop, :examples])
+            found.append(Group(group.start, group.stop, data, group.weights))
+        return tuple(found)
+
+    def _draw_words(self, first: int, stop: int, examples: int) -> Tensor:
+        """(steps, M, examples) int64."""
+        base = randomness.key(self.source.seed, self.round_index, randomness.Purpose.VARIATION)
+        words = randomness.words(base, self.clients, np.arange(first, stop), examples).transpose(1, 0, 2)
+        return torch.as_tensor(np.ascontiguousarray(words).view(np.int64), device=self.source.like.device)
+
+
+class Remembered:
+    """The batches of a round, kept for the next trial as far as memory goes.
+
+    Args:
+        batches: of the round.
+    """
+
+    def __init__(self, batches: RoundBatches) -> None:
+        self.batches = batches
+        self.clients = batches.clients
+        self.always_full = batches.always_full
+        self._kept: dict[tuple[int, int], Batch] = {}
+        self._room = _KEPT_BYTES
+
+    def prepare(self, local_steps: int) -> None:
+        """See RoundBatches."""
+        self.batches.prepare(local_steps)
+
+    def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
+        """See RoundBatches."""
+        return self.batches.epoch_steps(local_epochs)
+
+    def batch(self, step: int, clients: int) -> Batch:
+        """See RoundBatches."""
+        key = (step, clients)
+        if key in self._kept:
+            return self._kept[key]
+        found = self.batches.batch(step, clients)
+        self._room -= sum(held.nbytes for group in found for held in group.data.values())
+        if self._room > 0:
+            self._kept[key] = found
+        return found
+
+    def full(self) -> Batch:
+        """See RoundBatches."""
+        return self.batches.full()

@@ -1,0 +1,139 @@
+"""Evaluation after adaptation: held-out clients take a few steps of their own and are measured on what is left.
+
+    y_0 = x,   y_{s+1} = y_s - client_lr grad f_support(y_s);   adapted_loss_s = mean over clients of f_query(y_s)
+
+Every client counts once. The clients are those of the task's test set with at least 2 examples; which of its examples a
+client adapts on is drawn once, the same for all trials, methods and seeds. Steps are on all support examples, without
+dropout or moved pictures. On quadratics, where nothing is held out, the task's own clients adapt, exactly, on their own
+losses, with the weights of the task: with 1 step and the method's client_lr, adapted_loss_1 is what MAML minimises.
+Nothing of it is counted as cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.oracles.oracle import Model, replicas
+from trainers.problem import Examples, Problem
+from trainers.trial.adaptation import Adaptation
+
+_CHUNK_BYTES = 1 << 26  # of models at once
+_CHUNK_EXAMPLES = 1 << 15  # at once, over all trials
+
+
+class Adapted:
+    """Held-out clients, ready to adapt.
+
+    Args:
+        support: model whose clients are the held-out ones with the examples that they adapt on.
+        query: the same with the examples that they are measured on.
+        oracle: name of an oracle.
+        settings: of the adaptation.
+    """
+
+    def __init__(self, support: Model, query: Model, oracle: str, settings: Adaptation) -> None:
+        self._support, self._query = support, query
+        self._oracle = support.oracles[oracle]
+        self._measure = query.oracles[oracle]
+        self._settings = settings
+
+    @property
+    def examples(self) -> int:
+        """Examples that an evaluation computes, a gradient counting three times; a measure of work."""
+        support, query = self._support.examples, self._query.examples
+        if support is None or query is None:
+            return 0
+        return int(3 * max(self._settings.steps) * support.sum() + len(self._settings.steps) * query.sum())
+
+    def evaluate(self, params: Tensor, client_lr: Tensor) -> dict[str, Tensor]:
+        """The metrics, (T,) float64 each.
+
+        Args:
+            params: (T, 1, P), the broadcast models.
+            client_lr: (T, 1, 1), the trials' own; used where the adaptation gives none.
+        """
+        own = self._settings.client_lr
+        rate = client_lr if own is None else torch.full_like(client_lr, own)
+        found: dict[str, Tensor] = {}
+        for clients in self._chunks(params):
+            for name, values in self._adapt(params, rate, clients).items():
+                found[name] = found[name] + values if name in found else values
+        return found
+
+    def _adapt(self, params: Tensor, rate: Tensor, clients: NDArray[np.int64]) -> Mapping[str, Tensor]:
+        """What some clients add to the means."""
+        support = self._support.source(0, None, "with_replacement").round(0, clients)
+        query = self._query.source(0, None, "with_replacement").round(0, clients)
+        place = {client: index for index, client in enumerate(support.clients.tolist())}
+        order = torch.as_tensor([place[client] for client in query.clients.tolist()], device=params.device)
+        weights = torch.as_tensor(self._support.client_weights[query.clients], device=params.device)
+        models = replicas(params, params.shape[0], len(clients), params.shape[-1])
+        slopes = torch.empty_like(models)
+        models += params
+        found: dict[str, Tensor] = {}
+        for step in range(max(self._settings.steps) + 1):
+            if step in self._settings.steps:
+                here = models[:, order]
+                found[f"adapted_loss_{step}"] = self._measure.value(here, query.full()).double() @ weights
+                accuracy = self._query.accuracy(here, query.full())
+                if accuracy is not None:
+                    found[f"adapted_accuracy_{step}"] = accuracy.double() @ weights
+            if step < max(self._settings.steps):
+                self._oracle.add_gradient_(models, support.full(), slopes.zero_())
+                models.sub_(slopes.mul_(rate))
+        return found
+
+    def _chunks(self, params: Tensor) -> list[NDArray[np.int64]]:
+        """All clients, those with like numbers of examples together, in parts that fit into memory."""
+        trials, _, size = params.shape
+        examples = self._support.examples
+        most = max(1, _CHUNK_BYTES // (2 * trials * size * params.element_size()))
+        order = np.arange(self._support.clients) if examples is None else np.argsort(-examples, kind="stable")
+        found: list[list[int]] = [[]]
+        held = 0
+        for client in order.tolist():
+            own = trials * (1 if examples is None else int(examples[client]))
+            if found[-1] and (len(found[-1]) >= most or held + own > _CHUNK_EXAMPLES):
+                found.append([])
+                held = 0
+            found[-1].append(client)
+            held += own
+        return [np.array(part, np.int64) for part in found]
+
+
+def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
+    """(support, query): problems whose clients are the held-out clients of this one.
+
+    Args:
+        problem: with test examples grouped by client, or of quadratics, which are both themselves.
+        support: share of a client's examples that it adapts on; at least one, and at least one is left.
+    """
+    alone = replace(problem, central=None, optimum=None)
+    if problem.test is None:
+        return alone, alone
+    test, train = problem.test, problem.train
+    chosen: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+    for client, (offset, size) in enumerate(zip(test.offsets.tolist(), test.sizes.tolist(), strict=True)):
+        if size < 2:
+            continue
+        rows = offset + np.random.default_rng([client, size]).permutation(size)
+        count = min(max(round(support * size), 1), size - 1)
+        chosen[0].append(np.sort(rows[:count]))
+        chosen[1].append(np.sort(rows[count:]))
+    settings = dict(problem.model_settings)
+    assert isinstance(train, Examples)
+    if train.targets.dtype.kind in "iu" and train.targets.ndim == 1 and "classes" not in settings:
+        settings["classes"] = int(train.targets.max()) + 1  # a share of the examples may lack the last class
+    found = []
+    for parts in chosen:
+        sizes = np.array([len(part) for part in parts], np.int64)
+        rows = np.concatenate(parts)
+        examples = Examples(test.inputs[rows], test.targets[rows], np.cumsum(sizes) - sizes, sizes)
+        found.append(replace(alone, train=examples, test=None, client_weights=None, model_settings=settings))
+    return found[0], found[1]

@@ -1,0 +1,104 @@
+"""The local steps of MaSS, in its two forms, as client optimizers (engine/local/client_optimizer.py).
+
+All sequences are kept as sums of gradients, counted from where the client starts: the model w = start - client_lr W,
+the look-ahead u = start - client_lr U (at which gradients are taken) and the auxiliary v = start - client_lr V.
+
+    three sequences   W <- U + g;  V <- (1 - mixing) V + mixing U + (auxiliary_lr / client_lr) g;
+                      U <- (mixing V + W) / (1 + mixing)
+    two sequences     W' = U + g;  U <- W' + momentum (W' - W) - (compensation_lr / client_lr) g;  W <- W'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.engine.local.client_optimizer import rows_of
+
+MODEL, AUXILIARY = "model", "auxiliary"
+
+
+@dataclass(frozen=True)
+class ThreeSequences:
+    """Model, look-ahead and auxiliary sequence; returns the sums W and V.
+
+    Args:
+        mixing: (T, 1, 1), in (0, 1].
+        auxiliary_ratio: (T, 1, 1), auxiliary_lr / client_lr.
+        auxiliary: (T, M or 1, P), V before the first step; None is 0.
+    """
+
+    mixing: Tensor
+    auxiliary_ratio: Tensor
+    auxiliary: Tensor | None = None
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """See ClientOptimizer."""
+        return (MODEL, AUXILIARY)
+
+    @property
+    def decoupled(self) -> bool:
+        """See ClientOptimizer."""
+        return False
+
+    def init(self, like: Tensor) -> dict[str, Tensor]:
+        """See ClientOptimizer."""
+        held = torch.zeros_like(like)
+        return {MODEL: torch.zeros_like(like), AUXILIARY: held if self.auxiliary is None else held.add_(self.auxiliary)}
+
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+        """See ClientOptimizer."""
+        model = torch.add(total, gradient, out=memory[MODEL])
+        auxiliary = memory[AUXILIARY].mul_(1 - self.mixing).addcmul_(total, self.mixing)
+        auxiliary.addcmul_(gradient, self.auxiliary_ratio)
+        total.copy_(model).addcmul_(auxiliary, self.mixing).div_(1 + self.mixing)
+
+    def rows(self, rows: slice) -> ThreeSequences:
+        """See ClientOptimizer."""
+        found: ThreeSequences = rows_of(self, rows)
+        return found
+
+
+@dataclass(frozen=True)
+class TwoSequences:
+    """Model and look-ahead sequence, with momentum; returns the sum W.
+
+    Args:
+        momentum: (T, 1, 1), in [0, 1).
+        compensation_ratio: (T, 1, 1), compensation_lr / client_lr.
+        model: (T, M or 1, P), W before the first step; None is 0.
+    """
+
+    momentum: Tensor
+    compensation_ratio: Tensor
+    model: Tensor | None = None
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """See ClientOptimizer."""
+        return (MODEL,)
+
+    @property
+    def decoupled(self) -> bool:
+        """See ClientOptimizer."""
+        return False
+
+    def init(self, like: Tensor) -> dict[str, Tensor]:
+        """See ClientOptimizer."""
+        held = torch.zeros_like(like)
+        return {MODEL: held if self.model is None else held.add_(self.model)}
+
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+        """See ClientOptimizer."""
+        total.add_(gradient)
+        before = memory[MODEL].clone()
+        memory[MODEL].copy_(total)
+        total.addcmul_(total - before, self.momentum).addcmul_(gradient, self.compensation_ratio, value=-1)
+
+    def rows(self, rows: slice) -> TwoSequences:
+        """See ClientOptimizer."""
+        found: TwoSequences = rows_of(self, rows)
+        return found

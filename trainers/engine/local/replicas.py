@@ -1,0 +1,47 @@
+"""The plain frame of the local loop: a gradient for every client."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trainers.engine.oracles.frame import Motion
+from trainers.engine.oracles.oracle import Oracle, RoundBatches, replicas
+
+
+class Replicas:
+    """The plain frame: a gradient for every client.
+
+    Args:
+        oracle: of the model.
+        batches: of the round.
+        motion: of the models.
+        total: (T, M, P) zeros to keep the gradients in, client-major; None makes them.
+    """
+
+    def __init__(self, oracle: Oracle, batches: RoundBatches, motion: Motion, total: Tensor | None = None) -> None:
+        self.oracle = oracle
+        self.batches = batches
+        self.motion = motion
+        trials, _, size = motion.start.shape
+        self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total
+        self.totals = [self.total]
+        self.model = torch.empty_like(self.total) if motion.moving else None
+
+    def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
+        """See Frame."""
+        motion = self.motion
+        held, here = self.total[:width, :busy], motion.start[:width, :busy]
+        if step > 0:
+            if self.model is not None:
+                out = self.model[:width, :busy]
+                here = torch.addcmul(here, held, motion.client_lr[:width], value=-1, out=out)
+            if motion.scale is not None:
+                held.mul_(motion.scale[:width])
+        if motion.shift is not None:
+            held.add_(motion.shift[:width, :busy])
+        return self.oracle.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
+
+    def lift(self, sums: list[Tensor]) -> Tensor:
+        """See Frame."""
+        return sums[0]

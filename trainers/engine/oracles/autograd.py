@@ -1,0 +1,91 @@
+"""The reference oracle: one replica after the other through autograd; slow, and right for any model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from trainers.engine.layout import Layout
+from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
+
+Losses = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]
+"""A model's tensors by name, and one client's data by name, to the loss of each example, (examples,)."""
+
+
+class Autograd(Oracle):
+    """Losses and derivatives of one replica at a time.
+
+    Args:
+        layout: of the parameters.
+        losses: of the examples, differentiable.
+    """
+
+    reference = True  # chosen by a plan only, or where a model has nothing else
+
+    def __init__(self, layout: Layout, losses: Losses) -> None:
+        self.layout = layout
+        self.losses = losses
+
+    def value(self, params: Tensor, batch: Batch) -> Tensor:
+        """See Oracle."""
+        found = params.new_empty((params.shape[0], batch[-1].stop))
+        for group in batch:
+            for place, trial, row, weights, data in self._replicas(params, group):
+                found[trial, group.start + place] = (self.losses(self.layout.views(row), data) * weights).sum()
+        return found
+
+    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        loss = self.add_gradient_(params, batch, total, want_loss=True)
+        assert loss is not None
+        return loss, total
+
+    def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
+        """See Oracle."""
+        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
+        for group in batch:
+            held, along = client_major(total, group), client_major(vector, group)
+            for place, trial, row, weights, data in self._replicas(params, group):
+                leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
+                loss = (self.losses(leaves, data) * weights).sum()
+                slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True)
+                wanted = self.layout.views(along[place, trial]).values()
+                slope = torch.stack([(a * b).sum() for a, b in zip(slopes, wanted, strict=True)]).sum()
+                self._add(held[place, trial], torch.autograd.grad(slope, list(leaves.values())))
+        return total
+
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """See Oracle."""
+        found = params.new_empty((params.shape[0], batch[-1].stop))
+        for group in batch:
+            held = client_major(total, group)
+            for place, trial, row, weights, data in self._replicas(params, group):
+                leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
+                loss = (self.losses(leaves, data) * weights).sum()
+                self._add(held[place, trial], torch.autograd.grad(loss, list(leaves.values())))
+                found[trial, group.start + place] = loss.detach()
+        return found if want_loss else None
+
+    def _add(self, row: Tensor, gradients: tuple[Tensor, ...]) -> None:
+        for view, gradient in zip(self.layout.views(row).values(), gradients, strict=True):
+            view.add_(gradient)
+
+    def _replicas(self, params: Tensor, group: Group) -> list[tuple[int, int, Tensor, Tensor, Mapping[str, Tensor]]]:
+        """(place in the group, trial, model, weights of the examples, data) of every replica."""
+        models = client_major(params, group)
+        examples = next(iter(group.data.values())).shape[1]
+        weights = example_weights(group, examples, params)
+        return [
+            (
+                place,
+                trial,
+                models[place, trial],
+                weights[place],
+                {name: held[place] for name, held in group.data.items()},
+            )
+            for place in range(models.shape[0])
+            for trial in range(models.shape[1])
+        ]

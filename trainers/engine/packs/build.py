@@ -1,0 +1,210 @@
+"""From a trial's checked values to what methods compute with: tensors over the trials, and the model on its device."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.evaluation.after_adaptation import Adapted, split
+from trainers.engine.oracles.oracle import Model
+from trainers.engine.rounds.central_data import CentralData
+from trainers.errors import SpecError
+from trainers.plugins import Configured
+from trainers.registry import models
+from trainers.trial.document import TrialSpec
+from trainers.trial.parts import Part
+
+_KEPT = 4  # with central data, or held-out clients that adapt, a trial has more than one
+_models: OrderedDict[tuple[str, ...], tuple[str, Model]] = OrderedDict()
+
+
+def hyper_of(part: Part[Configured], order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
+    """The Hyper of a method, optimizer or schedule for all trials of a pack.
+
+    Structural values stay as they are. Traced ones become tensors (T, *shape): floats in the type and on the device of
+    `like`, integers on the CPU (loops run on them), lists of floats (T, longest) padded with zeros, on the CPU.
+
+    Args:
+        part: with the values of all members.
+        order: number of the member in each place.
+        shape: trailing ones, (1, 1) for methods and optimizers, () for schedules.
+        like: tensor of the pack's type and device.
+    """
+    values = {}
+    for item in part.described:
+        column = [part.values[item.name][member] for member in order.tolist()]
+        missing = sum(value is None for value in column)
+        if not item.traced or missing == len(column):
+            values[item.name] = column[0]
+            continue
+        if missing and item.none_is is not None:
+            column = [item.none_is if value is None else value for value in column]
+        elif missing:
+            path = f"{part.kind}.{item.name}"
+            raise SpecError(f"{path} must be given for all members or for none, got {missing} without it", path)
+        values[item.name] = _column(item.kind, column, shape, like)
+    return part.module.Hyper(**values)
+
+
+def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
+    """(name, model) of a trial's task on a device; the last two are kept for the next pack of this process.
+
+    Args:
+        spec: of the trial.
+        device: for data and parameters.
+    """
+    return _built(spec, device, "clients")
+
+
+def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per_round: int) -> CentralData | None:
+    """The server's own data, for a method that says CENTRAL = True; by default as many examples a step as a cohort.
+
+    Args:
+        spec: of the trial.
+        device: for data and parameters.
+        oracle: name of the oracle that the clients have.
+        clients_per_round: size of a cohort.
+    """
+    if not spec.method.module.CENTRAL:
+        return None
+    _, model = _built(spec, device, "central")
+    size = None if spec.batch_size is None else clients_per_round * spec.batch_size
+    return CentralData(model, oracle, spec.seed, spec.batching, size)
+
+
+def adapted_clients(spec: TrialSpec, device: torch.device, oracle: str) -> Adapted | None:
+    """The held-out clients of a trial that is to be evaluated after adaptation.
+
+    Args:
+        spec: of the trial.
+        device: for data and parameters.
+        oracle: name of the oracle that the clients have.
+    """
+    if spec.adaptation is None:
+        return None
+    support, query = (_built(spec, device, part)[1] for part in ("support", "query"))
+    return Adapted(support, query, oracle, spec.adaptation)
+
+
+def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Model]:
+    """The model with the data of "clients", of the server ("central"), or of held-out clients ("support", "query")."""
+    share = None if spec.adaptation is None or whose in ("clients", "central") else spec.adaptation.support
+    key = (
+        json.dumps(spec.canonical["task"], sort_keys=True),
+        spec.dtype,
+        str(device),
+        whose,
+        str(share),
+    )
+    if key not in _models:
+        problem = spec.task_module.build(spec.task, spec.dtype)
+        if whose == "central":
+            assert problem.central is not None
+            problem = replace(
+                problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None
+            )
+        elif share is not None:
+            problem = split(problem, share)[whose == "query"]
+        model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)
+        _models[key] = (problem.model, model)
+        while len(_models) > _KEPT:
+            _models.popitem(last=False)
+    _models.move_to_end(key)
+    return _models[key]
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The torch type of a name, "float32" or "float64"."""
+    return {"float32": torch.float32, "float64": torch.float64}[name]
+
+
+def default_device(name: str = "auto") -> torch.device:
+    """The device of a name; "auto" is a GPU where torch can really use one, else the CPU.
+
+    Args:
+        name: "auto", "cpu", "cuda", "cuda:0" ...
+    """
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        try:
+            torch.zeros(1, device="cuda")
+        except RuntimeError:  # a GPU that is listed but does not work
+            return torch.device("cpu")
+        return torch.device("cuda")
+    return torch.device("cpu")
+
+
+def slots(spec: TrialSpec) -> NDArray[np.int64]:
+    """(T,) number of the member in each slot: many local steps first, so that those still busy lie together.
+
+    Args:
+        spec: of the trials.
+    """
+    steps = spec.method.values.get("local_steps", (0,) * spec.members)
+    return np.argsort([-(count or 0) for count in steps], kind="stable")
+
+
+def rate_of(spec: TrialSpec, name: str, order: NDArray[np.int64]) -> Tensor:
+    """(T,) float64 values of a rate as they were given; 0 where the method has no such rate, or it is tied.
+
+    Args:
+        spec: of the trials.
+        name: "client_lr" or "server_lr".
+        order: number of the member in each slot.
+    """
+    column = spec.method.values.get(name, (0.0,) * spec.members)
+    return torch.tensor([column[member] or 0.0 for member in order.tolist()], dtype=torch.float64)
+
+
+def rates_of(spec: TrialSpec, schedule: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """(client_lr, server_lr) of the next round, (T,) each; tied rates are both the schedule's client_lr.
+
+    Args:
+        spec: of the trials.
+        schedule: state of the schedule.
+    """
+    client_lr, server_lr = spec.schedule.module.rates(schedule)
+    return client_lr, client_lr if spec.method.tied else server_lr
+
+
+def client_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:
+    """(clients,) weights, which are scaled to sum 1 within a cohort.
+
+    Args:
+        spec: weighting "examples" is by numbers of examples; "uniform" by the task's own weights where it has some.
+        model: with the clients.
+    """
+    if spec.weighting == "examples" and model.examples is not None:
+        return np.asarray(model.examples / model.examples.sum())
+    return model.client_weights
+
+
+def first_model(spec: TrialSpec, model: Model) -> Tensor:
+    """The (P,) model that training starts from.
+
+    Raises:
+        SpecError: an init of the wrong length.
+    """
+    if spec.init is not None and len(spec.init) != model.layout.count:
+        raise SpecError(f"init must have {model.layout.count} numbers, one a parameter, got {len(spec.init)}", "init")
+    return model.start(spec.init, spec.seed)
+
+
+def _column(kind: str, column: list[Any], shape: tuple[int, ...], like: Tensor) -> Tensor:
+    if kind == "floats":
+        longest = max(len(value) for value in column)
+        rows = [[*value, *[0.0] * (longest - len(value))] for value in column]
+        return torch.tensor(rows, dtype=torch.float64)
+    if kind == "int":
+        return torch.tensor(column, dtype=torch.int64).view(-1, *shape)
+    if kind == "bool":
+        return torch.tensor(column, dtype=torch.bool, device=like.device).view(-1, *shape)
+    return torch.tensor(column, dtype=like.dtype, device=like.device).view(-1, *shape)

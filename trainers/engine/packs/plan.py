@@ -1,0 +1,157 @@
+"""How a pack is computed: what decides the last bits of its numbers, and when it evaluates.
+
+A plan is decided once, stored in every checkpoint and forced when the pack is continued: under the same plan a
+restarted pack gives the same curve to the bit, under another one to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainers.engine.local.loop import LocalWork, run_local_steps
+from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches
+
+EVALUATION_SHARE = 0.15
+LEAST_EVALUATIONS = 10
+_GRADIENT_WORK = 3.0  # of a gradient, in forward passes
+
+_BUDGET = 1.0  # seconds for measuring
+_MEASURED_STEPS = 8
+_REPEATS = 4
+_CLEARLY = 1.1  # a later candidate must beat an earlier one by this factor
+
+_chosen: dict[tuple[Any, ...], str] = {}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to compute a pack.
+
+    Args:
+        oracle: name of the oracle.
+        width: number of trials in the pack.
+        threads: threads of torch.
+        device: type of the device, "cpu" or "cuda".
+        dtype: "float32" or "float64".
+        eval_every: rounds between evaluations.
+    """
+
+    oracle: str
+    width: int
+    threads: int
+    device: str
+    dtype: str
+    eval_every: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain types."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Plan:
+        """The plan that `to_json` gave; keys it does not know are left aside."""
+        return Plan(**{field.name: document[field.name] for field in fields(Plan)})
+
+
+def evaluation_interval(examples: int, step_examples: float, rounds: int) -> int:
+    """Rounds between evaluations so that these take at most 15 % of the time.
+
+    It follows from counts, not from a clock, so that all trials of a task evaluate in the same rounds, in any pack and
+    on any machine: an evaluation costs its examples, a round at least one gradient, three times its examples. A run
+    has at least 10 evaluations all the same, which is more of its time where it is short, the test set large, and the
+    clients take fewer than 5 local steps.
+
+    Args:
+        examples: of one evaluation.
+        step_examples: examples in one step of a cohort.
+        rounds: of the trial.
+    """
+    share = EVALUATION_SHARE / (1 - EVALUATION_SHARE)
+    interval = math.ceil(examples / (share * _GRADIENT_WORK * step_examples))
+    return max(1, min(interval, rounds // LEAST_EVALUATIONS))
+
+
+def fastest_oracle(
+    name: str, model: Model, batches: Callable[[], RoundBatches], params: Tensor, steps: int | None = None
+) -> str:
+    """The name of the oracle that does some local steps in the shortest time here; of near equals the first.
+
+    Measured once a process for each (device, threads, type, model, kind of batch, cohort, width, steps) and kept. Every
+    candidate first runs once unmeasured, so that none pays for what the first call of anything costs. Measuring takes
+    about a second on a CPU: where a single step takes longer, the candidates not yet seen are left out, which loses
+    nothing, because large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take
+    longer than that, because it loads libraries. A candidate that runs out of the GPU's memory is left out.
+
+    Args:
+        name: of the model.
+        model: with its oracles, the safest first.
+        batches: makes typical batches.
+        params: (T, 1, P), as wide as the pack.
+        steps: local steps of a round; at most 8 are measured, and 8 where it is None.
+    """
+    typical = batches()
+    candidates = {
+        one: oracle
+        for one, oracle in model.oracles.items()
+        if not oracle.reference
+        and (typical.always_full or not oracle.full_batches_only)
+        and (params.is_cuda or not oracle.accelerators_only)
+    }
+    if len(candidates) < 2:
+        return next(iter(candidates or model.oracles))
+    most = min(_MEASURED_STEPS, steps or _MEASURED_STEPS)
+    where = (str(params.device), torch.get_num_threads(), params.dtype)
+    key = (*where, name, model.layout, typical.always_full, len(typical.clients), params.shape[0], most)
+    if key not in _chosen:
+        _chosen[key] = _race(candidates, batches, params, most)
+    return _chosen[key]
+
+
+def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches], params: Tensor, most: int) -> str:
+    """The name of the fastest of several oracles."""
+    started: dict[str, float] = {}
+    short_of_memory: torch.OutOfMemoryError | None = None
+    for one, oracle in candidates.items():
+        try:
+            if params.is_cuda:
+                _measure(oracle, batches(), params, 1)
+            started[one] = _measure(oracle, batches(), params, 1)
+        except torch.OutOfMemoryError as error:
+            short_of_memory = error.with_traceback(None)  # whose frames hold tensors
+        if sum(started.values()) > _BUDGET and not params.is_cuda:
+            break
+    if short_of_memory is not None and not started:
+        raise short_of_memory
+    if len(started) < 2:
+        return next(iter(started))
+    affordable = int(_BUDGET / sum(started.values()))
+    steps = max(1, min(most, affordable))
+    times = dict.fromkeys(started, math.inf)
+    for _ in range(max(1, min(_REPEATS, affordable // steps))):
+        for one in started:
+            times[one] = min(times[one], _measure(candidates[one], batches(), params, steps))
+    best = min(times.values())
+    return next(one for one, spent in times.items() if spent <= _CLEARLY * best)
+
+
+def _measure(oracle: Oracle, batches: RoundBatches, params: Tensor, steps: int) -> float:
+    """Seconds of one round of local work: of this thread on a CPU, where other programs disturb the clock."""
+    trials = params.shape[0]
+    work = LocalWork(
+        client_lr=torch.full((trials, 1, 1), 1e-3, dtype=params.dtype, device=params.device),
+        local_steps=torch.full((trials, 1, 1), steps),
+    )
+    clock = time.perf_counter if params.is_cuda else time.thread_time
+    start = clock()
+    run_local_steps(oracle, batches, params, work, np.ones(trials, dtype=bool))
+    if params.is_cuda:
+        torch.cuda.synchronize(params.device)
+    return clock() - start

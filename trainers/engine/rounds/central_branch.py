@@ -1,0 +1,131 @@
+"""The server's branch of a round in mixed federated learning, and the merge of both branches, by any optimizer.
+
+The server's branch takes its steps with the optimizer `central` of the trial, and the sum of both branches' changes is
+a pseudo-gradient with the sign turned for the optimizer `merge`. Both remember from round to round, as the server's
+optimizer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainers.engine.local.client_optimizer import Clipped
+from trainers.engine.local.loop import LocalWork
+from trainers.engine.rounds.central_data import Central, merged
+from trainers.engine.rounds.server_state import Memory, State
+from trainers.hyperparameters import tunable
+
+SERVER_LR = -1.0
+"""Stands for a central_lr that is left out, in a pack in which other trials have one."""
+
+
+@dataclass(frozen=True)
+class Branches(Clipped):
+    """Hyperparameters of a method with a branch of the server beside the clients'; its Hyper inherits them."""
+
+    central_lr: Tensor | None = tunable(
+        None,
+        low=0,
+        none_is=SERVER_LR,
+        limit="0 leaves the clients' branch alone",
+        doc="step size of the server's branch; null is server_lr",
+    )
+    central_steps: Tensor = tunable(
+        None, kind="int", low=1, unit="steps", doc="of the server's branch; null is local_steps"
+    )
+    central_batch_size: int | None = tunable(
+        None, low=1, unit="examples", traced=False, doc="of a central step; null is what all clients of a step have"
+    )
+    merge_lr: Tensor = tunable(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
+    merge_by: str = tunable(
+        "sum", choices=("sum", "mean"), traced=False, doc="of the two changes; mean halves merge_lr"
+    )
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What came of the server's branch.
+
+    Args:
+        delta: (T, 1, P) change of the model.
+        mean_gradient: (T, 1, P) mean of its gradients, their correction left out.
+        memory: what its optimizer remembers.
+    """
+
+    delta: Tensor
+    mean_gradient: Tensor
+    memory: Memory
+
+
+def server_branch(central: Central, hyper: Any, state: State, correction: Tensor | None = None) -> Branch:
+    """The server's steps of a round, from the round's model.
+
+    Args:
+        central: the server's data.
+        hyper: of the method, with central_lr, central_steps, central_weight and central_batch_size; central_lr of None,
+            or SERVER_LR, is the rate of the server.
+        state: before the round, with the optimizer.
+        correction: (T, 1, P) added to every gradient; None is 0.
+    """
+    rate = state.server_lr
+    if hyper.central_lr is not None:
+        rate = torch.where(hyper.central_lr < 0, rate, hyper.central_lr)
+    optimizer = state.optimizers["central"]
+    if optimizer.plain:
+        work = LocalWork(rate, hyper.central_steps, correction=correction)
+        total = central.local(state.params, work, hyper.central_weight, hyper.central_batch_size).pseudo_gradient
+        mean = total / hyper.central_steps.to(total)
+        return Branch(-rate * total, mean if correction is None else mean - correction, {})
+
+    kept = dict(state.optimizer_memory["central"])
+
+    def step(params: Tensor, gradient: Tensor, active: Tensor) -> Tensor:
+        whole = gradient if correction is None else gradient + correction
+        moved, fresh = optimizer.step(kept, params, whole, rate)
+        for name, held in fresh.items():
+            kept[name] = torch.where(active, held, kept[name])
+        return moved
+
+    params, total = _walk(central, hyper, state.params, step)
+    return Branch(params - state.params, total / hyper.central_steps.to(total), kept)
+
+
+def merge(hyper: Any, before: State, federated: State, branch: Branch) -> State:
+    """The state after the merge, with what both optimizers remember.
+
+    Args:
+        hyper: of the method, with merge_lr and merge_by ("mean" halves merge_lr).
+        before: the round, with the optimizer.
+        federated: after the server optimizer's step.
+        branch: of the server.
+    """
+    rate = hyper.merge_lr / 2 if hyper.merge_by == "mean" else hyper.merge_lr
+    optimizer = before.optimizers["merge"]
+    federated = federated.keep("central", branch.memory)
+    if optimizer.plain:
+        return merged(before, federated, branch.delta, rate)
+    change = federated.params - before.params + branch.delta
+    params, fresh = optimizer.step(before.optimizer_memory["merge"], before.params, -change, rate)
+    return replace(federated.keep("merge", fresh), params=params)
+
+
+def _walk(
+    central: Central, hyper: Any, params: Tensor, step: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """(models after the steps, sum of the gradients), each trial with its own number of steps."""
+    counts = np.where(central.alive, hyper.central_steps.cpu().numpy().reshape(-1), 0)
+    total = torch.zeros_like(params)
+    for number in range(int(counts.max(initial=0))):
+        taking = counts > number
+        active = torch.as_tensor(taking, device=params.device).view(-1, 1, 1)
+        gradient = central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size, taking)
+        moved = step(params, gradient, active)
+        total = torch.where(active, total + gradient, total)
+        params = torch.where(active, moved, params)
+    return params, total

@@ -1,0 +1,262 @@
+"""The server's own loss in a round: its gradients and its local steps, as if the server were a cohort of one client.
+
+Central data are a problem of their own, with a single client, of the same model. Their batches follow from (seed,
+round, step), apart from those of the clients. Only gradients are counted here: the server sends itself nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine import randomness
+from trainers.engine.local.loop import Local, LocalWork, run_local_steps
+from trainers.engine.local.scaled import Scaled
+from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches, Source
+from trainers.engine.rounds.counters import Counters
+from trainers.engine.rounds.server_state import State
+
+_SERVER = np.zeros(1, np.int64)
+
+
+class CentralData:
+    """The server's data of a whole trial.
+
+    Args:
+        model: with the server as its only client.
+        oracle: name of the oracle that the clients have.
+        seed: of the trial.
+        batching: "with_replacement" or "shuffled".
+        batch_size: examples a central step, where a method does not say it; None is all data of the server.
+    """
+
+    def __init__(self, model: Model, oracle: str, seed: int, batching: str, batch_size: int | None) -> None:
+        self._model = model
+        self._oracle = oracle
+        self._seed = randomness.key(seed, 0, randomness.Purpose.CENTRAL)
+        self._batching = batching
+        self._batch_size = batch_size
+        self._sources: dict[int | None, Source] = {}
+
+    def at(self, round_index: int, alive: NDArray[np.bool_], counters: Counters | None = None) -> Central:
+        """What the server does in a round (from 0).
+
+        Args:
+            round_index: from 0.
+            alive: (T,), trials that have not diverged.
+            counters: added to; None counts nothing.
+        """
+        return Central(self, round_index, alive, counters or Counters.zero(len(alive)))
+
+    def examples(self, batch_size: int | None) -> int:
+        """Examples of one of the server's gradients; a formula, which needs none, counts as one.
+
+        Args:
+            batch_size: as of `batches`.
+        """
+        sizes = self._model.examples
+        return 1 if sizes is None else batch_size or self._batch_size or int(sizes.sum())
+
+    def batches(self, round_index: int, batch_size: int | None) -> RoundBatches:
+        """The batches of a round.
+
+        Args:
+            round_index: from 0.
+            batch_size: examples of each; None is the trial's own size.
+        """
+        size = batch_size or self._batch_size
+        if size not in self._sources:
+            self._sources[size] = self._model.source(self._seed, size, self._batching)
+        return self._sources[size].round(round_index, _SERVER)
+
+    @property
+    def countable(self) -> bool:
+        """Whether the server's loss is of examples, not a formula that needs no data."""
+        return self._model.examples is not None
+
+    def oracle(self, batches: RoundBatches) -> Oracle:
+        """The clients' oracle, unless it must have full batches and these are not."""
+        chosen = self._model.oracles[self._oracle]
+        if batches.always_full or not chosen.full_batches_only:
+            return chosen
+        return next(
+            oracle for oracle in self._model.oracles.values() if not oracle.full_batches_only and not oracle.reference
+        )
+
+
+class Central:
+    """The server's own loss in one round, for all trials of a pack.
+
+    Args:
+        data: of the trial.
+        round_index: from 0.
+        alive: (T,), trials that have not diverged.
+        counters: added to.
+    """
+
+    def __init__(self, data: CentralData, round_index: int, alive: NDArray[np.bool_], counters: Counters) -> None:
+        self._data = data
+        self._round_index = round_index
+        self.alive = alive
+        self._counters = counters
+
+    def local(
+        self, params: Tensor, work: LocalWork, loss_weight: Tensor | None = None, batch_size: int | None = None
+    ) -> Local:
+        """Local steps on the server's data; what comes of them has one client, (T, 1, P).
+
+        Args:
+            params: (T, 1, P), where they start.
+            work: central_lr as client_lr, central_steps as local_steps, a correction.
+            loss_weight: (T, 1, 1) multiplies the loss; None is 1.
+            batch_size: examples a step; None is as many as all clients of a cohort have, or all data where they have.
+        """
+        batches = self._data.batches(self._round_index, batch_size)
+        done = weighted(self._data.oracle(batches), batches, params, work, self.alive, loss_weight)
+        self._count(done.steps[:, 0], batch_size)
+        return done
+
+    def batches(self, batch_size: int | None = None) -> RoundBatches:
+        """The server's batches of the round.
+
+        Args:
+            batch_size: examples of each, as in `local`.
+        """
+        return self._data.batches(self._round_index, batch_size)
+
+    def oracle(self, batches: RoundBatches) -> Oracle:
+        """The oracle of the server's loss on these batches."""
+        return self._data.oracle(batches)
+
+    def peek(self, params: Tensor, loss_weight: Tensor, data: str, batch_size: int | None = None) -> Tensor:
+        """The gradient of the server's weighted loss, (T, 1, P), for a report.
+
+        Args:
+            params: (T, 1, P).
+            loss_weight: (T, 1, 1) multiplies the loss.
+            data: "batches", the batch of the first step, or "full", all data.
+            batch_size: examples of a batch, as in `local`.
+        """
+        batches = self.batches(None if data == "full" else batch_size)
+        oracle = self._data.oracle(batches)
+        batch = batches.full() if data == "full" else batches.batch(0, 1)
+        return loss_weight * oracle.value_and_grad(params, batch)[1]
+
+    def bytes_of(self, batches: RoundBatches, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Bytes of the examples in the batches of so many steps, as they are held; full batches count once.
+
+        Args:
+            batches: of the round.
+            steps: of any shape, which is that of the answer.
+        """
+        if not self._data.countable:
+            return np.zeros_like(steps)
+        held = sum(held.nbytes for group in batches.batch(0, 1) for held in group.data.values())
+        return held * (np.minimum(steps, 1) if batches.always_full else steps)
+
+    def examples(self, batch_size: int | None) -> int:
+        """Examples of one of the server's gradients; a formula, which needs none, counts as one."""
+        return self._data.examples(batch_size)
+
+    def _count(self, gradients: NDArray[np.int64], batch_size: int | None) -> None:
+        self._counters.add("central_gradients", gradients, self.alive)
+        self._counters.add("central_examples", gradients * self.examples(batch_size), self.alive)
+
+    def step_gradient(
+        self,
+        params: Tensor,
+        step: int,
+        loss_weight: Tensor,
+        batch_size: int | None = None,
+        taking: NDArray[np.bool_] | None = None,
+    ) -> Tensor:
+        """The gradient of the server's weighted loss on the batch of one step, (T, 1, P).
+
+        Args:
+            params: (T, 1, P).
+            step: of the round, from 0.
+            loss_weight: (T, 1, 1) multiplies the loss.
+            batch_size: examples of a batch, as in `local`.
+            taking: (T,) trials that take part in it; None is all.
+        """
+        batches = self._data.batches(self._round_index, batch_size)
+        batches.prepare(step + 1)
+        self._count(np.ones(len(self.alive), np.int64) if taking is None else taking.astype(np.int64), batch_size)
+        return loss_weight * self._data.oracle(batches).value_and_grad(params, batches.batch(step, 1))[1]
+
+    def gradient(
+        self,
+        params: Tensor,
+        loss_weight: Tensor | None = None,
+        batch_size: int | None = None,
+        batches: Tensor | None = None,
+    ) -> Tensor:
+        """The gradient of the server's loss at a model, (T, 1, P).
+
+        Args:
+            params: (T, 1, P).
+            loss_weight: (T, 1, 1) multiplies the loss; None is 1.
+            batch_size: examples of a batch, as in `local`.
+            batches: (T, 1, 1) integers, how many batches its mean is taken over, those of the first steps; None is 1.
+        """
+        once = torch.ones((params.shape[0], 1, 1), dtype=torch.int64)
+        steps = once if batches is None or self._data.batches(self._round_index, batch_size).always_full else batches
+        work = LocalWork(params.new_zeros((params.shape[0], 1, 1)), steps)
+        return self.local(params, work, loss_weight, batch_size).pseudo_gradient / steps.to(params)
+
+
+def weighted(
+    oracle: Oracle,
+    batches: RoundBatches,
+    params: Tensor,
+    work: LocalWork,
+    alive: NDArray[np.bool_],
+    loss_weight: Tensor | None,
+) -> Local:
+    """The local loop on losses times a weight w.
+
+    Steps along w grad f + correction with client_lr are steps along grad f + correction / w with w client_lr, and the
+    sum of the former is w times that of the latter: the loop itself, and the faster frames of some oracles, stay.
+    Client optimizers and clipping are not linear; with them the gradients themselves are weighted.
+
+    Args:
+        oracle: of the losses f.
+        batches: of the round.
+        params: (T, 1, P), the broadcast models.
+        work: without prox and weight_decay.
+        alive: (T,).
+        loss_weight: (T, 1, 1), at least 0; None is 1.
+    """
+    if loss_weight is None:
+        return run_local_steps(oracle, batches, params, work, alive)
+    if work.prox is not None or work.weight_decay is not None:
+        raise ValueError("weighted losses must come without prox and weight_decay, got one: put it into the losses")
+    if work.optimizer is not None or work.clip_norm is not None:
+        return run_local_steps(Scaled(oracle, loss_weight), batches, params, work, alive)
+    kept = torch.where(loss_weight > 0, loss_weight, 1)
+    correction = None if work.correction is None else work.correction / kept
+    work = replace(work, client_lr=loss_weight * work.client_lr, correction=correction)
+    done = run_local_steps(oracle, batches, params, work, alive)
+    total = loss_weight * done.pseudo_gradient
+    if correction is not None and bool((loss_weight == 0).any()):
+        steps = torch.tensor(done.steps).to(total).unsqueeze(-1)
+        total = torch.where(loss_weight > 0, total, steps * correction)
+    return replace(done, pseudo_gradient=total)
+
+
+def merged(before: State, federated: State, central_delta: Tensor, merge_lr: Tensor) -> State:
+    """The state after the server's step, with the central branch merged in: x + merge_lr (federated + central change).
+
+    Args:
+        before: the round.
+        federated: after the server optimizer's step.
+        central_delta: (T, 1, P), the change that the central branch made.
+        merge_lr: (T, 1, 1).
+    """
+    federated_delta = federated.params - before.params
+    params = federated.params + (merge_lr - 1) * federated_delta + merge_lr * central_delta
+    return replace(federated, params=params)

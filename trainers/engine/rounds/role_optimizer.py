@@ -1,0 +1,96 @@
+"""An optimizer of trainers/optimizers with its settings, in one of the roles of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.contracts import Optimizer
+from trainers.engine.local.client_optimizer import rows_of
+
+STEPS = "steps"
+"""Name of the number of steps taken, beside what an optimizer remembers itself."""
+
+
+@dataclass(frozen=True)
+class RoleOptimizer:
+    """An optimizer and its settings; a ClientOptimizer for the local loop, and `step` for the other roles.
+
+    Args:
+        module: the optimizer.
+        hyper: its settings, traced ones (T, 1, 1).
+    """
+
+    module: Optimizer
+    hyper: Any
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """See ClientOptimizer; nothing."""
+        return ()
+
+    @property
+    def decoupled(self) -> bool:
+        """See ClientOptimizer."""
+        return self.module.DECOUPLED
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether all trials step along the gradients themselves: momentum is its setting and 0 everywhere."""
+        momentum = getattr(self.hyper, "momentum", None)
+        return momentum is not None and not bool((momentum != 0).any())
+
+    def init(self, like: Tensor) -> dict[str, Tensor]:
+        """See ClientOptimizer."""
+        return self.module.init(self.hyper, like)
+
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+        """See ClientOptimizer."""
+        total.add_(self.module.direction_(self.hyper, memory, gradient, step))
+
+    def rows(self, rows: slice) -> RoleOptimizer:
+        """See ClientOptimizer."""
+        return replace(self, hyper=rows_of(self.hyper, rows))
+
+    def begin(self, params: Tensor) -> dict[str, Tensor]:
+        """The memory before the first of the steps that `step` takes.
+
+        Args:
+            params: (T, 1, P).
+        """
+        return {**self.init(params), STEPS: torch.zeros_like(params[..., :1], dtype=torch.int64)}
+
+    def step(
+        self, memory: Mapping[str, Tensor], params: Tensor, gradient: Tensor, rate: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The models after a step, and the memory then; the arguments stay as they are.
+
+        Args:
+            memory: from `begin` or `step`.
+            params: (T, 1, P).
+            gradient: (T, 1, P).
+            rate: (T, 1, 1).
+        """
+        steps = memory[STEPS]
+        held = {name: tensor.clone() for name, tensor in memory.items() if name != STEPS}
+        direction = self.module.direction_(self.hyper, held, gradient.clone(), steps)
+        return params - rate * direction, {**held, STEPS: steps + 1}
+
+
+def first_memory(optimizers: Mapping[str, RoleOptimizer], params: Tensor) -> dict[str, dict[str, Tensor]]:
+    """Role -> what its optimizer remembers before the first round, for the roles that remember from round to round.
+
+    Args:
+        optimizers: by role.
+        params: (T, 1, P), the first models.
+    """
+    lasting = {role: optimizer for role, optimizer in optimizers.items() if role != "client"}
+    return {
+        role: {} if optimizer.plain and role != "server" else optimizer.begin(params)
+        for role, optimizer in lasting.items()
+    }

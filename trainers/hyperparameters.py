@@ -1,0 +1,313 @@
+"""Hyperparameters: declared once as dataclass fields, described and checked everywhere from that.
+
+    @dataclass(frozen=True)
+    class Hyper:
+        client_lr: Tensor = tunable(low=0, unit="model / gradient", limit="0 is large-batch SGD")
+        local_steps: Tensor = tunable(kind="int", low=1)
+        clip_norm: float | None = tunable(None, low=0, low_open=True, traced=False)
+
+The kind comes from the annotation (float, int, bool, str, tuple[float, ...]; Tensor is float) unless it is given;
+a default of None, or "| None" in the annotation, lets None through.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache, partial
+from types import UnionType
+from typing import Any
+
+from trainers.errors import SpecError
+from trainers.spelling import hint
+from trainers.values import integer, last, number, shown, step
+
+KINDS = ("float", "int", "bool", "floats", "ints", "str", "any")
+_KEY = "hyper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hyperparameter:
+    """What is known of one hyperparameter.
+
+    Args:
+        name: as users write it.
+        kind: one of KINDS; "floats" and "ints" are non-empty lists of numbers in the range; "any" is not checked here.
+        default: the value when absent; MISSING when it must be given.
+        low: smallest value; None is unbounded.
+        high: largest value; None is unbounded.
+        low_open: low itself is not allowed.
+        high_open: high itself is not allowed.
+        unit: in words; "" is none.
+        traced: may differ between the members of a pack; otherwise it is structural and separates packs.
+        optional: None is a value.
+        none_is: number that stands for None where other members of a pack have one; None refuses such packs.
+        limit: the limit case, as "0 is FedAvg".
+        choices: the values allowed; empty is any.
+        longest: the most numbers in a list; None is unbounded.
+        doc: one line.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    low: float | None = None
+    high: float | None = None
+    low_open: bool = False
+    high_open: bool = False
+    unit: str = ""
+    traced: bool = True
+    optional: bool = False
+    none_is: float | None = None
+    limit: str = ""
+    choices: tuple[Any, ...] = ()
+    longest: int | None = None
+    doc: str = ""
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is MISSING
+
+    def range_text(self) -> str:
+        """What the value must be, as it stands in an error: "at least 1", "above 0", "in [0, 1)".
+
+        Examples:
+            >>> Hyperparameter(name="momentum", kind="float", default=0, low=0, high=1, high_open=True).range_text()
+            'in [0, 1)'
+            >>> Hyperparameter(name="client_lr", kind="float", default=MISSING, low=0).range_text()
+            'at least 0'
+        """
+        low, high = self.low, self.high
+        if low is not None and high is not None:
+            return f"in {'(' if self.low_open else '['}{shown(low)}, {shown(high)}{')' if self.high_open else ']'}"
+        if low is not None:
+            return f"{'above' if self.low_open else 'at least'} {shown(low)}"
+        if high is not None:
+            return f"{'below' if self.high_open else 'at most'} {shown(high)}"
+        return "a number"
+
+    def wanted(self) -> str:
+        """What to give, in an error about a value that is missing.
+
+        Examples:
+            >>> Hyperparameter(name="gradient_weights", kind="floats", default=MISSING, low=0).wanted()
+            'numbers at least 0'
+        """
+        if self.choices:
+            return "one of " + ", ".join(str(choice) for choice in self.choices)
+        if self.kind in ("floats", "ints"):
+            what = "numbers" if self.kind == "floats" else "whole numbers"
+            return what if (self.low, self.high) == (None, None) else f"{what} {self.range_text()}"
+        return {"bool": "true or false", "str": "a text"}.get(self.kind) or self.range_text()
+
+    def check(self, value: Any, path: str) -> Any:
+        """The value in its proper type.
+
+        Whole floats count as integers, and texts such as "1e-3" as numbers (YAML 1.1 reads them as text); booleans are
+        not numbers, and nothing may be infinite or NaN.
+
+        Args:
+            value: as it came from a document.
+            path: dotted place of the value, for the error.
+
+        Returns:
+            A float, int, bool, str or tuple of numbers, or None where that is allowed.
+
+        Raises:
+            SpecError: of the wrong type or outside the range.
+        """
+        if value is None and self.optional:
+            return None
+        if self.kind == "any":
+            return value
+        if self.kind in ("floats", "ints"):
+            return self._check_numbers(value, path)
+        checked = self._of_kind(value, path)
+        if self.choices and checked not in self.choices:
+            names = [str(choice) for choice in self.choices]
+            raise SpecError(f"{path} must be one of {', '.join(names)}, got {self.name}={shown(value)}", path)
+        if self.kind in ("float", "int"):
+            self._check_range(checked, path)
+        return checked
+
+    def _of_kind(self, value: Any, path: str) -> Any:
+        if self.kind == "bool":
+            if not isinstance(value, bool):
+                raise SpecError(f"{path} must be true or false, got {self.name}={shown(value)}", path)
+            return value
+        if self.kind == "str":
+            if not isinstance(value, str):
+                raise SpecError(f"{path} must be a text, got {self.name}={shown(value)}", path)
+            return value
+        return integer(value, path, math.inf) if self.kind == "int" else number(value, path)
+
+    def _check_numbers(self, value: Any, path: str) -> tuple[float, ...]:
+        if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+            raise SpecError(f"{path} must be a list of at least one number, got {self.name}={shown(value)}", path)
+        if self.longest is not None and len(value) > self.longest:
+            raise SpecError(f"{path} must have at most {self.longest} numbers, got {len(value)}", path)
+        read = partial(integer, most=math.inf) if self.kind == "ints" else number
+        numbers = tuple(read(item, f"{path}.{index}") for index, item in enumerate(value))
+        for index, item in enumerate(numbers):
+            self._check_range(item, f"{path}.{index}")
+        return numbers
+
+    def _check_range(self, value: float, path: str) -> None:
+        too_low = self.low is not None and (value < self.low or (self.low_open and value == self.low))
+        too_high = self.high is not None and (value > self.high or (self.high_open and value == self.high))
+        if too_low or too_high:
+            raise SpecError(f"{path} must be {self.range_text()}, got {last(path)}={shown(value)}", path)
+        if self.kind in ("int", "ints"):
+            integer(value, path)  # nor larger than any whole number may be
+
+
+def tunable(
+    default: Any = MISSING,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    low_open: bool = False,
+    high_open: bool = False,
+    unit: str = "",
+    traced: bool = True,
+    none_is: float | None = None,
+    limit: str = "",
+    choices: Sequence[Any] | None = None,
+    longest: int | None = None,
+    kind: str | None = None,
+    doc: str = "",
+) -> Any:
+    """A dataclass field that is a hyperparameter; keyword-only, so that required ones may follow optional ones.
+
+    Args:
+        default: the value when absent; left out, the hyperparameter must be given. None makes None a value.
+        low: smallest value.
+        high: largest value.
+        low_open: low itself is not allowed.
+        high_open: high itself is not allowed.
+        unit: in words.
+        traced: may differ between the members of a pack.
+        none_is: number that stands for None where other members of a pack have one.
+        limit: the limit case, as "0 is FedAvg".
+        choices: the values allowed.
+        longest: the most numbers in a list.
+        kind: one of KINDS; left out, it comes from the annotation.
+        doc: one line.
+    """
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got kind={kind!r}")
+    facts = {
+        "kind": kind,
+        "low": low,
+        "high": high,
+        "low_open": low_open,
+        "high_open": high_open,
+        "unit": unit,
+        "traced": traced,
+        "none_is": none_is,
+        "limit": limit,
+        "choices": tuple(choices or ()),
+        "longest": longest,
+        "doc": doc,
+    }
+    return dataclasses.field(default=default, kw_only=True, metadata={_KEY: facts})
+
+
+@cache
+def describe(cls: type) -> tuple[Hyperparameter, ...]:
+    """The hyperparameters of a Hyper dataclass, in the order in which they are written; inherited ones come after.
+
+    Fields that are not declared by `hyper` are left out.
+
+    Args:
+        cls: a dataclass.
+
+    Raises:
+        TypeError: an annotation from which no kind follows.
+    """
+    hints = typing.get_type_hints(cls)
+    found = []
+    written = [inspect.get_annotations(base) for base in cls.__mro__]
+    distance = {field.name: next(i for i, own in enumerate(written) if field.name in own) for field in fields(cls)}
+    for field in sorted(fields(cls), key=lambda field: distance[field.name]):
+        if _KEY not in field.metadata:
+            continue
+        facts = dict(field.metadata[_KEY])
+        kind, optional = _kind(hints[field.name])
+        facts["kind"] = facts["kind"] or kind
+        if facts["kind"] is None:
+            raise TypeError(f"{cls.__qualname__}.{field.name}: no kind follows from {hints[field.name]}, give kind=")
+        found.append(
+            Hyperparameter(name=field.name, default=field.default, optional=optional or field.default is None, **facts)
+        )
+    return tuple(found)
+
+
+def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[str] = ()) -> dict[str, Any]:
+    """The values of all hyperparameters of a Hyper dataclass, defaults filled in, types and ranges checked.
+
+    Args:
+        cls: a dataclass with fields declared by `hyper`.
+        mapping: the values given, by name.
+        path: dotted place of the mapping in its document, as "method".
+        known: further keys that the caller handles (they are skipped here, but offered for misspelt ones).
+
+    Returns:
+        name -> value, in the order of the fields.
+
+    Raises:
+        SpecError: an unknown key, a missing one, a wrong type, or a value outside its range.
+    """
+    described = describe(cls)
+    names = [item.name for item in described]
+    refuse_unknown(mapping, [*names, *known], path)
+    values: dict[str, Any] = {}
+    for item in described:
+        place = join(path, item.name)
+        if item.name in mapping:
+            values[item.name] = item.check(mapping[item.name], place)
+        elif item.required:
+            raise SpecError(f"{place} must be given ({item.wanted()})", place)
+        else:
+            values[item.name] = item.default
+    return values
+
+
+def refuse_unknown(mapping: Mapping[str, Any], known: Sequence[str], path: str) -> None:
+    """Raises a SpecError for the first key that is not known, naming the nearest one that is.
+
+    Args:
+        mapping: as it came from a document.
+        known: all keys that are right here.
+        path: dotted place of the mapping; "" is the document itself.
+    """
+    for key in mapping:
+        if key not in known:
+            place = join(path, key)
+            where = f" in {path}" if path else ""
+            raise SpecError(f"unknown key {shown(key)}{where}: {hint(key, known)}", place)
+
+
+def join(path: str, key: Any) -> str:
+    """The dotted path of a key inside a mapping at `path`; a long key is cut."""
+    return f"{path}.{step(key)}" if path else step(key)
+
+
+def _kind(annotation: Any) -> tuple[str | None, bool]:
+    """(kind, whether None is allowed) that follow from an annotation."""
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) in (typing.Union, UnionType):
+        inner = [argument for argument in arguments if argument is not type(None)]
+        kinds = {_kind(argument)[0] for argument in inner}
+        return (kinds.pop() if len(kinds) == 1 else None), len(inner) < len(arguments)
+    if typing.get_origin(annotation) in (tuple, list):
+        return ({float: "floats", int: "ints"}.get(arguments[0]) if arguments else None), False
+    plain = {float: "float", int: "int", bool: "bool", str: "str"}
+    if annotation in plain:
+        return plain[annotation], False
+    return ("float" if getattr(annotation, "__name__", "") == "Tensor" else None), False

@@ -1,0 +1,273 @@
+"""Any torch module as a model: its data on a device, its oracles, its evaluation.
+
+A model is one file in trainers/models (or an installed package's entry point) with
+
+    Settings                             a frozen dataclass of what a task's document may say of the model
+    build(problem, dtype, device)        returns Network(problem, make, dtype, device, ...)
+
+where `make` gives a fresh torch.nn.Module from inputs (examples, ...) to scores (examples, classes). The module may
+have torch.nn.Dropout, whose masks are drawn from (seed, round, client, step), but no batch normalisation, which would
+mix examples and keep a state beside the parameters; group or layer normalisation is fine.
+
+The start is PyTorch's own initialisation of each layer, drawn in single precision on the CPU by torch's generator,
+seeded from the trial's seed alone: equal for both precisions, all devices and all methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trainers.engine import randomness
+from trainers.engine.batches.examples import ExampleSource
+from trainers.engine.layout import Layout
+from trainers.engine.memory import owned
+from trainers.engine.oracles.autograd import Autograd
+from trainers.engine.oracles.one_by_one import Loop
+from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
+from trainers.engine.oracles.vmapped import Vmap
+from trainers.errors import SpecError
+from trainers.hyperparameters import check, describe
+from trainers.models._accuracy import client_accuracy, client_shares, row_weights
+from trainers.models._augmentation import moved
+from trainers.models._dropout import dropout_keys, keyed, own_dropout
+from trainers.problem import Examples, Problem
+
+_EVALUATED = 256  # examples run at once in an evaluation; more leave the cache
+
+SettingsT = TypeVar("SettingsT")
+
+
+class Network:
+    """A torch module that tells classes apart, and its data on a device.
+
+    Args:
+        problem: with Examples of classes.
+        make: a fresh module, initialised by torch's generator; called once more for every start.
+        dtype: of all floating tensors.
+        device: of all tensors.
+        crop: pixels by which training pictures are moved at random; 0 is none.
+        flip: whether training pictures are mirrored at random.
+    """
+
+    explosion = 1e3
+
+    def __init__(
+        self,
+        problem: Problem,
+        make: Callable[[], nn.Module],
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        crop: int = 0,
+        flip: bool = False,
+    ) -> None:
+        train = examples_of(problem)
+        self.like = torch.empty(0, dtype=dtype, device=device)
+        self.make = make
+        self.module = self._made(0).to(device=device, dtype=dtype)
+        self.dropouts = own_dropout(self.module)
+        _refuse_batch_normalisation(self.module)
+        self.layout = Layout.of({name: tuple(held.shape) for name, held in self.module.named_parameters()})
+        self.crop, self.flip = crop, flip
+        self.clients = train.clients
+        self.examples: NDArray[np.int64] | None = train.sizes
+        self.offsets, self.sizes = train.offsets, train.sizes
+        weights = problem.client_weights
+        self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
+        self.pictures = train.inputs.ndim == 4
+        self.inputs, self.targets = self._held(train)
+        self.test = problem.test
+        self.test_examples = 0 if problem.test is None else len(problem.test.targets)
+        self.held_out = None if problem.test is None else self._held(problem.test)
+        self.oracles: Mapping[str, Oracle] = {
+            "loop": Loop(self.layout, self.module, self._losses),
+            "vmap": Vmap(self.layout, self._functional_losses),
+            "autograd": Autograd(self.layout, self._functional_losses),
+        }
+
+    def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
+        """The (P,) first model; without `init` it is PyTorch's own initialisation, seeded by the trial's seed."""
+        if init is not None:
+            return self.layout.row(torch.tensor(init, dtype=torch.float64).to(self.like))
+        parameters = dict(self._made(seed).named_parameters())
+        row = self.like.new_zeros(self.layout.size)
+        for name, view in self.layout.views(row).items():
+            view.copy_(parameters[name].detach())
+        return row
+
+    def source(self, seed: int, batch_size: int | None, batching: str) -> ExampleSource:
+        """The batches of a trial."""
+        chance = bool(self.dropouts) or self.crop > 0 or self.flip
+        vary = self.vary if chance else None
+        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary)
+
+    def gather(self, rows: Tensor) -> dict[str, Tensor]:
+        """The inputs (m, examples, ...), pictures channels last in memory, and targets of rows (m, examples)."""
+        flat = rows.reshape(-1)
+        inputs = self.inputs.index_select(0, flat)
+        return {
+            "inputs": self._shown(inputs.view(*rows.shape, *inputs.shape[1:])),
+            "targets": self.targets.index_select(0, flat).view(rows.shape),
+        }
+
+    def vary(self, data: Mapping[str, Tensor], words: Tensor) -> dict[str, Tensor]:
+        """The data of one step: pictures moved, and the keys of dropout.
+
+        Args:
+            data: from `gather`.
+            words: (m, examples) int64, random bits.
+        """
+        found = dict(data)
+        if self.crop or self.flip:
+            found["inputs"] = moved(data["inputs"], words, self.crop, self.flip)
+        if self.dropouts:
+            found["keys"] = dropout_keys(words)
+        return found
+
+    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
+        """test_loss and test_accuracy over the union of all test examples, (T,) each.
+
+        Args:
+            params: (T, 1, P).
+            reports: "client_accuracy" adds how accuracy is distributed over the test clients.
+        """
+        if self.test is None or self.held_out is None:
+            return {}
+        loss, right = self._answers(params, *self.held_out)
+        found = {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
+        if "client_accuracy" in reports:
+            shares = client_shares(right, self.test.offsets, self.test.sizes)
+            found.update(client_accuracy(shares))
+        return found
+
+    def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
+        """(T,) weighted mean over all clients of their mean losses, without chance.
+
+        Args:
+            params: (T, 1, P).
+            weights: (clients,) sum 1.
+        """
+        rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
+        loss, _ = self._answers(params, self.inputs, self.targets)
+        return loss @ torch.as_tensor(rows, device=loss.device)
+
+    def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
+        """(T, M) shares of right answers on batches."""
+        found = self.like.new_empty((params.shape[0], batch[-1].stop))
+        with torch.no_grad():
+            for group in batch:
+                models = self.layout.views(client_major(params, group))
+                weights = example_weights(group, group.data["targets"].shape[1], self.like)
+                for place in range(group.stop - group.start):
+                    data = {name: held[place] for name, held in group.data.items()}
+                    for trial in range(params.shape[0]):
+                        tensors = {name: view[place, trial] for name, view in models.items()}
+                        scores = self._functional_scores(tensors, data)
+                        right = (scores.argmax(1) == data["targets"]).to(self.like)
+                        found[trial, group.start + place] = right @ weights[place]
+        return found
+
+    def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """(losses, right answers) of all examples, (T, rows) float64 each."""
+        losses = torch.empty((params.shape[0], len(inputs)), dtype=torch.float64, device=params.device)
+        right = torch.empty_like(losses)
+        with torch.no_grad():
+            for trial, row in enumerate(params[:, 0]):
+                tensors = self.layout.views(row)
+                for start in range(0, len(inputs), _EVALUATED):
+                    some = slice(start, start + _EVALUATED)
+                    scores = self._functional_scores(tensors, {"inputs": self._shown(inputs[some])})
+                    losses[trial, some] = F.cross_entropy(scores, targets[some], reduction="none")
+                    right[trial, some] = scores.argmax(1) == targets[some]
+        return losses, right
+
+    def _losses(self, data: Mapping[str, Tensor]) -> Tensor:
+        with keyed(self.dropouts, data.get("keys")):
+            scores = self.module(data["inputs"])
+        return F.cross_entropy(scores, data["targets"], reduction="none")
+
+    def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
+        return F.cross_entropy(self._functional_scores(tensors, data), data["targets"], reduction="none")
+
+    def _functional_scores(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
+        with keyed(self.dropouts, data.get("keys")):
+            scores: Tensor = torch.func.functional_call(self.module, dict(tensors), (data["inputs"],))
+        return scores
+
+    def _shown(self, inputs: Tensor) -> Tensor:
+        """Inputs as the module takes them: pictures (..., channels, height, width), without a copy."""
+        return inputs.movedim(-1, -3) if self.pictures else inputs
+
+    def _made(self, seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(randomness.key(seed, 0, randomness.Purpose.START))
+            return self.make()
+
+    def _held(self, examples: Examples) -> tuple[Tensor, Tensor]:
+        """(inputs, targets) on the device; pictures lie channels last. No copy where nothing has to change."""
+        whole = examples.inputs.dtype.kind in "iu"  # numbers of words, say
+        inputs = owned(examples.inputs, self.like.long() if whole else self.like)
+        if self.pictures:
+            count, channels, height, width = inputs.shape
+            # A view for one channel: its stride must be 1, or torch takes the pictures for channels first.
+            one = channels == 1
+            inputs = inputs.view(count, height, width, 1) if one else inputs.permute(0, 2, 3, 1).contiguous()
+        return inputs, torch.as_tensor(examples.targets, dtype=torch.int64, device=self.like.device)
+
+
+def examples_of(problem: Problem) -> Examples:
+    """The clients' examples of a problem; TypeError where it has none."""
+    if not isinstance(problem.train, Examples):
+        raise TypeError(f"a network must get Examples, got {type(problem.train).__name__}")
+    return problem.train
+
+
+def classes_of(problem: Problem) -> int:
+    """How many classes there are: as the task says, else one more than the largest."""
+    return int(problem.model_settings.get("classes") or examples_of(problem).targets.max() + 1)
+
+
+def picture_shape(problem: Problem, model: str) -> tuple[int, int, int]:
+    """(channels, height, width) of the pictures of a problem.
+
+    Args:
+        problem: with Examples.
+        model: name of the model, for the error.
+
+    Raises:
+        SpecError: the inputs are not pictures.
+    """
+    shape = examples_of(problem).inputs.shape[1:]
+    if len(shape) != 3:
+        raise SpecError(
+            f"task.model: {model} must get pictures (examples, channels, height, width), got inputs "
+            f"(examples, {', '.join(map(str, shape))}): use mlp or softmax",
+            "task.model",
+        )
+    return (int(shape[0]), int(shape[1]), int(shape[2]))
+
+
+def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
+    """The settings of a model in a problem, defaults filled in.
+
+    Args:
+        cls: Settings of the model's module.
+        problem: whose model_settings they are among.
+    """
+    kind: type = cls
+    known = {item.name for item in describe(kind)}
+    given: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in known}
+    return cls(**check(cls, given, "task.model"))
+
+
+def _refuse_batch_normalisation(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise TypeError(f"a model must be without batch normalisation, got {layer} as {name}: use GroupNorm")

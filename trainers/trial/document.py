@@ -1,0 +1,348 @@
+"""Trial documents: read, checked in full, defaults filled in.
+
+    {"task": {"name": "quadratic", "problem": "two_clients"},
+     "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10},
+     "client": {"name": "sgd"}, "server": {"name": "sgd", "momentum": 0.0, "nesterov": false},
+     "schedule": {"name": "constant"},
+     "init": [0.0], "clients_per_round": null, "batch_size": null, "rounds": 200, "seed": 0, "dtype": "float64",
+     "eval_every": 1, "report": ["params"], "adaptation": {"steps": [1, 5], "client_lr": 0.1},
+     "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
+
+Optimizers are client, server, central and merge (trainers/optimizers), as far as the method takes them, all sgd when
+absent. Only task, method and rounds must be given. Everything wrong is a SpecError of one line that begins with its
+place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from trainers.contracts import Method, Optimizer, Schedule
+from trainers.errors import PluginError, SpecError
+from trainers.hyperparameters import Hyperparameter, check, tunable
+from trainers.problem import Task, TaskSettings
+from trainers.registry import reports, tasks
+from trainers.spelling import hint
+from trainers.trial import adaptation, sizes
+from trainers.trial.adaptation import Adaptation
+from trainers.trial.members import Parts, canonical_parts, parse_parts
+from trainers.trial.parts import Part
+from trainers.trial.roles import ROLES
+from trainers.trial.warnings import warnings
+from trainers.values import number, shown
+
+_MODELS_OWN = {  # reports that are no module in trainers/reports, with their metrics
+    "params": (),
+    "client_accuracy": tuple(f"client_accuracy_{what}" for what in ("mean", "std", "p10", "p50", "p90")),
+}
+
+
+_resolutions: WeakKeyDictionary[TaskSettings, dict[Any, Any]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a trial document besides task, method, optimizers, schedule and members."""
+
+    init: Any = tunable(None, kind="any", doc="parameters to start from; null is the model's own start")
+    clients_per_round: int | None = tunable(None, low=1, unit="clients", limit="null is all of them")
+    batch_size: int | None = tunable(None, low=1, unit="examples", limit="null is the client's full data")
+    batching: str | None = tunable(None, choices=("with_replacement", "shuffled"))
+    weighting: str | None = tunable(None, choices=("uniform", "examples"))
+    rounds: int = tunable(low=1, unit="server updates")
+    seed: int = tunable(0, low=0, high=2**63 - 1)
+    dtype: str | None = tunable(None, choices=("float32", "float64"))
+    eval_every: Any = tunable("auto", kind="any", unit="rounds")
+    loss_data: str | None = tunable(None, choices=("full", "batches"))
+    report: Any = tunable((), kind="any")
+    adaptation: Any = tunable(None, kind="any")
+
+
+_OBJECTS = ("task", "method", *ROLES, "schedule", "members")
+_EVERY = Hyperparameter(name="eval_every", kind="int", default="auto", low=1)
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """A trial, or a pack of trials of one structure, ready to train.
+
+    Args:
+        task: settings of the task, from its module's parse.
+        task_name: name of the task's module.
+        method: the method with one value per member for each hyperparameter.
+        optimizers: role -> optimizer, the same way; those that the method takes.
+        schedule: the schedule, the same way.
+        members: number of trials, at least 1.
+        listed: whether the document had members; then report lines carry their number.
+        init: (parameters,) to start from; None is the model's own start.
+        clients_per_round: size of a cohort; None is all clients.
+        batch_size: examples a local step; None is the client's full data.
+        batching: "with_replacement" or "shuffled".
+        weighting: "uniform" or "examples".
+        rounds: server updates.
+        seed: of cohorts, batches and initial parameters.
+        dtype: "float32" or "float64".
+        eval_every: rounds between evaluations, or "auto".
+        loss_data: "full" or "batches", the data on which train_loss is taken.
+        report: further keys of the report lines.
+        adaptation: how held-out clients adapt before they are measured; None measures no such thing.
+        canonical: the document with all defaults filled in, JSON-able; parsing it gives an equal trial.
+        warnings: what is allowed, but probably not meant; one line each.
+    """
+
+    task: TaskSettings
+    task_name: str
+    method: Part[Method]
+    optimizers: Mapping[str, Part[Optimizer]]
+    schedule: Part[Schedule]
+    members: int
+    listed: bool
+    init: tuple[float, ...] | None
+    clients_per_round: int | None
+    batch_size: int | None
+    batching: str
+    weighting: str
+    rounds: int
+    seed: int
+    dtype: str
+    eval_every: int | str
+    loss_data: str
+    report: tuple[str, ...]
+    adaptation: Adaptation | None
+    canonical: Mapping[str, Any] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def task_module(self) -> Task:
+        """The plug-in of the task."""
+        return tasks()[self.task_name]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What an evaluation of the task reports, with what `report` adds."""
+        added = [name for asked in self.report for name in _reported(asked)]
+        evaluated = _metrics(self.task, self.task_module)
+        adapted = () if self.adaptation is None else self.adaptation.metrics(evaluated)
+        return (*evaluated, *added, *adapted)
+
+
+def parse(document: Any) -> TrialSpec:
+    """The trial that a document describes; checks everything and trains nothing.
+
+    Args:
+        document: as read from JSON or YAML.
+
+    Raises:
+        SpecError: anything wrong, in one line that begins with its dotted place.
+        MissingDataError: the data of the task is not on this machine.
+    """
+    if not isinstance(document, Mapping):
+        raise SpecError(f'the trial must be an object like {{"task": ...}}, got {shown(document)}')
+    plain = {key: value for key, value in document.items() if key not in _OBJECTS}
+    values = check(Keys, plain, "", known=_OBJECTS)
+    for key in ("task", "method"):
+        if key not in document:
+            raise SpecError(f"{key} must be given", key)
+    task_name, task = _parse_task(document["task"])
+    module = tasks()[task_name]
+    listed = document.get("members") is not None
+    parts = parse_parts(document)
+    parts = replace(parts, method=_resolved(parts.method, task, module, values["batch_size"]))
+    method, optimizers, schedule = parts.method, parts.optimizers, parts.schedule
+    values["clients_per_round"] = _cohort_size(method, values["clients_per_round"])
+    values["init"] = _parse_init(values["init"], task.dimension)
+    values["eval_every"] = _parse_eval_every(values["eval_every"])
+    values["report"] = _parse_report(values["report"])
+    values["adaptation"] = adaptation.parse(values["adaptation"], task, method)
+    values["batching"] = values["batching"] or module.BATCHING
+    values["weighting"] = values["weighting"] or _weighting(method, task)
+    values["dtype"] = values["dtype"] or module.DTYPE
+    values["loss_data"] = values["loss_data"] or schedule.module.LOSS_DATA
+    _check_together(values, method, schedule, task, module)
+    sizes.check(values, method, task)
+    canonical = {
+        "task": dict(task.document),
+        **canonical_parts(parts, listed),
+        **{key: _plain(value) for key, value in values.items()},
+    }
+    return TrialSpec(
+        task=task,
+        task_name=task_name,
+        method=method,
+        optimizers=optimizers,
+        schedule=schedule,
+        members=method.members,
+        listed=listed,
+        canonical=canonical,
+        warnings=tuple(warnings(method, optimizers, schedule, task, values["clients_per_round"])),
+        **values,
+    )
+
+
+def structure_key(document: Any) -> str:
+    """A text that is equal for trials which may share a pack: all but traced hyperparameters are the same.
+
+    Args:
+        document: a trial document, with or without members.
+
+    Raises:
+        SpecError: as `parse`.
+    """
+    spec = parse(document)
+    key = {name: value for name, value in spec.canonical.items() if name != "members"}
+    for part in Parts(spec.method, spec.optimizers, spec.schedule).by_kind.values():
+        key[part.kind] = {"name": part.name, **part.structural}
+    return json.dumps(key, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """A checked value as JSON has it."""
+    if isinstance(value, Adaptation):
+        return value.to_json()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _parse_task(document: Any) -> tuple[str, TaskSettings]:
+    if not isinstance(document, Mapping):
+        raise SpecError(f'task must be an object like {{"name": "digits"}}, got task={shown(document)}', "task")
+    if "name" not in document:
+        raise SpecError(f"task.name must be given: one of {', '.join(tasks())}", "task.name")
+    module = tasks().find(document["name"], "task.name")
+    try:
+        text = json.dumps(document, sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SpecError(f"task must hold what JSON can hold: {error}", "task") from error
+    return document["name"], _cached_task(text, module.stamp(document))
+
+
+@lru_cache(maxsize=16)
+def _cached_task(text: str, stamp: Hashable) -> TaskSettings:
+    document = json.loads(text)
+    settings = tasks()[document["name"]].parse(document, "task")
+    if missing := [
+        name for name, part in vars(TaskSettings).items() if isinstance(part, property) and name not in dir(settings)
+    ]:
+        raise PluginError(
+            f"task {document['name']}: its settings must have {', '.join(missing)}, as trainers.problem.TaskSettings"
+        )
+    return settings
+
+
+def _resolved(method: Part[Method], task: TaskSettings, module: Task, batch_size: int | None) -> Part[Method]:
+    """The method with what it takes from the task's data, where it takes something (its `resolve`)."""
+    resolve = method.module.resolve
+    if resolve is None:
+        return method
+    key = (method.name, json.dumps(method.values, sort_keys=True), batch_size)
+    known = _resolutions.setdefault(task, {})
+    if key not in known:
+        known[key] = resolve(method.values, lambda: module.build(task, "float64"), batch_size)
+    return replace(method, values=known[key])
+
+
+def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
+    """The size of a cohort; a method that works with one size only has it without being asked."""
+    only = method.module.CLIENTS_PER_ROUND
+    if only is None or asked is None or asked == only:
+        return asked if only is None else only
+    raise SpecError(
+        f"clients_per_round must be {only} for {method.name}, or left out, got clients_per_round={asked}",
+        "clients_per_round",
+    )
+
+
+def _weighting(method: Part[Method], task: TaskSettings) -> str:
+    """The method's own way, where the examples can be counted."""
+    return "uniform" if task.examples is None else method.module.WEIGHTING
+
+
+def _parse_init(value: Any, dimension: int | None) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    wanted = f"{dimension} numbers" if dimension else "numbers"
+    if not isinstance(value, (list, tuple)) or not value:
+        raise SpecError(f"init must be a list of {wanted}, got init={shown(value)}", "init")
+    if dimension is not None and len(value) != dimension:
+        raise SpecError(f"init must have {wanted}, one for each parameter of the task, got {len(value)}", "init")
+    return tuple(number(item, f"init.{index}") for index, item in enumerate(value))
+
+
+def _parse_eval_every(value: Any) -> int | str:
+    if value is None or value == "auto":
+        return "auto"
+    if isinstance(value, str) and not value.strip()[:1].isdigit():
+        raise SpecError(f'eval_every must be "auto" or at least 1, got eval_every={shown(value)}', "eval_every")
+    return int(_EVERY.check(value, "eval_every"))
+
+
+def _parse_report(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        raise SpecError(f"report must be a list of names, got report={shown(value)}", "report")
+    known = (*_MODELS_OWN, *reports())
+    for index, name in enumerate(value):
+        if name not in known:
+            path = f"report.{index}"
+            raise SpecError(f"{path}: no report {shown(name)}: {hint(name, known)}", path)
+    return tuple(dict.fromkeys(value))
+
+
+def _reported(name: str) -> tuple[str, ...]:
+    """The metrics that a report adds."""
+    return _MODELS_OWN[name] if name in _MODELS_OWN else reports()[name].METRICS
+
+
+def _check_together(
+    values: Mapping[str, Any], method: Part[Method], schedule: Part[Schedule], task: TaskSettings, module: Task
+) -> None:
+    """What only shows when task, method and the rest are seen together."""
+    asked, clients = values["clients_per_round"], task.clients
+    if asked is not None and asked > clients:
+        raise SpecError(
+            f"clients_per_round must be at most {clients}, the clients of the task, got clients_per_round={asked}",
+            "clients_per_round",
+        )
+    if method.module.CENTRAL and task.central is None:
+        raise SpecError(
+            f"task.central must be given for {method.name}, which trains on data of the server too: "
+            'as {"fraction": 0.1} of the examples, or {"hessian": ..., "center": ...} of a quadratic task',
+            "task.central",
+        )
+    if task.examples is None:
+        if values["weighting"] == "examples":
+            raise SpecError(
+                'weighting must be uniform for a task without countable examples, got weighting="examples": '
+                "give task.client_weights instead",
+                "weighting",
+            )
+        if any(epochs is not None for epochs in method.values.get("local_epochs", ())):
+            raise SpecError(
+                "method.local_epochs must be left out for a task without countable examples: give local_steps",
+                "method.local_epochs",
+            )
+    if "client_accuracy" in values["report"] and ("test_accuracy" not in module.METRICS or len(task.test or ()) < 2):
+        raise SpecError(
+            "report must be without client_accuracy for a task with fewer than two test clients to be right about",
+            "report",
+        )
+    for index, name in enumerate(values["report"]):
+        if name in _MODELS_OWN:
+            continue
+        report, path = reports()[name], f"report.{index}"
+        if (reason := report.refuse(method)) is not None:
+            raise SpecError(f"{path} must not be {name} with {reason}", path)
+        if missing := [metric for metric in report.NEEDS if metric not in _metrics(task, module)]:
+            raise SpecError(f"{path} must not be {name} for a task that does not report {missing[0]}", path)
+    if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
+        raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
+
+
+def _metrics(task: TaskSettings, module: Task) -> tuple[str, ...]:
+    """A task whose metrics depend on its settings says so itself; for the others the module says it."""
+    return module.METRICS if task.metrics is None else task.metrics

@@ -1,0 +1,149 @@
+"""The members of a pack: several values of traced hyperparameters in one trial document.
+
+    "members": [{"client_lr": 0.1, "client.beta1": 0.8, "server.momentum": 0.9, "schedule.window": 10}, ...]
+
+A bare name is a hyperparameter of the method; those of optimizers and of the schedule are dotted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainers.contracts import Method, Optimizer, Schedule
+from trainers.errors import SpecError
+from trainers.hyperparameters import join
+from trainers.plugins import Configured
+from trainers.registry import methods, optimizers, schedules
+from trainers.trial.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, chosen, offered, parse_part
+from trainers.trial.roles import ROLES, lacks, refuse_member_keys, refuse_role
+from trainers.values import shown
+
+_PREFIXES = (*ROLES, "schedule")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Method, optimizers and schedule of a trial.
+
+    Args:
+        method: of the trial.
+        optimizers: by role; only those that the method has.
+        schedule: of the trial.
+    """
+
+    method: Part[Method]
+    optimizers: Mapping[str, Part[Optimizer]]
+    schedule: Part[Schedule]
+
+    @property
+    def by_kind(self) -> dict[str, Part[Configured]]:
+        """Kind or role -> part."""
+        return {"method": self.method, **self.optimizers, "schedule": self.schedule}
+
+
+def parse_parts(document: Mapping[str, Any]) -> Parts:
+    """Method, optimizers and schedule of a trial document, with the values of all its members.
+
+    Args:
+        document: a trial document; all optimizers are sgd and the schedule is constant when absent.
+
+    Raises:
+        SpecError: as `parse_part`, optimizers that the method does not take, and members that are not a list of objects
+            with known keys.
+    """
+    method = chosen("method", methods(), document["method"])
+    objects = {"method": document["method"]}
+    for role in ROLES:
+        if document.get(role) is not None:
+            chosen(role, optimizers(), document[role])
+            refuse_role(role, document[role]["name"], document["method"]["name"])
+            objects[role] = document[role]
+        elif lacks(method, role) is None:
+            objects[role] = {"name": "sgd"}
+    objects["schedule"] = document.get("schedule", {"name": "constant"})
+    members = _parse_members(document.get("members"), objects)
+    own = {kind: [member[kind] for member in members] for kind in objects}
+    chosen_method = parse_part("method", methods(), objects["method"], own["method"])
+    chosen_optimizers = {
+        role: parse_part(role, optimizers(), objects[role], own[role]) for role in ROLES if role in objects
+    }
+    schedule = parse_part("schedule", schedules(), objects["schedule"], own["schedule"])
+    return Parts(chosen_method, chosen_optimizers, _following(schedule, chosen_method))
+
+
+def _following(schedule: Part[Schedule], method: Part[Method]) -> Part[Schedule]:
+    """The schedule with what it left out and takes from the method (FOLLOWS of its module)."""
+    values = dict(schedule.values)
+    for name, otherwise in schedule.module.FOLLOWS.items():
+        own = method.values.get(name, (otherwise,) * method.members)
+        values[name] = tuple(theirs if mine is None else mine for mine, theirs in zip(values[name], own, strict=True))
+        if None in values[name]:
+            path = join("schedule", name)
+            raise SpecError(f"{path} must be given, because the method has no {name} of its own", path)
+    return replace(schedule, values=values)
+
+
+def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dict[str, Given]]]:
+    """For each member what it gives to each kind of part, by bare name."""
+    if value is None:
+        return [{kind: {} for kind in objects}]
+    if not isinstance(value, (list, tuple)) or not value:
+        raise SpecError(f"members must be a list of at least one object, got members={shown(value)}", "members")
+    known = _member_keys(objects)
+    rows = []
+    for index, member in enumerate(value):
+        path = f"members.{index}"
+        if not isinstance(member, Mapping):
+            raise SpecError(f"{path} must be an object, got {shown(member)}", path)
+        refuse_member_keys(member, list(known), path, objects)
+        row: dict[str, dict[str, Given]] = {kind: {} for kind in objects}
+        for key, item in member.items():
+            kind, name = known[key]
+            row[kind][name] = Given(item, join(path, key))
+        rows.append(row)
+    return rows
+
+
+def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Dotted name -> (kind of part, bare name) of everything that a member may give."""
+    keys: dict[str, tuple[str, str]] = {}
+    for kind, document in objects.items():
+        # Without a name there is nothing to know; parse_part says so.
+        name = document.get("name") if isinstance(document, Mapping) else None
+        if not isinstance(name, str) or name not in REGISTRIES[kind]():
+            continue
+        module = REGISTRIES[kind]()[name]
+        names = [item.name for item in offered(module, kind)]
+        if isinstance(module, Method) and module.TIED:
+            names += SERVER_RATES  # parse_part says why they are refused
+        keys.update({(f"{kind}.{bare}" if kind in _PREFIXES else bare): (kind, bare) for bare in names})
+    return keys
+
+
+def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
+    """The objects of a document that means these parts, and members where asked for.
+
+    Args:
+        parts: of the trial.
+        listed: whether there are to be members; what they share stands outside.
+    """
+    result: dict[str, Any] = {}
+    members: list[dict[str, Any]] = [{} for _ in range(parts.method.members)]
+    for kind, part in parts.by_kind.items():
+        result[kind] = {"name": part.name}
+        if part.tied and TIED.name in {item.name for item in offered(part.module, kind)}:
+            result[kind][TIED.name] = True
+        for name, column in part.values.items():
+            if part.tied and name == "server_lr":
+                continue
+            plain = [list(value) if isinstance(value, tuple) else value for value in column]
+            if all(value == plain[0] for value in plain):
+                result[kind][name] = plain[0]
+                continue
+            for member, value in zip(members, plain, strict=True):
+                member[f"{kind}.{name}" if kind in _PREFIXES else name] = value
+    if listed:
+        result["members"] = members
+    return result

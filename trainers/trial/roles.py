@@ -1,0 +1,174 @@
+"""The four roles in which a trial uses optimizers: what one declares, what a method takes, what is refused and why.
+
+    client   turns a client's local gradients into its local steps; starts afresh in every round
+    server   steps along the mean pseudo-gradient; remembers from round to round, as the next two do
+    central  takes the steps of the server's own branch in mixed federated learning
+    merge    steps along the sum of both branches' changes
+
+An optimizer (trainers/optimizers) is elementwise arithmetic on tensors that broadcast over (T, M, P), so one module
+serves every role. Where roles have other conventions, the module says so as data (`DEFAULTS`, `ABSENT`, `REFUSED`).
+Rates belong to the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from trainers.contracts import Method, Optimizer
+from trainers.errors import SpecError
+from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unknown
+from trainers.registry import methods, optimizers
+from trainers.trial import version_0_1
+
+ROLES = ("client", "server", "central", "merge")
+ANY, LINEAR = "any", "linear"
+"""What a method takes in a role; "none: REASON" takes nothing and says why."""
+_WITHOUT = {
+    "client": "its clients take no steps of their own",
+    "central": "it has no branch of the server",
+    "merge": "it has no branches to merge",
+}
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def settings(optimizer: Optimizer, role: str) -> tuple[Hyperparameter, ...]:
+    """What may be set of an optimizer in a role, with the defaults of that role.
+
+    Args:
+        optimizer: to set.
+        role: one of ROLES.
+    """
+    absent, defaults = optimizer.ABSENT.get(role, ()), optimizer.DEFAULTS.get(role, _NOTHING)
+    own = [item for item in describe(optimizer.Hyper) if item.name not in absent]
+    return tuple(replace(item, default=defaults.get(item.name, item.default)) for item in own)
+
+
+def taken(method: Method) -> dict[str, str]:
+    """Role -> what a method takes there; every method has a server.
+
+    Args:
+        method: with its ROLES.
+    """
+    return {"server": ANY, **method.ROLES}
+
+
+def lacks(method: Method, role: str) -> str | None:
+    """Why a method has no such role; None where it has.
+
+    Args:
+        method: that has the role or not.
+        role: one of ROLES.
+    """
+    takes = taken(method).get(role)
+    if takes is None:
+        return _WITHOUT[role]
+    return takes.removeprefix("none: ") if takes.startswith("none") else None
+
+
+def serving(role: str, takes: str = ANY) -> list[str]:
+    """Names of the optimizers that can serve a role.
+
+    Args:
+        role: one of ROLES.
+        takes: ANY or LINEAR.
+    """
+    can = [name for name, optimizer in optimizers().items() if role not in optimizer.REFUSED]
+    return can if takes == ANY else [name for name in can if optimizers()[name].LINEAR]
+
+
+def refuse_role(role: str, optimizer: str, method: str) -> None:
+    """Raises a SpecError where an optimizer cannot serve in a role, or a method does not take it there.
+
+    Args:
+        role: one of ROLES.
+        optimizer: its name.
+        method: its name.
+    """
+    place = join(role, "name")
+    module = optimizers()[optimizer]
+    if (reason := lacks(methods()[method], role)) is not None:
+        raise SpecError(f"{_takes_no(role, method)}, got {place}={optimizer}: {reason}; leave {role} out", place)
+    takes = taken(methods()[method])[role]
+    able = ", ".join(serving(role, takes))
+    if (reason := module.REFUSED.get(role)) is not None:
+        raise SpecError(f"{place} must be one of {able}, got {place}={optimizer}: {reason}", place)
+    if takes != ANY and not module.LINEAR:
+        raise SpecError(
+            f"method {method} takes {takes} {role} optimizers ({able}), got {place}={optimizer}: its directions are "
+            "not linear in the gradients",
+            place,
+        )
+
+
+def refuse_method_keys(document: Mapping[str, Any], known: list[str]) -> None:
+    """Raises a SpecError for a key of the method's object that is not known, with what it is called now.
+
+    Args:
+        document: the method's object.
+        known: the keys that are right.
+    """
+    for key in document:
+        if key not in known:
+            _refuse_old(key, join("method", str(key)), document)
+    refuse_unknown(document, known, "method")
+
+
+def refuse_settings(role: str, document: Mapping[str, Any], known: list[str]) -> None:
+    """Raises a SpecError for a key of an optimizer's object that is not known, with the optimizers that have it.
+
+    Args:
+        role: of the optimizer.
+        document: its object.
+        known: the keys that are right.
+    """
+    for key in document:
+        if key not in known:
+            _refuse_others(role, str(key), document["name"], join(role, str(key)))
+    refuse_unknown(document, known, role)
+
+
+def refuse_member_keys(member: Mapping[str, Any], known: list[str], path: str, objects: Mapping[str, Any]) -> None:
+    """Raises a SpecError for a key of a member that is not known, as the two functions above.
+
+    Args:
+        member: dotted name -> value.
+        known: the keys that are right.
+        path: dotted place of the member.
+        objects: kind of part -> its object.
+    """
+    for key in member:
+        if key in known:
+            continue
+        place = join(path, str(key))
+        _refuse_old(key, place, objects["method"])
+        role, _, name = str(key).partition(".")
+        method = objects["method"]["name"]
+        if role in ROLES and role not in objects and (reason := lacks(methods()[method], role)) is not None:
+            raise SpecError(f"{place} must be left out: {_takes_no(role, method)}: {reason}", place)
+        if role in ROLES and name and role in objects:
+            _refuse_others(role, name, objects[role]["name"], place)
+    refuse_unknown(member, known, path)
+
+
+def _takes_no(role: str, method: str) -> str:
+    return f"method {method} takes no {role} optimizer"
+
+
+def _refuse_old(key: Any, place: str, method: Any) -> None:
+    now = version_0_1.new_name(key, method)
+    if now is not None:
+        raise SpecError(f"{place} is now {now}", place)
+
+
+def _refuse_others(role: str, name: str, optimizer: str, place: str) -> None:
+    """Refuses a setting that other optimizers have in the role."""
+    has = [other for other in serving(role) if name in _names(optimizers()[other], role)]
+    if has:
+        raise SpecError(f"{place} must be left out for {optimizer}: it is a setting of {', '.join(has)}", place)
+
+
+def _names(optimizer: Optimizer, role: str) -> set[str]:
+    return {item.name for item in settings(optimizer, role)}

@@ -1,0 +1,138 @@
+"""The sizes of a trial's arrays, counted from its document before anything is allocated.
+
+A trial whose arrays fit no machine is refused when its document is read; one that fits some machine, but not this one,
+ends when memory runs out. Counted are the models of all clients of a round and the batches of a round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from trainers.contracts import Method
+from trainers.errors import SpecError
+from trainers.problem import Examples, Problem
+from trainers.registry import models
+from trainers.trial.parts import Part
+
+MOST_NUMBERS = 2**35
+"""The most numbers in the arrays of one kind: 128 GiB in single precision."""
+MOST_STEPS = 100_000_000
+"""The most local steps of a round."""
+
+_parameters: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
+
+
+def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
+    """Raises a SpecError for a trial whose arrays are too large for any machine.
+
+    Args:
+        values: the keys of the document besides its objects.
+        method: of the trial, with the values of all members.
+        task: settings of the task.
+    """
+    clients = values["clients_per_round"] or task.clients
+    check_models(task, clients, method.members, "task.model")
+    steps, key = _steps(method, task, values["batch_size"])
+    if steps > MOST_STEPS:
+        path = f"method.{key}"
+        raise SpecError(f"{path} must mean at most {MOST_STEPS} local steps a round, got {steps}", path)
+    _check_batches(values["batch_size"], method, task, clients, steps)
+
+
+def check_models(task: Any, clients: int, members: int, path: str) -> None:
+    """Raises a SpecError where the models of all clients in a round are too large for any machine.
+
+    Args:
+        task: settings of the task.
+        clients: of a round.
+        members: trials in a pack.
+        path: dotted place of what makes them so large.
+    """
+    count = parameters(task)
+    if count is not None and count * clients * members > MOST_NUMBERS:
+        raise SpecError(
+            f"{path} must be smaller: parameters x clients of a round x trials of a pack must be at most "
+            f"{MOST_NUMBERS}, got {count} x {clients} x {members}",
+            path,
+        )
+
+
+def parameters(task: Any) -> int | None:
+    """The number of parameters of a task's model; None where only its data can tell.
+
+    A model of examples is built on torch's meta device, where tensors have shapes and no memory.
+
+    Args:
+        task: settings of the task.
+
+    Raises:
+        SpecError: a model that does not suit the task's examples.
+    """
+    if task.dimension is not None:
+        return int(task.dimension)
+    if getattr(task, "shape", None) is None:
+        return None
+    if task not in _parameters:
+        _parameters[task] = _built_without_memory(task)
+    return _parameters[task]
+
+
+def _built_without_memory(task: Any) -> int | None:
+    import torch  # here: reading a document of another task does without
+
+    from trainers.data.federated import targets_of
+
+    classified = targets_of(task.model) == "classes"
+    targets = np.zeros(1, np.int64) if classified else np.zeros((1, task.outputs))
+    one = Examples(np.zeros((1, *task.shape), np.float32), targets, np.zeros(1, np.int64), np.ones(1, np.int64))
+    settings = {**({"classes": task.outputs} if classified else {}), **task.model_settings}
+    try:
+        with torch.device("meta"):
+            problem = Problem(task.model, one, model_settings=settings)
+            model = models()[task.model].build(problem, torch.float32, torch.device("meta"))
+        return int(model.layout.count)
+    except SpecError:
+        raise
+    except Exception:  # a model of another package may need memory to be built: then training says what is wrong
+        return None
+
+
+def _steps(method: Part[Method], task: Any, batch_size: int | None) -> tuple[int, str]:
+    """(the most local steps of any member, the key that says so)."""
+    found = [(1, "local_steps")]
+    found += [(count, "local_steps") for count in method.values.get("local_steps", ()) if count is not None]
+    weights = method.values.get("gradient_weights", ())
+    found += [(len(row), "gradient_weights") for row in weights if row is not None]
+    for epochs in method.values.get("local_epochs", ()):
+        if epochs is not None:
+            each = 1 if batch_size is None else -(-int(task.examples.max()) // batch_size)
+            found.append((epochs * each, "local_epochs"))
+    return max(found, key=lambda item: item[0])
+
+
+def _check_batches(batch_size: int | None, method: Part[Method], task: Any, clients: int, steps: int) -> None:
+    """The rows of all batches of a round, the data of one step, and the noise of a round."""
+    central = max((size or 0 for size in method.values.get("central_batch_size", ())), default=0)
+    if task.examples is None:
+        noisy = bool(task.document.get("gradient_noise"))
+        if noisy and clients * steps * task.dimension > MOST_NUMBERS:
+            raise SpecError(
+                "method.local_steps must be smaller with gradient_noise: clients of a round x local steps x dimension "
+                f"must be at most {MOST_NUMBERS}, got {clients} x {steps} x {task.dimension}",
+                "method.local_steps",
+            )
+        return
+    each = math.prod(getattr(task, "shape", None) or (task.dimension or 1,))
+    for size, count, path in ((batch_size or 0, clients, "batch_size"), (central, 1, "method.central_batch_size")):
+        if size * count * max(steps, each) > MOST_NUMBERS:
+            what, number = ("local steps", steps) if steps >= each else ("numbers of an example", each)
+            raise SpecError(
+                f"{path} must be smaller: examples x clients of a round x {what} must be at most {MOST_NUMBERS}, "
+                f"got {size} x {count} x {number}",
+                path,
+            )

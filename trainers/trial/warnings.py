@@ -1,0 +1,79 @@
+"""Remarks about trials that are right, but probably not what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainers.contracts import Method, Optimizer, Schedule
+from trainers.problem import TaskSettings
+from trainers.trial.parts import Part
+
+_RATIO = 10.0
+
+
+def warnings(
+    method: Part[Method],
+    optimizers: Mapping[str, Part[Optimizer]],
+    schedule: Part[Schedule],
+    task: TaskSettings,
+    clients_per_round: int | None,
+) -> list[str]:
+    """Lines about settings that are allowed, but unlikely to be meant.
+
+    Args:
+        method: of the trial.
+        optimizers: of the trial, by role.
+        schedule: of the trial.
+        task: settings of the task.
+        clients_per_round: None is all clients.
+    """
+    client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
+    found = []
+    ratios = [s / c for c, s in zip(client_lrs, server_lrs, strict=False) if c and s is not None]
+    if ratios and max(ratios) > _RATIO * (1 + 1e-12):
+        found.append(
+            f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
+            "of gradients, and as large as client_lr it is model averaging (delta_lr is their ratio)"
+        )
+    largest = task.smoothness
+    if largest is not None:
+        proxes = method.values.get("prox", (0.0,) * len(client_lrs))
+        weights = method.values.get("federated_weight", (1.0,) * len(client_lrs))  # inside the loss
+        high = max(
+            (c * (w * largest + (p or 0.0)) for c, p, w in zip(client_lrs, proxes, weights, strict=True) if c),
+            default=0.0,
+        )
+        if high >= 1:
+            found.append(
+                f"method.client_lr times the largest curvature of a client is {high:.4g}: from 1 on, local steps "
+                "overshoot on that client, and the point converged to may be far off"
+            )
+    for name in schedule.module.FOLLOWS:
+        pairs = zip(schedule.values[name], method.values.get(name, schedule.values[name]), strict=True)
+        if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
+            mine, own = different[0]
+            found.append(f"schedule.{name} is {mine}, but the method's is {own}: left out it is the same")
+    return [*found, *mixed(method, optimizers, schedule, task, clients_per_round)]
+
+
+def mixed(
+    method: Part[Method],
+    optimizers: Mapping[str, Part[Optimizer]],
+    schedule: Part[Schedule],
+    task: TaskSettings,
+    clients_per_round: int | None,
+) -> list[str]:
+    """Lines about the step sizes of mixed federated learning, where the curvatures of the losses are known.
+
+    Args:
+        method: of the trial.
+        optimizers: of the trial, by role.
+        schedule: of the trial.
+        task: settings of the task.
+        clients_per_round: None is all clients.
+    """
+    if not method.module.CENTRAL or task.smoothness is None:
+        return []
+    from trainers.trial.mixed_warnings import mixed_remarks  # here: nobody else needs the theory
+
+    return mixed_remarks(method, optimizers, schedule, task, clients_per_round)
