@@ -19,11 +19,7 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole, from_spec_error
-from trainers.errors import SpecError
-from trainers.hyperparameters import Hyperparameter
-from trainers.registry import Registry
-from trainers.spelling import hint
-from trainers.values import shown
+from trainers import Hyperparameter, Registry, SpecError, hint, shown
 
 MOST = 1_000_000
 """The largest number in a sampler's settings: as many as an entry may have trials."""

@@ -19,8 +19,7 @@ from service.api.metrics import Metrics
 from service.api.streams import Streams
 from service.api.submission import CheckedStudy
 from service.store.store import Store
-from trainers.spelling import hint
-from trainers.values import shown
+from trainers import hint, shown
 
 _LOG = logging.getLogger(__name__)
 _BEARER = HTTPBearer(auto_error=False, description="A token with the scope that the request needs, bound to a project.")

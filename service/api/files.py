@@ -13,8 +13,7 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from service.api.submission import CheckedStudy
-from trainers.data.folder import data_dir
-from trainers.values import shown
+from trainers import data_dir, shown
 
 Check = Callable[[Mapping[str, Any]], CheckedStudy]
 

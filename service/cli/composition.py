@@ -27,8 +27,7 @@ from service.recorders.studies_recorder import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.settings import ServiceSettings
 from service.store.store import Store
-from trainers.data.folder import data_dir
-from trainers.errors import PluginError
+from trainers import PluginError, data_dir
 
 _LOG = logging.getLogger(__name__)
 DATABASE_S = 60.0

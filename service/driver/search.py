@@ -25,7 +25,7 @@ from service.driver.outcome import outcome, trial_result
 from service.driver.table import Pack, Table, append
 from service.samplers.build import build
 from service.samplers.protocol import Sampler
-from trainers.trial.document import structure_key
+from trainers import structure_key
 
 _LOG = logging.getLogger(__name__)
 HOPELESS = 3

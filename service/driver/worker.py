@@ -124,10 +124,7 @@ def build(job: Job) -> tuple[Any, str | None, str | None]:
     """The pack of a job, the checkpoint that it was restored from, and a remark when a checkpoint was of no use."""
     import torch
 
-    from trainers.engine.packs.pack import Pack
-    from trainers.engine.packs.plan import Plan
-    from trainers.errors import CheckpointError
-    from trainers.trial.document import parse
+    from trainers import CheckpointError, Pack, Plan, parse
 
     torch.set_num_threads(max(1, int(job.cpus)))
     spec = parse(job.document)

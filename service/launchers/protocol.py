@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from driftline.study.validation import Section
-from trainers.registry import Registry
+from trainers import Registry
 
 
 @dataclass(frozen=True)

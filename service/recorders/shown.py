@@ -12,7 +12,7 @@ from driftline.results.study_result import Reading, StudyResult
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorders.sampling import metric_name
 from service.recorders.tracking import Row
-from trainers.trial.roles import ROLES
+from trainers import ROLES
 
 FRONTIER_POINTS = 128  # of an frontier: MLflow draws a few hundred at most
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from search_spaces.parameters import Space
-from trainers.hyperparameters import Hyperparameter
+from trainers import Hyperparameter
 
 Hyperparameters = dict[str, Any]
 

@@ -22,7 +22,7 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 
 if TYPE_CHECKING:
-    from trainers.engine.packs.pack import Pack  # with torch, which the parent does not need
+    from trainers import Pack  # with torch, which the parent does not need
 
 START_S = 60.0
 """Seconds in which the process must have loaded its modules and the data."""
@@ -130,8 +130,7 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
     """What the process does: prints `_READY` when it begins to train, then a line for each label."""
     import torch
 
-    from trainers.engine.packs.pack import Pack
-    from trainers.trial.document import parse
+    from trainers import Pack, parse
 
     study = Study.from_json(document)
     specs = {label: parse(_document(study, label)) for label in study.labels}

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from driftline.errors import InvalidSpec
 from service.store.quotas import Quotas
 from service.store.tables import IDEMPOTENCY_KEYS
-from trainers.values import shown
+from trainers import shown
 
 _KEYS_KEPT_S = 7 * 24 * 3600.0
 _FORGET_EVERY_S = 3600.0

@@ -14,7 +14,7 @@ from service.store.overview import Counts
 from service.store.segments import arrays
 from service.store.states import DRIVEN
 from service.store.tables import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
-from trainers.trial.roles import ROLES
+from trainers import ROLES
 
 COUNTERS = ("client_gradients", "bytes_up", "bytes_down")
 _LATEST = 20  # studies that are read

@@ -13,7 +13,7 @@ from service.store.core import moment
 from service.store.states import check_trial
 from service.store.studies import Studies
 from service.store.tables import PACKS, STUDIES, TRIALS
-from trainers.values import shown
+from trainers import shown
 
 _MANY = 500  # values in one IN (...)
 _COUNTED = ("deaths", "death_round")

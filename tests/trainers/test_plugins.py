@@ -126,7 +126,10 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
 @pytest.mark.parametrize(
     ("word", "function", "misspelt", "said"),
     [
-        ("method", "def train_round(", "def _round(", "train_round is missing: a method must define Hyper, train_round"),
+        (
+            "method", "def train_round(", "def _round(",
+            "train_round is missing: a method must define Hyper, train_round",
+        ),
         ("optimizer", "def init(", "def _init(", "init is missing: an optimizer must define Hyper, init, direction_"),
         (
             "schedule", "LOSS_DATA =", "_LOSS_DATA =",
