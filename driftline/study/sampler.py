@@ -55,7 +55,7 @@ NAMES = tuple(_SECTIONS)
 
 
 class _Settable(Protocol):
-    """What is read here of `service.samplers.protocol.SamplerModule`."""
+    """What is read here of `service.samplers.base.SamplerModule`."""
 
     SETTINGS: tuple[Hyperparameter, ...]
 
@@ -63,7 +63,7 @@ class _Settable(Protocol):
 @cache
 def registry() -> Registry[_Settable]:
     """Every sampler, by name; a module is imported when it is asked for."""
-    return Registry("service.samplers", "service.samplers.protocol.SamplerModule", "sampler", names=NAMES)
+    return Registry("service.samplers", "service.samplers.base.SamplerModule", "sampler", names=NAMES)
 
 
 Chosen = str | dict[str, Any]

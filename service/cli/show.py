@@ -98,7 +98,7 @@ def _frontier(study: str, quality: str | None, cost: str | None, url: str | None
 
         with connected(url, token_file) as client:
             return Frontier(client.job(study).frontier(quality=quality, cost=cost).data)
-    from service.embedded.stored import stored_frontier
+    from service.embedded.folder_results import stored_frontier
 
     return stored_frontier(Path(study), quality, cost)
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.store import postgresql
-from service.store.tables import METADATA
+from service.store.schema import METADATA
 
 _BUSY_S = 30.0
 BACKUP = "backup_"

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from driftline.wire.records import Event, StudyState
 from service.store.core import moment
-from service.store.holders import gone
+from service.store.local_processes import gone
 from service.store.retries import Retries
-from service.store.tables import EVENTS, LOCKS, META, RECORDER_STATE, STUDIES
+from service.store.schema import EVENTS, LOCKS, META, RECORDER_STATE, STUDIES
 
 
 @dataclass(frozen=True)

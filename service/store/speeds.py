@@ -10,10 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from service.store import progress
+from service.store.curve_codec import arrays
 from service.store.overview import Counts
-from service.store.segments import arrays
+from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 from service.store.states import DRIVEN
-from service.store.tables import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 from trainers import ROLES
 
 COUNTERS = ("client_gradients", "bytes_up", "bytes_down")

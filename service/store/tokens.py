@@ -13,7 +13,7 @@ from driftline.wire.access import AuditEvent, MadeToken, NewToken, TokenRecord
 from driftline.wire.ids import new_study_id
 from service.store.core import Actor, moment
 from service.store.records import Records
-from service.store.tables import AUDIT, TOKENS
+from service.store.schema import AUDIT, TOKENS
 from trainers import shown
 
 PREFIX = "dl_"

@@ -13,7 +13,7 @@ from click.testing import Result
 from driftline.client.environment import environment
 from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
 from driftline.sdk.job import StudyFailed
-from service.cli.composition import Service
+from service.server.compose import Service
 from tests.clients import EveryClient
 from tests.waiting import until
 
@@ -136,7 +136,7 @@ def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Even
 
 
 def service_token(service: Service, study: str) -> str:
-    from service.api.access import Tokens
+    from service.api.auth.tokens import Tokens
 
     secret = (service._settings.home / "secret").read_text().strip()
     return Tokens({}, secret.encode()).driver(study)

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from driftline.errors import Forbidden, InvalidSpec, NotFound, Unauthorized
-from service.api.access import Access, Tokens
-from service.api.limits import Limits
+from service.api.auth.tokens import Access, Tokens
+from service.api.rate_limits import Limits
 from service.store.store import Store
 
 from .api_setup import Service, running

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from service.api.context import Asked
+from service.api.dependencies import Asked
 
 ROUTER = APIRouter(tags=["health"])
 
