@@ -51,6 +51,8 @@ def serve(
     for noisy in ("httpx", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = read_service(os.environ)
+    if settings.launcher == "local":
+        os.umask(0o077)  # database, logs and checkpoints of this machine are for their owner alone
     stop = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

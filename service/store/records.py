@@ -172,13 +172,15 @@ class Records(Retries):
             return value if found is None else found
 
     def ready(self) -> None:
-        """Ask the database for an answer.
+        """Ask the database for an answer, and write to it where the last write failed.
 
         Raises:
-            Unavailable: It gives none.
+            Unavailable: It gives none, or still cannot be written to.
         """
         with self._database.read() as connection:
             connection.execute(sa.select(sa.literal(1)))
+        if self._database.writes_fail:
+            self.lock("readiness", "probe", 1.0)
 
 
 def _events(connection: sa.Connection, study_id: str, after: int, limit: int | None) -> list[Event]:

@@ -23,7 +23,7 @@ async def healthz() -> Health:
 
 @ROUTER.get("/readyz", operation_id="readyz")
 async def readyz(asked: Asked) -> Health:
-    """The database answers; 503 otherwise."""
+    """The database answers, and takes what is written; 503 otherwise."""
     await asked.probing.run(asked.store.ready)
     return Health()
 
