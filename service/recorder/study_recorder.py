@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from driftline.results.curves import TrialCurve
+from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
 from driftline.wire.ids import holder
@@ -237,7 +238,7 @@ class Recorder:
         params = trial_params(trial) if fresh else {}
         state: dict[str, str] = {"driftline.state": trial.state}
         if trial.error or (entry is not None and entry.version):  # a retried trial has had an error
-            state["driftline.error"] = trial.error or ""
+            state["driftline.error"] = escaped(trial.error or "")
         runs.write(run_id, new, timestamp_ms=started, params=params, tags=state)
         if trial.finished:
             runs.end(run_id, _STATUS[trial.state], _milliseconds(trial.updated_at))
