@@ -124,7 +124,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
 
 
 @pytest.mark.parametrize(
-    ("word", "function", "misspelt", "said"),
+    ("word", "function", "wrong", "said"),
     [
         ("method", "def round(", "def _round(", "round is missing: a method must define Hyper, round"),
         ("optimizer", "def init(", "def _init(", "init is missing: an optimizer must define Hyper, init, direction_"),
@@ -138,17 +138,6 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
         ),
         ("model", "def build(", "def _build(", "build is missing: a model must define build"),
         ("report", "METRICS =", "_METRICS =", "METRICS is missing: a report must define METRICS"),
-    ],
-)  # fmt: skip
-def test_a_missing_attribute_is_refused(tmp_path: Path, word: str, function: str, misspelt: str, said: str) -> None:
-    text = example(word)
-    assert function in text
-    assert refusal(tmp_path, word, text.replace(function, misspelt)).endswith(f"/mine.py: {said}")
-
-
-@pytest.mark.parametrize(
-    ("word", "function", "wrong", "said"),
-    [
         (
             "method", "def round(hyper: Hyper, state: State, cohort: Cohort)", "def round(hyper, state)",
             "round must take (hyper, state, cohort), got (hyper, state)",
@@ -172,7 +161,9 @@ def test_a_missing_attribute_is_refused(tmp_path: Path, word: str, function: str
         ),
     ],
 )  # fmt: skip
-def test_a_wrong_signature_is_refused(tmp_path: Path, word: str, function: str, wrong: str, said: str) -> None:
+def test_a_missing_attribute_or_wrong_signature_is_refused(
+    tmp_path: Path, word: str, function: str, wrong: str, said: str
+) -> None:
     text = example(word)
     assert function in text
     assert refusal(tmp_path, word, text.replace(function, wrong)).endswith(f"/mine.py: {said}")
