@@ -9,7 +9,8 @@ from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from driftline.study.spec import Study
 from service.samplers.build import NAMES
-from tests.service.test_schemas_study import TEXT, study
+
+from .test_spec import TEXT, study
 
 
 def test_the_sampler_names_are_those_of_the_samplers():
