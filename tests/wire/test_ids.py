@@ -1,52 +1,37 @@
-"""Ids and settings of the environment."""
+"""Ids of studies and trials, and holders."""
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.client.environment import Environment, read
-from driftline.errors import InvalidSpec, NotFound
-from driftline.wire import ids as names
+from driftline.errors import NotFound
+from driftline.wire import ids
 
 
 def test_study_ids_are_unique_and_sort_by_time():
-    made = [names.new_study_id() for _ in range(100)]
+    made = [ids.new_study_id() for _ in range(100)]
     assert len(set(made)) == 100
     assert all(len(one) == 26 and one == one.lower() and one.isalnum() for one in made)
-    assert names.new_study_id(1000) < names.new_study_id(1001)
-    assert names.new_study_id(2**48 - 1, 2**80 - 1) == "7" + "z" * 25
+    assert ids.new_study_id(1000) < ids.new_study_id(1001)
+    assert ids.new_study_id(2**48 - 1, 2**80 - 1) == "7" + "z" * 25
 
 
 @given(
     st.sampled_from(["search", "confirmation"]), st.integers(0, 10**7), st.sampled_from(["fedavg", "Fed-Prox_2", "0"])
 )
 def test_trial_ids_can_be_read_back(phase, number, label):
-    study = names.new_study_id(5, 7)
-    text = names.trial_id(study, label, phase, number)
-    assert names.parse_trial_id(text) == (study, label, phase, number)
+    study = ids.new_study_id(5, 7)
+    text = ids.trial_id(study, label, phase, number)
+    assert ids.parse_trial_id(text) == (study, label, phase, number)
 
 
 @pytest.mark.parametrize("text", ["", "a.b", "a.b.x00001", "a.b.s1", "a.b.c.s00001", "a..s00001"])
 def test_other_text_is_no_trial_id(text):
     with pytest.raises(NotFound, match="looks like"):
-        names.parse_trial_id(text)
+        ids.parse_trial_id(text)
 
 
 def test_holder_names_this_process():
-    assert names.holder().endswith(f"/{os.getpid()}")
-
-
-def test_settings_defaults_and_values():
-    assert read({}) == Environment(None, None, Path("out"))
-    assert read({"DRIFTLINE_URL": "", "DRIFTLINE_OUT": ""}) == Environment()
-    given = {
-        "DRIFTLINE_URL": "https://tuner/",
-        "DRIFTLINE_TOKEN": "t",
-        "DRIFTLINE_OUT": "runs",
-    }
-    assert read(given) == Environment("https://tuner", "t", Path("runs"))
-    with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_URL: must start with http:// or https://, got 'tuner:8080'$"):
-        read({"DRIFTLINE_URL": "tuner:8080"})
+    assert ids.holder().endswith(f"/{os.getpid()}")
