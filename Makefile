@@ -37,7 +37,7 @@ demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show 
 test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
 	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15
 
-test-fast: $(VENV)/.installed-dev ## the fast ones in about a minute; of a part: make test-fast PART="trainers search_spaces"
+test-fast: $(VENV)/.installed-dev ## the fast ones (under 2 minutes); of a part: make test-fast PART="trainers search_spaces"
 	$(PYTEST) -n $(WORKERS) --dist loadfile --fast $(or $(addprefix tests/,$(PART)),tests)
 
 test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
