@@ -6,10 +6,12 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TORCH_INDEX ?=
 # Test files that run at once.
 WORKERS ?= 2
+# Folders and files below tests/ that `make test-fast` runs; all of them unless given.
+PART ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-cluster test-papers test-gpu check bench bench-gpu figures chart clean
+.PHONY: help install demo test test-fast test-slow test-faults test-cluster test-papers test-gpu check bench bench-gpu figures chart clean
 
 help: ## show this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,6 +36,9 @@ demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show 
 
 test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
 	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15
+
+test-fast: $(VENV)/.installed-dev ## the fast ones (under 2 minutes); of a part: make test-fast PART="trainers search_spaces"
+	$(PYTEST) -n $(WORKERS) --dist loadfile --fast $(or $(addprefix tests/,$(PART)),tests)
 
 test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
 	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \

@@ -1,8 +1,16 @@
-"""What all tests share: properties are judged by what holds, never by how long it took on a busy machine."""
+"""What all tests share: properties judged by what holds, readable ids of cases, and `--fast`."""
 
 import os
+import re
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
+NOT_FAST = TESTS / "not_fast.txt"
+POSTGRESQL = r"[\[-]postgresql[\]-]"  # in the id of a test
 
 settings.register_profile(
     "driftline",
@@ -15,3 +23,60 @@ settings.load_profile("driftline")
 
 # Ray gives its workers a niceness of 15: beside whatever else a busy machine does, they would starve for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
+
+
+def not_fast() -> list[Path]:
+    """The files and folders that `--fast` leaves out."""
+    lines = NOT_FAST.read_text(encoding="utf-8").splitlines()
+    return [TESTS / line for line in lines if line and not line.startswith("#")]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help=f"leave out the files named in tests/{NOT_FAST.name}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """True leaves a path out; None lets pytest decide."""
+    return True if config.getoption("--fast") and collection_path in not_fast() else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`--fast` starts no PostgreSQL: what runs on every kind of store runs on SQLite alone."""
+    if config.getoption("--fast"):
+        left_out = [item for item in items if re.search(POSTGRESQL, item.name)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not re.search(POSTGRESQL, item.name)]
+
+
+def pytest_make_parametrize_id(val: Any) -> str | None:
+    """The id of a case that is a document or a list: its name and its settings. Others have pytest's ids."""
+    if not isinstance(val, dict | list | tuple):
+        return None
+    return re.sub(r"[^\w.,=:+(){}-]", "_", in_words(val), flags=re.ASCII)[:100] or "empty"
+
+
+def in_words(value: Any) -> str:
+    """A document in one line.
+
+    Examples:
+        >>> in_words({"name": "fedavg", "client_lr": 0.1, "gradient_weights": [0, 1]})
+        'fedavg,client_lr=0.1,gradient_weights=(0,1)'
+        >>> in_words({"task": {"name": "digits"}})
+        'task={digits}'
+    """
+    match value:
+        case dict():
+            name = [in_words(value["name"])] if "name" in value else []
+            others = {key: item for key, item in value.items() if key != "name"}
+            return ",".join(
+                name
+                + [
+                    f"{key}={{{in_words(item)}}}" if isinstance(item, dict) else f"{key}={in_words(item)}"
+                    for key, item in others.items()
+                ]
+            )
+        case list() | tuple():
+            return f"({','.join(map(in_words, value))})"
+        case None | str() | float() | int() if not isinstance(value, int) or abs(value) < 10**18:
+            return str(value)
+    return type(value).__name__

@@ -1,5 +1,6 @@
 """What the documents show is accepted by the code they describe."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from driftline.client import environment
 from driftline.study.spec import Study
+from service import settings
 from service.cli.main import app
 from trainers.registry import methods
 from trainers.trial.document import parse
@@ -33,6 +36,14 @@ def test_the_trial_of_the_page_is_right() -> None:
 def test_every_key_of_a_study_is_on_the_page() -> None:
     for name in Study.model_fields:
         assert re.search(rf"\b{name}\b", STUDIES), name
+
+
+def test_the_page_of_the_service_names_every_variable() -> None:
+    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    module = f"{inspect.getdoc(settings)} {inspect.getdoc(environment)}"
+    known = set(re.findall(r"DRIFTLINE_[A-Z_]+", module))
+    assert len(known) >= 15
+    assert {name for name in known if name not in page} == {"DRIFTLINE_OUT", "DRIFTLINE_RAY_ADDRESS"}
 
 
 @pytest.mark.parametrize("page", ["README.md", *(str(file.relative_to(ROOT)) for file in (ROOT / "docs").glob("*.md"))])

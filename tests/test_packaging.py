@@ -11,7 +11,7 @@ import pytest
 import driftline
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("torch", "ray", "optuna", "mlflow", "sqlalchemy", "fastapi", "matplotlib", "plotly", "pandas")
+HEAVY = ("torch", "scipy", "ray", "optuna", "mlflow", "sqlalchemy", "fastapi", "matplotlib", "plotly", "pandas")
 
 
 @pytest.mark.parametrize("name", ["driftline", "service", "trainers", "search_spaces"])
@@ -29,7 +29,15 @@ def test_unknown_name_says_what_there_is() -> None:
         driftline.Clint  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["driftline", "service.cli.main", "driftline.study.spec", "trainers.trial.document"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "driftline",
+        "service.cli.main",
+        "driftline.study.spec, driftline.wire.driver_messages",
+        "trainers.trial.document",
+    ],
+)
 def test_imports_stay_light(module: str) -> None:
     """What --help and typing mistakes wait for; trainers.trial.document is allowed nothing heavy but torch."""
     code = f"import sys, {module}; print(' '.join(name for name in {HEAVY} if name in sys.modules))"

@@ -39,15 +39,21 @@ def document(client: StoreClient, study_id: str) -> dict[str, Any]:
     }
 
 
-def test_a_study_whose_trials_all_failed_goes_on_from_its_checkpoints(client: StoreClient, tmp_path: Path) -> None:
-    study = three()
-    whole = undisturbed(client, study, tmp_path / "whole")
+def all_failed(client: StoreClient, study: Study, folder: Path, rounds: int) -> str:
+    """A study of one pack whose worker died after some rounds, and twice more after one round."""
     study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
-    for steps in (4, 1, 1):
+    bench = Bench(client, study_id, study, folder, OneRound, checkpoint_seconds=0.0)
+    for steps in (rounds, 1, 1):
         live(bench, steps)
     bench.run()
     client.store.release(study_id, bench.attempt, *bench.search.outcome())
+    return study_id
+
+
+def test_a_study_whose_trials_all_failed_goes_on_from_its_checkpoints(client: StoreClient, tmp_path: Path) -> None:
+    study = three()
+    whole = undisturbed(client, study, tmp_path / "whole")
+    study_id = all_failed(client, study, tmp_path / "broken", rounds=4)
     assert client.store.study(study_id).state == "FAILED"
     results = Results(client.store)
     assert results.frontier(study_id)["methods"]["only"]["failed"] == 3
@@ -165,12 +171,7 @@ def test_failed_repeats_run_again(client: StoreClient, tmp_path: Path) -> None:
 def test_one_trial_of_a_pack_starts_again_alone(client: StoreClient, tmp_path: Path) -> None:
     study = three()
     whole = undisturbed(client, study, tmp_path / "whole")
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
-    for steps in (9, 1, 1):
-        live(bench, steps)
-    bench.run()
-    client.store.release(study_id, bench.attempt, *bench.search.outcome())
+    study_id = all_failed(client, study, tmp_path / "broken", rounds=9)
     first, *others = [trial.id for trial in client.store.trials(study_id)]
     client.store.retry(study_id, [first])
     again = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)

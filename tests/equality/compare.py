@@ -9,8 +9,8 @@ both values and the relative difference; exits with 1 when there is one that no 
     - {cases: "*", keys: "extra_*", absent: true, reason: "only one of the trees reports it"}
     - {cases: "*", keys: "*.fingerprint", text: true, reason: "of a study in another spelling"}
 
-with patterns as of a shell. An exception that allowed nothing is an error, and so is one for a float64 case with a
-relative difference above 1e-12.
+with patterns as of a shell, or lists of them. An exception of which a key allowed nothing is an error, and so is one
+for a float64 case with a relative difference above 1e-12. Studies of 0.1 are translated first, see tree.py.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+
+from tests.equality import tree
 
 MOST_FLOAT64 = 1e-12
 MISSING = "nothing"
@@ -127,10 +129,16 @@ def exemptions(file: Path | None) -> list[Exemption]:
         return []
     listed = []
     for entry in yaml.safe_load(file.read_text()) or []:
+        keys = entry.get("keys")
+        relative = float(entry.get("relative", 0.0))
         try:
-            exemption = Exemption(**{**entry, "relative": float(entry.get("relative", 0.0))})
+            of_keys = [
+                Exemption(**{**entry, "keys": key, "relative": relative})
+                for key in (keys if isinstance(keys, list) else [keys])
+            ]
         except TypeError as error:
             raise SystemExit(f"{file}: an exception must have cases, keys, reason and a tolerance: {error}") from error
+        exemption = of_keys[0]
         if not exemption.reason.strip():
             raise SystemExit(f"{file}: an exception must have a reason, got none for {exemption.cases}")
         in_float32 = all(pattern.endswith("/float32") for pattern in exemption.patterns)
@@ -139,7 +147,7 @@ def exemptions(file: Path | None) -> list[Exemption]:
                 f"{file}: relative must be at most {MOST_FLOAT64:g}, or cases must end in /float32, "
                 f"got {exemption.relative:g} for {exemption.cases}"
             )
-        listed.append(exemption)
+        listed += of_keys
     return listed
 
 
@@ -153,6 +161,8 @@ def differences(old: Path, new: Path) -> list[Difference]:
         raise SystemExit(f"both must be files of record.py or folders of studies.py, got {old} and {new}")
     one, other = read(old), read(new)
     names = other["about"].get("renamed", {})
+    if names:
+        one["cases"] = {name: tree.results(case) if "api" in case else case for name, case in one["cases"].items()}
     before = {_renamed(leaf, names): _respelled(value, names) for leaf, value in leaves(one)}
     after = dict(leaves(other))
     order = [*before, *(leaf for leaf in after if leaf not in before)]
@@ -194,7 +204,8 @@ def _leaves(value: Any, key: str, place: str) -> Iterator[tuple[str, str, Any]]:
                 yield from _leaves(item, f"{key}.{name}" if key else name, place)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from _leaves(item, key, f"{place} [{index}]".strip())
+            trial = item.get("id", "") if isinstance(item, dict) else ""  # names its label, a place does not
+            yield from _leaves(item, f"{key}.{trial}" if "." in trial else key, f"{place} [{index}]".strip())
     else:
         yield key, place, value
 

@@ -4,15 +4,17 @@ import gzip
 import json
 import math
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.equality import compare, covering
+from tests.equality import compare, covering, tree
 from tests.equality.cases import DTYPES, FACTORS, METHODS, MODELS, cases, write_arrays
 from tests.equality.cases import covering as covering_rows
 from tests.equality.record import Tree, exact, record, write
@@ -134,6 +136,83 @@ def test_renamed_keys_are_compared_with_what_they_were(recording: Path, tmp_path
     content["about"]["renamed"] = {"train_loss": "loss_of_training"}
     write(content, file)
     assert compare.main([str(recording), str(file)]) == 0
+
+
+def in_todays_spelling(name: str) -> dict[str, Any]:
+    """The recording of a study of 0.1 as a tree of today would have written it."""
+    recording = compare.read(HERE / "studies" / f"{name}.json.gz")
+    names = recording["about"]["renamed"] = tree.renamed()
+
+    def spelled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {compare._respelled(key, names): spelled(item) for key, item in value.items()}
+        return [spelled(item) for item in value] if isinstance(value, list) else compare._respelled(value, names)
+
+    recording["cases"] = {name: spelled(tree.results(recording["cases"][name]))}
+    return recording
+
+
+def unexpected(name: str, recording: dict[str, Any], folder: Path) -> list[compare.Difference]:
+    """What differs from a study of 0.1 beyond the exceptions of studies.yaml."""
+    old, new = folder / "old", folder / "new"
+    for made in (old, new):
+        made.mkdir(exist_ok=True)
+    shutil.copy(HERE / "studies" / f"{name}.json.gz", old)
+    write(recording, new / f"{name}.json.gz")
+    left, _ = compare.verdict(compare.differences(old, new), compare.exemptions(ROOT / "tests/equality/studies.yaml"))
+    return left
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study["name"])
+def test_a_study_of_0_1_in_todays_spelling_is_the_same(study: dict[str, Any], tmp_path: Path) -> None:
+    assert unexpected(study["name"], in_todays_spelling(study["name"]), tmp_path) == []
+
+
+def test_results_of_0_1_get_todays_names_and_keys() -> None:
+    case = in_todays_spelling("mixed")["cases"]["mixed"]
+    first = case["api"]["trials"]["trials"][0]
+    assert (first["configuration"], first["deaths"], first["death_round"]) == (0, 0, None)
+    parallel = {"client_lr", "server_lr", "local_steps", "federated_weight", "central_lr", "central.beta1"}
+    assert set(first["hyperparameters"]) == parallel | {"client.momentum"}
+    assert case["api"]["study"]["spec"]["methods"][0]["central"]["name"] == "adam"
+    assert case["api"]["study"]["spec"]["budget"]["confirm"] == 1
+    row = case["trials.csv"]["STUDY.two-way.c00001"]
+    assert (row["configuration"], row["merge_by"], row["central.beta1"]) == ("3", "mean", "")
+    assert not {"merge", "client_optimizer", "client_momentum", "setting"} & set(row)
+    (point,) = {json.dumps(item["hyperparameters"]) for item in case["frontier.json"]["methods"]["parallel"]["points"]}
+    assert "client.momentum" in point
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "factor"),
+    [
+        ("mixed", "api trials trials 9 values quality", 1 + 2**-52),
+        ("mixed", "api curves curves STUDY.two-way.s00003 test_accuracy 0", 1 + 2**-52),
+        ("mixed", "api curves curves STUDY.two-way.s00003 test_loss 2", 1 + 1e-13),
+        ("mixed", "api frontier methods parallel points 0 quality", 1 + 2**-52),
+        ("plateau", "api curves curves STUDY.decayed.s00000 train_loss 1", 1 + 2**-52),
+        ("plateau", "api curves curves STUDY.fedadam.s00000 client_lr 1", 1 + 2**-52),
+        ("plateau", "frontier.json methods fedadam frontier 0 quality", 1 + 2**-52),
+        ("digits", "api curves curves STUDY.fedprox.c00000 test_loss 0", 1 + 2**-52),
+    ],
+)
+def test_exceptions_for_studies_hide_no_other_value(name: str, path: str, factor: float, tmp_path: Path) -> None:
+    recording = in_todays_spelling(name)
+    *steps, last = (int(step) if step.isdecimal() else step for step in path.split())
+    place = recording["cases"][name]
+    for step in steps:
+        place = place[step]
+    place[last] = exact(float.fromhex(place[last]) * factor)
+    (difference,) = unexpected(name, recording, tmp_path)
+    assert 0 < difference.relative < 2e-13
+    assert all(step in f"{difference.leaf.key} " for step in path.split() if not step.isdecimal())
+
+
+def test_each_key_of_an_exception_must_be_used(recording: Path, tmp_path: Path) -> None:
+    old = json.loads(gzip.decompress(recording.read_bytes()))["cases"][SOME[0]]["0"]["train_loss"][3]
+    file = changed(recording, SOME[0], "train_loss", 3, (float.fromhex(old) * (1 + 5e-13)).hex())
+    allowed = exceptions(tmp_path, keys=["train_loss", "test_loss"], relative=1e-12)
+    assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 1
 
 
 def test_every_legal_pair_is_covered(legal: covering.Legal) -> None:

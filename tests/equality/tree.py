@@ -26,6 +26,8 @@ SPELLING = "driftline.study.version_0_1"
     trial(document) -> document     a trial document of 0.1 in the tree's own spelling
     study(document) -> document     a study of 0.1, the same way
     RENAMED: dict[str, str]         keys of report lines, results and API answers, and names of oracles: old -> new
+
+and, for what finished studies left, `frontier(document)` and `hyperparameters(method, values)`.
 """
 COMMAND = ("-m", "service.cli")
 """What follows `python` to reach the command line of a tree."""
@@ -50,6 +52,60 @@ def study(document: dict[str, Any]) -> dict[str, Any]:
     """A study of 0.1 in the spelling of the tree."""
     spelling = _spelling()
     return document if spelling is None else spelling.study(document)
+
+
+def results(recorded: dict[str, Any]) -> dict[str, Any]:
+    """What studies.py recorded of a study, in the spelling of the tree; nothing changes where that is its spelling.
+
+    0.1 did not count deaths of workers, and a search trial did not name its own number as its configuration.
+
+    Args:
+        recorded: with the keys api, frontier.json and trials.csv.
+    """
+    spelling = _spelling()
+    if spelling is None:
+        return recorded
+    api = dict(recorded["api"])
+    methods = {entry["label"]: entry["name"] for entry in api["study"]["spec"]["methods"]}
+    tuned = {name for trial in api["trials"]["trials"] for name in trial["hyperparameters"]}
+    api["study"] = _with_spec(api["study"])
+    api["studies"] = {**api["studies"], "studies": [_with_spec(study) for study in api["studies"]["studies"]]}
+    api["trials"] = {**api["trials"], "trials": [_trial(trial, methods) for trial in api["trials"]["trials"]]}
+    api["frontier"] = _frontier(api["frontier"], methods)
+    names = {name for trial in api["trials"]["trials"] for name in trial["hyperparameters"]}
+    rows = {}
+    for trial, row in recorded["trials.csv"].items():
+        values = {name: value for name, value in row.items() if name in tuned and value != ""}
+        rows[trial] = {
+            **_numbered({name: value for name, value in row.items() if name not in tuned}),
+            **dict.fromkeys(names, ""),
+            **spelling.hyperparameters(methods[row["label"]], values),
+        }
+    return {"api": api, "frontier.json": _frontier(recorded["frontier.json"], methods), "trials.csv": rows}
+
+
+def _with_spec(record: dict[str, Any]) -> dict[str, Any]:
+    return {**record, "spec": study(record["spec"])}
+
+
+def _trial(record: dict[str, Any], methods: dict[str, str]) -> dict[str, Any]:
+    values = _spelling().hyperparameters(methods[record["label"]], record["hyperparameters"])
+    return {"deaths": 0, "death_round": None, **_numbered(record), "hyperparameters": values}
+
+
+def _numbered(record: dict[str, Any]) -> dict[str, Any]:
+    """A trial, or its row of trials.csv, with the number of its configuration."""
+    key = "setting" if "setting" in record else "configuration"
+    return {**record, key: record["number"]} if record[key] in (None, "") else record
+
+
+def _frontier(document: dict[str, Any], methods: dict[str, str]) -> dict[str, Any]:
+    spelling = _spelling()
+    found = spelling.frontier(document)
+    for label, result in found["methods"].items():
+        for item in (*result["points"], *result["configurations"]):
+            item["hyperparameters"] = spelling.hyperparameters(methods[label], item["hyperparameters"])
+    return dict(found)
 
 
 def renamed() -> dict[str, str]:

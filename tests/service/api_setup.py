@@ -70,3 +70,14 @@ def running(store: Store, **options: Any) -> Iterator[Service]:
     arguments: dict[str, Any] = {"check": check, "results": FakeResults(), "poll_s": 0.02, **options}
     with Server(create_app(store, tokens, **arguments), **where) as server:
         yield Service(store, server, tokens)
+
+
+def problem(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """The body of an answer that must be an error of this kind."""
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["type"] == f"urn:driftline:{kind}"
+    assert body["status"] == status
+    assert body["detail"]
+    return body

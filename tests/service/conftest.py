@@ -15,6 +15,8 @@ from driftline.wire.driver_messages import NewTrial
 from service.store.schema import METADATA
 from service.store.store import Store
 
+from .api_setup import Service, running
+
 SPEC = {
     "name": "small",
     "task": {"name": "digits"},
@@ -122,6 +124,13 @@ def sqlite_store(tmp_path: Path, migrated: Path) -> Iterator[Store]:
     plain = Store(shutil.copy(migrated, tmp_path / "plain.db"))
     yield plain
     plain.close()
+
+
+@pytest.fixture
+def service(sqlite_store: Store) -> Iterator[Service]:
+    """The API over SQLite."""
+    with running(sqlite_store) as started:
+        yield started
 
 
 def new_trials(label: str, count: int, start: int = 0) -> list[NewTrial]:

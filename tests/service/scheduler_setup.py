@@ -65,3 +65,12 @@ def scheduler(store: Store, launcher: FakeLauncher, **options: Any) -> Scheduler
 def make(store: Store, clock: Clock) -> str:
     clock.now += 1
     return store.create_study(SPEC, "f" * 64).id
+
+
+def driving(store: Store, clock: Clock, launcher: FakeLauncher, **options: Any) -> tuple[str, Scheduler]:
+    """A study whose driver runs, elsewhere, and the scheduler that started it."""
+    name = make(store, clock)
+    loop = scheduler(store, launcher, **options)
+    loop.step()
+    store.acquire(name, "elsewhere/1")
+    return name, loop

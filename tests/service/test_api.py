@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from driftline.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
@@ -15,7 +14,7 @@ from service.api import study_checks
 from service.api.rate_limits import Limits
 from service.store.store import Store
 
-from .api_setup import Service, running
+from .api_setup import Service, problem, running
 from .conftest import SPEC, new_trials
 
 PROBLEM = "application/problem+json"
@@ -25,16 +24,6 @@ PROBLEM = "application/problem+json"
 def service(sqlite_store: Store) -> Iterator[Service]:
     with running(sqlite_store, limits=Limits(body_bytes=200_000)) as started:
         yield started
-
-
-def problem(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
-    assert response.status_code == status
-    assert response.headers["content-type"] == PROBLEM
-    body: dict[str, Any] = response.json()
-    assert body["type"] == f"urn:driftline:{kind}"
-    assert body["status"] == status
-    assert body["detail"]
-    return body
 
 
 # ---- studies

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import json
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,15 +11,10 @@ from driftline.errors import NotFound
 from service.api.computed_results import Results
 from service.api.response_cache import Bodies
 from service.store.store import Store
+from tests.waiting import together
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
-
-
-@pytest.fixture
-def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store) as started:
-        yield started
 
 
 @pytest.mark.parametrize("what", ["", "/frontier"])
@@ -193,10 +187,6 @@ def test_two_threads_that_ask_for_a_result_have_it_computed_once(
 
     monkeypatch.setattr(sqlite_store, "curve_arrays", counted)
     results = Results(sqlite_store)
-    threads = [threading.Thread(target=results.frontier, args=(study,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together([lambda: results.frontier(study)] * 8)
     results.compare(study, "fedavg", "fedprox")
     assert computed == [study]

@@ -15,7 +15,7 @@ from driftline.wire.records import Event
 from service.api.http_server import Server
 from service.store.store import Store
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import together, until
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
@@ -246,15 +246,6 @@ def test_a_port_that_is_taken(sqlite_store: Store) -> None:
 
 def test_many_clients_at_once(sqlite_store: Store) -> None:
     study = sqlite_store.create_study(SPEC, "f" * 64).id
-    answers: list[str] = []
     with running(sqlite_store) as service, service.client() as shared:
-
-        def ask() -> None:
-            answers.extend(shared.study(study).state for _ in range(5))
-
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert answers == ["PENDING"] * 40
+        answers = together([lambda: [shared.study(study).state for _ in range(5)]] * 8)
+    assert answers == [["PENDING"] * 5] * 8

@@ -1,7 +1,7 @@
 """Extensions, logs and metrics over a real server."""
 
-import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from driftline.wire.logs import NewLine
 from service.api import study_checks
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
+from tests.waiting import together
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
@@ -23,12 +24,6 @@ POINTS: dict[str, Any] = {
     "methods": [{"name": "fedavg", "space": SPACE}, {"name": "scaffold", "space": SPACE}],
     "budget": {"trials_per_method": 8, "rounds": 5, "seeds": 2, "confirm": 3},
 }
-
-
-@pytest.fixture
-def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store) as started:
-        yield started
 
 
 @pytest.fixture
@@ -73,20 +68,7 @@ def test_extensions_at_the_same_time_are_all_heard(service: Service) -> None:
     with service.client() as client:
         study = client.create(SPEC).id
         wishes: list[dict[str, int]] = [{"trials_per_method": 9}, {"seeds": 7}, {"trials_per_method": 9, "seeds": 7}]
-        failures: list[BaseException] = []
-
-        def extend(wish: dict[str, int]) -> None:
-            try:
-                client.extend(study, **wish)
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=extend, args=(wish,)) for wish in wishes]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        together([partial(client.extend, study, **wish) for wish in wishes])
         assert client.study(study).spec["budget"] == SPEC["budget"] | {"trials_per_method": 9, "seeds": 7}  # type: ignore[operator]
 
 

@@ -10,6 +10,7 @@ from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.api.rate_limits import Limits
 from service.store.store import Store
+from tests.waiting import together
 
 from .api_setup import running
 from .conftest import SPEC, new_trials
@@ -17,25 +18,15 @@ from .conftest import SPEC, new_trials
 
 def creates(store: Store, count: int, threads: int) -> None:
     """Several clients that send the same creation under one key, all at once."""
-    made: list[str] = []
-    failures: list[BaseException] = []
     with running(store, limits=Limits(requests_per_second=None)) as service:
         ready = threading.Barrier(threads)
 
-        def create() -> None:
-            try:
-                with service.client(patience_s=120, timeout_s=120) as client:
-                    ready.wait(120)
-                    made.extend(client.create(SPEC, key="one").id for _ in range(count // threads))
-            except BaseException as error:
-                failures.append(error)
+        def create() -> list[str]:
+            with service.client(patience_s=120, timeout_s=120) as client:
+                ready.wait(120)
+                return [client.create(SPEC, key="one").id for _ in range(count // threads)]
 
-        workers = [threading.Thread(target=create) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-    assert failures == []
+        made = [study for studies in together([create] * threads) for study in studies]
     assert len(made) == count
     assert len(set(made)) == len(store.studies()) == 1
     assert len(store.audited(action="study.submit")) == 1

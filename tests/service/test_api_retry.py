@@ -1,6 +1,5 @@
 """FAILED trials run again, over a real server."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from driftline.errors import Conflict, Forbidden, NotFound
 from service.api.computed_results import Results
 from service.store.store import Store
+from tests.waiting import together
 
 from .api_setup import Service, running
 from .test_store_retry import failed, mixed
@@ -66,21 +66,15 @@ def test_bodies_and_keys(service: Service) -> None:
 
 def test_retries_at_the_same_time_are_one(service: Service) -> None:
     study, _, _ = mixed(service.store)
-    ended: list[str] = []
 
-    def retry() -> None:
+    def retry() -> str:
         with service.client() as client:
             try:
-                ended.append(client.retry(study).state)
+                return client.retry(study).state
             except Conflict:
-                ended.append("409")
+                return "409"
 
-    threads = [threading.Thread(target=retry) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(ended) == ["409", "409", "409", "RUNNING"]
+    assert sorted(together([retry] * 4)) == ["409", "409", "409", "RUNNING"]
     assert len(service.store.audited(action="study.retry")) == 1
 
 

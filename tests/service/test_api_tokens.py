@@ -1,36 +1,14 @@
 """Who may do what over the API with tokens of the configuration and of drivers, and whether a process is ready."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from driftline.errors import Forbidden, InvalidSpec, NotFound, Unauthorized, Unavailable
 from service.api.auth.tokens import Access, Tokens
-from service.api.rate_limits import Limits
-from service.store.store import Store
 
-from .api_setup import Service, running
+from .api_setup import Service, problem
 from .conftest import SPEC
-
-PROBLEM = "application/problem+json"
-
-
-@pytest.fixture
-def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store, limits=Limits(body_bytes=200_000)) as started:
-        yield started
-
-
-def problem(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
-    assert response.status_code == status
-    assert response.headers["content-type"] == PROBLEM
-    body: dict[str, Any] = response.json()
-    assert body["type"] == f"urn:driftline:{kind}"
-    assert body["status"] == status
-    assert body["detail"]
-    return body
 
 
 def test_who_may_do_what(service: Service) -> None:

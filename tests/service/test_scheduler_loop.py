@@ -16,7 +16,7 @@ from tests.waiting import until
 
 from .api_setup import running
 from .conftest import SPEC, Clock, new_trials
-from .scheduler_setup import FakeLauncher, make, scheduler
+from .scheduler_setup import FakeLauncher, driving, make, scheduler
 
 
 def test_studies_run_one_after_the_other(store: Store, clock: Clock) -> None:
@@ -52,11 +52,8 @@ def test_a_hopeless_study_fails_and_the_next_one_starts(store: Store, clock: Clo
 
 
 def test_what_a_launcher_says_of_a_study_that_trains_is_told(store: Store, clock: Clock) -> None:
-    study = make(store, clock)
     launcher = FakeLauncher()
-    loop = scheduler(store, launcher)
-    loop.step()
-    store.acquire(study, "elsewhere/1")
+    study, loop = driving(store, clock, launcher)
     for said in ("a worker was lost", "", "a worker was lost (2 so far)"):
         launcher.says[study] = Seen(True, said)
         assert loop.step() == [Note(study, 1, said)]

@@ -14,7 +14,7 @@ from service.store.store import Store
 from tests.waiting import until
 
 from .conftest import SPEC, Clock, new_trials
-from .scheduler_setup import FakeLauncher, make, scheduler
+from .scheduler_setup import FakeLauncher, driving, make, scheduler
 
 
 def test_a_lost_driver_is_started_again_and_again_until_the_study_fails(store: Store, clock: Clock) -> None:
@@ -121,10 +121,7 @@ def test_a_study_that_gets_on_survives_many_losses(store: Store, clock: Clock) -
 
 
 def test_a_new_scheduler_finds_everything_in_the_store(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    before = scheduler(store, FakeLauncher())
-    before.step()
-    store.acquire(name, "elsewhere/1")
+    name, before = driving(store, clock, FakeLauncher())
     before.close()
     launcher = FakeLauncher()
     after = scheduler(store, launcher)
@@ -150,11 +147,8 @@ def test_a_study_of_a_killed_process_goes_on_at_once(store: Store, clock: Clock)
 
 
 def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
     launcher, up = FakeLauncher(), False
-    loop = scheduler(store, launcher, answers=lambda: up, back_seconds=20.0)
-    loop.step()
-    store.acquire(name, "elsewhere/1")
+    name, loop = driving(store, clock, launcher, answers=lambda: up, back_seconds=20.0)
     launcher.undying = True  # SIGKILL waits for a disk
     for _ in range(10):  # the API is away: it is not the driver's fault
         clock.now += 31
@@ -179,11 +173,8 @@ def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Sto
 
 
 def test_a_driver_that_comes_back_when_the_api_does_is_left_alone(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
     launcher, up = FakeLauncher(), False
-    loop = scheduler(store, launcher, answers=lambda: up, back_seconds=20.0)
-    loop.step()
-    store.acquire(name, "elsewhere/1")
+    name, loop = driving(store, clock, launcher, answers=lambda: up, back_seconds=20.0)
     for _ in range(20):  # for as long as a driver has patience
         clock.now += 31
         loop.step()

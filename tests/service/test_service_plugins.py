@@ -54,6 +54,13 @@ class Sampler:
     def pending(self, number, setting): ...
     def tell(self, number, setting, values, diverged=False): ...
 """
+LOADED: dict[str, tuple[str, type[Exception], Callable[[], object], str]] = {
+    "launcher": (
+        LAUNCHER, InvalidSpec, lambda: compose.launcher_kind("mine"), "DRIFTLINE_LAUNCHER: my_launchers.py",
+    ),
+    "sampler": (SAMPLER, PluginError, lambda: samplers.registry()["mine"], "my_samplers.py"),
+}  # fmt: skip
+"""By kind of plug-in: a right one, what a wrong one raises, how it is loaded, and where the error says it is."""
 Install = Callable[[str, str], None]
 
 
@@ -125,25 +132,6 @@ def test_a_launcher_of_another_package(install: Install) -> None:
         compose.launcher_kind("cloud")
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "said"),
-    [
-        ("class Config", "class Confg", "Confg is not part of a launcher: did you mean Config?"),
-        ("def build", "def biuld", "biuld is not part of a launcher: did you mean build?"),
-        ("def build", "def _build", "build is missing: a launcher must define Config, build"),
-        ("url, checkpoints, logs", "url", "build must take (config, *, url, checkpoints, logs), got (config, *, url)"),
-        ("class Config(Section)", "class Config", "Config must be of type type[Section], got <class "),
-        ('["Queue"]', "[]", "Queue is not part of a launcher: known are Config, build; begin the name with _, or list"),
-    ],
-)
-def test_a_launcher_that_breaks_the_contract_is_refused(install: Install, right: str, wrong: str, said: str) -> None:
-    assert right in LAUNCHER
-    install("launchers", LAUNCHER.replace(right, wrong))
-    with pytest.raises(InvalidSpec) as caught:
-        compose.launcher_kind("mine")
-    assert str(caught.value).startswith(f"DRIFTLINE_LAUNCHER: my_launchers.py: {said}")
-
-
 def test_a_sampler_of_another_package(install: Install) -> None:
     install("samplers", SAMPLER)
     assert samplers.read({"name": "mine", "first": "5"}) == {"name": "mine", "first": 5}
@@ -158,19 +146,40 @@ def test_a_sampler_of_another_package(install: Install) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "said"),
+    ("kind", "right", "wrong", "said"),
     [
-        ("SETTINGS", "SETTING", "SETTING is not part of a sampler: did you mean SETTINGS?"),
-        ("class Sampler", "class _Sampler", "Sampler is missing: a sampler must define Sampler"),
-        ("def ask(self, number)", "def ask(self)", "Sampler.ask must take (number), got ()"),
-        ("def tell", "def told", "Sampler.tell is missing: it must define ask, pending, tell"),
-        ("objectives, seed, first=0", "seed", "Sampler must take (space, objectives, seed), got (space, seed)"),
-        ("(Hyperparameter(", "list, (Hyperparameter(", "SETTINGS must be of type tuple[Hyperparameter, ...], got ("),
+        ("launcher", "class Config", "class Confg", "Confg is not part of a launcher: did you mean Config?"),
+        ("launcher", "def build", "def biuld", "biuld is not part of a launcher: did you mean build?"),
+        ("launcher", "def build", "def _build", "build is missing: a launcher must define Config, build"),
+        (
+            "launcher", "url, checkpoints, logs", "url",
+            "build must take (config, *, url, checkpoints, logs), got (config, *, url)",
+        ),
+        ("launcher", "class Config(Section)", "class Config", "Config must be of type type[Section], got <class "),
+        (
+            "launcher", '["Queue"]', "[]",
+            "Queue is not part of a launcher: known are Config, build; begin the name with _, or list",
+        ),
+        ("sampler", "SETTINGS", "SETTING", "SETTING is not part of a sampler: did you mean SETTINGS?"),
+        ("sampler", "class Sampler", "class _Sampler", "Sampler is missing: a sampler must define Sampler"),
+        ("sampler", "def ask(self, number)", "def ask(self)", "Sampler.ask must take (number), got ()"),
+        ("sampler", "def tell", "def told", "Sampler.tell is missing: it must define ask, pending, tell"),
+        (
+            "sampler", "objectives, seed, first=0", "seed",
+            "Sampler must take (space, objectives, seed), got (space, seed)",
+        ),
+        (
+            "sampler", "(Hyperparameter(", "list, (Hyperparameter(",
+            "SETTINGS must be of type tuple[Hyperparameter, ...], got (",
+        ),
     ],
-)
-def test_a_sampler_that_breaks_the_contract_is_refused(install: Install, right: str, wrong: str, said: str) -> None:
-    assert right in SAMPLER
-    install("samplers", SAMPLER.replace(right, wrong))
-    with pytest.raises(PluginError) as caught:
-        samplers.registry()["mine"]
-    assert str(caught.value).startswith(f"my_samplers.py: {said}")
+)  # fmt: skip
+def test_one_that_breaks_the_contract_is_refused(
+    install: Install, kind: str, right: str, wrong: str, said: str
+) -> None:
+    text, error, load, where = LOADED[kind]
+    assert right in text
+    install(f"{kind}s", text.replace(right, wrong))
+    with pytest.raises(error) as caught:
+        load()
+    assert str(caught.value).startswith(f"{where}: {said}")

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from service.store.database import Database
 from service.store.records import Recorded
 from service.store.schema import DRIVERS, METADATA
 from service.store.store import Store
+from tests.waiting import together
 
 from .conftest import SPEC, new_trials
 
@@ -167,23 +167,7 @@ def test_a_failing_migration_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_several_may_open_a_new_database_at_once(new_url: str) -> None:
-    opened: list[Store] = []
-    failed: list[BaseException] = []
-
-    def open_it() -> None:
-        try:
-            opened.append(Store(new_url))
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=open_it) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert len(opened) == 3
-    for store in opened:
+    for store in together([lambda: Store(new_url)] * 3):
         assert store.studies() == []
         store.close()
 

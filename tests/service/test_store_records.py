@@ -1,6 +1,6 @@
 """Events, what the recorder wrote, locks and facts in the store; every test runs on SQLite and on PostgreSQL."""
 
-import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from driftline.errors import InvalidSpec, NotFound
 from driftline.wire.driver_messages import NewTrial, TrialResult
 from service.store.records import Recorded
 from service.store.store import Store
+from tests.waiting import together
 
 from .conftest import Clock, new_trials
 from .store_setup import complete, driven, make, report
@@ -93,21 +94,12 @@ def test_writers_of_one_study_take_their_turn(store: Store) -> None:
     study, attempt, trials = driven(store, 4)
     store.start_pack(study, attempt, "p1", trials)
     start = store.study(study).version
-    failures: list[BaseException] = []
 
     def write(trial: str) -> None:
-        try:
-            for last in range(10):
-                store.report(study, report(attempt, trial, range(last, last + 1)))
-        except BaseException as error:
-            failures.append(error)
+        for last in range(10):
+            store.report(study, report(attempt, trial, range(last, last + 1)))
 
-    threads = [threading.Thread(target=write, args=(trial,)) for trial in trials]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    together([partial(write, trial) for trial in trials])
     assert {len(columns["round"]) for columns in store.curves(study).values()} == {10}
     assert store.study(study).version == start + 40
     ids = [event.id for event in store.events(study)]

@@ -1,6 +1,5 @@
 """Studies in the store; every test runs on SQLite and on PostgreSQL."""
 
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -9,6 +8,7 @@ from pydantic import ValidationError
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from service.store.store import Store
+from tests.waiting import together
 
 from .conftest import SPEC, Clock
 from .store_setup import driven, make
@@ -88,13 +88,7 @@ def test_keys_that_have_expired_are_deleted_now_and_then(store: Store, clock: Cl
 
 
 def test_keys_used_at_the_same_time_make_one_study(store: Store) -> None:
-    made: list[str] = []
-    threads = [threading.Thread(target=lambda: made.append(make(store, key="k", request_hash="a"))) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(made) == 6
+    made = together([lambda: make(store, key="k", request_hash="a")] * 6)
     assert len(set(made)) == len(store.studies()) == 1
 
 

@@ -124,7 +124,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
 
 
 @pytest.mark.parametrize(
-    ("word", "function", "misspelt", "said"),
+    ("word", "function", "wrong", "said"),
     [
         (
             "method", "def train_round(", "def _round(",
@@ -141,17 +141,6 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
         ),
         ("model", "def build(", "def _build(", "build is missing: a model must define build"),
         ("report", "METRICS =", "_METRICS =", "METRICS is missing: a report must define METRICS"),
-    ],
-)  # fmt: skip
-def test_a_missing_attribute_is_refused(tmp_path: Path, word: str, function: str, misspelt: str, said: str) -> None:
-    text = example(word)
-    assert function in text
-    assert refusal(tmp_path, word, text.replace(function, misspelt)).endswith(f"/mine.py: {said}")
-
-
-@pytest.mark.parametrize(
-    ("word", "function", "wrong", "said"),
-    [
         (
             "method", "def train_round(hyper: Hyper, state: State, cohort: Cohort)", "def train_round(hyper, state)",
             "train_round must take (hyper, state, cohort), got (hyper, state)",
@@ -175,7 +164,9 @@ def test_a_missing_attribute_is_refused(tmp_path: Path, word: str, function: str
         ),
     ],
 )  # fmt: skip
-def test_a_wrong_signature_is_refused(tmp_path: Path, word: str, function: str, wrong: str, said: str) -> None:
+def test_a_missing_attribute_or_wrong_signature_is_refused(
+    tmp_path: Path, word: str, function: str, wrong: str, said: str
+) -> None:
     text = example(word)
     assert function in text
     assert refusal(tmp_path, word, text.replace(function, wrong)).endswith(f"/mine.py: {said}")

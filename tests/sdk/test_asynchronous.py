@@ -13,8 +13,7 @@ from driftline.sdk.asynchronous import AsyncClient, AsyncJob
 from driftline.sdk.client import Client
 from driftline.sdk.job import Job, StudyFailed
 from driftline.sdk.offline import OfflineService
-
-from .conftest import STUDY
+from tests.commands.conftest import STUDY
 
 RESULT: dict[str, Any] = {"study": "small", "definitions": {}, "methods": {}}
 

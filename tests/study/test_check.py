@@ -144,47 +144,6 @@ def test_remarks():
     ]
 
 
-def test_trial_document_is_the_contracts():
-    one = Study.from_yaml(TEXT.replace("budget:", "clients_per_round: 4\neval_every: auto\nbudget:"))
-    settings = [
-        {"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5, "server.momentum": 0.9, "schedule.window": 7},
-        {"client_lr": 0.5, "server_lr": 0.1, "local_steps": 1, "server.momentum": 0.0, "schedule.window": 9},
-    ]
-    document = trial_document(one, "fedavg", settings, seed=3)
-    assert document == {
-        "task": {"name": "quadratic", "problem": "random", "clients": 20},
-        "method": {"name": "fedavg"},
-        "server": {"name": "sgd"},
-        "schedule": {"name": "plateau"},
-        "clients_per_round": 4,
-        "eval_every": "auto",
-        "rounds": 20,
-        "seed": 3,
-        "members": settings,
-    }
-    parsed = trainers.parse(document)
-    assert parsed.members == 2
-    assert parsed.optimizers["server"].values["momentum"] == (0.9, 0.0)
-
-
-def test_structural_values_stand_outside_the_members():
-    one = Study.from_yaml(
-        TEXT.replace("client_decay: {choice: [0.1, 0.5]}", "decay_mode: {choice: [paper, reference]}")
-    )
-    assert one.check() == []
-    setting = {"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5, "schedule.decay_mode": "reference"}
-    document = trial_document(one, "fedavg", [setting, setting], seed=0)
-    assert document["schedule"] == {"name": "plateau", "decay_mode": "reference"}
-    assert document["members"] == [{"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5}] * 2
-    other = setting | {"schedule.decay_mode": "paper"}
-    keys = [trainers.structure_key(trial_document(one, "fedavg", [member], seed=0)) for member in (setting, other)]
-    assert keys[0] != keys[1]
-    with pytest.raises(ValueError, match=r"configurations of one pack must share schedule\.decay_mode"):
-        trial_document(one, "fedavg", [setting, other], seed=0)
-    with pytest.raises(ValueError, match="at least one configuration"):
-        trial_document(one, "fedavg", [], seed=0)
-
-
 def test_the_example_is_right():
     path = Path(__file__).parents[2] / "examples" / "digits.yaml"
     assert Study.from_yaml(path).check() == []
@@ -265,42 +224,6 @@ def test_what_cannot_be_read_alone_cannot_be_read_among_others():
                 tried, refused = tried + 1, refused + (not alone)
     assert refused > 20
     assert tried - refused > 20
-
-
-def test_optimizers_of_an_entry_reach_the_trial_in_their_roles():
-    central = {"hessian": [[1.0]], "center": [0.0]}
-    study = Study.from_json(
-        {
-            "name": "roles",
-            "task": {"name": "quadratic", "problem": "two_clients", "central": central},
-            "methods": [
-                {
-                    "name": "parallel_training",
-                    "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, "merge_by": "mean"},
-                    "client": {"name": "adam", "space": {"beta1": {"choice": [0.0, 0.9]}, "bias_correction": False}},
-                    "central": {"name": "adam", "space": "default"},
-                    "merge": {"name": "momentum"},
-                },
-                {"name": "fedsgd"},
-            ],
-            "objective": {"quality": "loss", "cost": "rounds"},
-            "budget": {"trials_per_method": 2, "rounds": 2, "seeds": 0},
-        }
-    )
-    study.check()
-    space = study.entry("parallel_training").parameters()
-    assert {"client.beta1", "client.bias_correction", "central.beta1", "central.epsilon"} <= set(space)
-    shared = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, "merge_by": "mean", "client.bias_correction": False}
-    settings = [shared | {"client.beta1": beta1, "central.epsilon": 0.1} for beta1 in (0.0, 0.9)]
-    document = trial_document(study, "parallel_training", settings, 0)
-    assert document["client"] == {"name": "adam", "bias_correction": False}
-    assert (document["central"], document["merge"]) == ({"name": "adam"}, {"name": "momentum"})
-    assert document["members"][1] == {
-        "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, "client.beta1": 0.9, "central.epsilon": 0.1
-    }  # fmt: skip
-    assert trainers.parse(document).optimizers["client"].values["beta1"] == (0.0, 0.9)
-    assert "client" not in study.to_json()["methods"][1]
-    assert Study.from_json(study.to_json()).fingerprint() == study.fingerprint()
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,10 @@
-"""Studies: the YAML form, round trips, and bad input with the exact key in the message."""
+"""Studies: what is read, round trips, and bad input with the exact key in the message."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from driftline.errors import InvalidSpec, NotFound
-from driftline.study import yaml_files as loading
+from driftline.errors import InvalidSpec
 from driftline.study.entries import Entry, Schedule, Server
 from driftline.study.spec import Budget, Objective, Resources, Study
 from search_spaces import spaces
@@ -233,44 +228,6 @@ def test_parts_built_alone_raise_the_same_error():
         study().entry("fedprx")
 
 
-def test_a_study_file(tmp_path):
-    path = tmp_path / "study.yaml"
-    path.write_text(TEXT, encoding="utf-8")
-    assert Study.from_yaml(path) == Study.from_yaml(str(path)) == study()
-    with pytest.raises(NotFound, match=r"no study file .*absent\.yaml"):
-        Study.from_yaml(tmp_path / "absent.yaml")
-    path.write_text("name: [\n", encoding="utf-8")
-    with pytest.raises(InvalidSpec, match=r"^study\.yaml: line 2, column 1: "):
-        Study.from_yaml(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidSpec, match="cannot read study file"):
-        Study.from_yaml(path)
-    with pytest.raises(InvalidSpec, match="cannot read study file"):
-        Study.from_yaml(tmp_path)
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_any_way_to_write_a_number_is_a_number(value):
-    for text in (repr(value), f"{value:e}", f"{value:E}", f"{value:.17g}"):
-        read = loading.parse(f"x: {text}")["x"]
-        assert isinstance(read, float | int)
-        assert read == float(text)
-
-
-def test_yaml_texts_that_old_loaders_change_stay_as_they_are():
-    assert loading.parse("[no, on, y, 1:30, 2020-01-01, 0x10, 1_000, .5, 010, ~, null, True]") == [
-        "no", "on", "y", "1:30", "2020-01-01", "0x10", "1_000", 0.5, 10, None, None, True,
-    ]  # fmt: skip
-
-
-def test_yaml_anchors_merge_and_tags():
-    assert loading.parse("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}") == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
-    with pytest.raises(InvalidSpec, match="line 1, column 1: could not determine a constructor"):
-        loading.parse("!!python/object/apply:os.system [ls]")
-    with pytest.raises(InvalidSpec, match="nested"):
-        loading.parse("[" * 100_000)
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, object()])
 def test_what_json_cannot_hold_is_refused(value):
     for task, space in [({"name": "digits", "x": value}, "default"), ({"name": "digits"}, {"client_lr": value})]:
@@ -287,24 +244,6 @@ def test_a_text_that_contains_itself_is_refused():
 def test_the_json_schema_can_be_made():
     schema = Study.model_json_schema()
     assert set(schema["required"]) >= {"name", "task", "methods", "budget"}
-
-
-def test_reading_a_study_needs_no_heavy_library():
-    code = (
-        "import sys; import driftline.wire.ids; import driftline.wire.driver_messages; import driftline.study.spec;"
-        "print([name for name in ('torch', 'scipy', 'optuna', 'ray', 'mlflow', 'sqlalchemy') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(("text", "came"), [("", "nothing in it"), ("# later\n", "nothing in it"), ("- a\n", '["a"]')])
-def test_a_file_without_a_study_is_named(tmp_path, text, came):
-    path = tmp_path / "study.yaml"
-    path.write_text(text)
-    with pytest.raises(InvalidSpec) as caught:
-        Study.from_yaml(path)
-    assert str(caught.value) == f"study.yaml: must hold a study, a mapping of keys to values, got {came}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""`make test-fast` leaves out what tests/not_fast.txt names, and nothing that starts a process is missing there."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests.conftest import TESTS, not_fast, pytest_ignore_collect
+
+STARTS = re.compile(
+    r"^ *(?:import|from) (?:subprocess|multiprocessing|ray)\b"  # another process
+    r"|^from \.api_setup import .*\brunning\b|\bservice: Service\b",  # a service
+    re.MULTILINE,
+)
+
+
+def asked(*options: str) -> Any:
+    return SimpleNamespace(getoption=lambda name: name in options)
+
+
+def listed(file: Path) -> bool:
+    return any(path in not_fast() for path in (file, *file.parents))
+
+
+def test_the_list_names_files_and_folders_that_exist_once() -> None:
+    assert [path for path in not_fast() if not path.exists()] == []
+    assert not_fast() == sorted(set(not_fast()))
+    assert [path for path in not_fast() if listed(path.parent)] == []
+
+
+def test_fast_leaves_out_the_list_and_nothing_else() -> None:
+    for path in not_fast():
+        assert pytest_ignore_collect(path, asked("--fast"))
+        assert pytest_ignore_collect(path, asked()) is None
+    assert pytest_ignore_collect(TESTS / "wire" / "test_ids.py", asked("--fast")) is None
+
+
+def test_what_starts_a_process_or_a_service_is_on_the_list() -> None:
+    missing = {
+        str(file.relative_to(TESTS)): found[0].strip()
+        for file in sorted(TESTS.rglob("test_*.py"))
+        if not listed(file) and (found := STARTS.search(file.read_text(encoding="utf-8")))
+    }
+    assert missing == {}
