@@ -23,6 +23,7 @@ from search_spaces.spaces import check as check_space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
 from trainers.errors import SpecError
+from trainers.hyperparameters import withdrawals
 from trainers.spelling import hint, nearest
 from trainers.trial import document as documents
 from trainers.trial.parts import REGISTRIES, offered
@@ -151,6 +152,8 @@ def _check_spaces(entry: Entry, path: str) -> None:
             if key not in known:
                 if kind == "method" and (now := _new_place(key, entry)) is not None:
                     raise InvalidSpec(where, f"is now {now}")
+                if (reason := withdrawals(registry[part.name].Hyper).get(key)) is not None:
+                    raise InvalidSpec(where, f"must be left out for {part.name}: {reason}")
                 raise InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}")
             try:
                 check_space(parameter, known[key], key)

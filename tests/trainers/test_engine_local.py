@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.engine.local.loop import LocalWork, last_step_only, run_local_steps
+from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.work import LocalWork, last_step_only
 from trainers.engine.oracles.frame import Motion
 from trainers.models import linear, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
