@@ -163,7 +163,7 @@ BAD = [
     ),
     ({"method": {"federated_weight": 1.5}}, "method.federated_weight must be in [0, 1], got"),
     ({"method": {"central_batch_size": 0}}, "method.central_batch_size must be at least 1, got"),
-    ({"method": {"weight_decay": 0.1}}, 'unknown key "weight_decay" in method: known are'),
+    ({"method": {"epsilon": 0.1}}, 'unknown key "epsilon" in method: known are'),
 ]
 
 
