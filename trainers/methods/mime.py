@@ -56,7 +56,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     full = hyper.gradient_source == "full"
     mean = cohort.mean(cohort.gradients(x, weight_decay=hyper.weight_decay, full=full))
     momentum = (1 - hyper.momentum) * mean + hyper.momentum * held
-    # d_k = (1 - momentum) (g_k - g_k(x)) + what m will be
+    # d_k = (1 - momentum) (g_k - g_k(x) + c) + momentum m = (1 - momentum) (g_k - g_k(x)) + the next m
     work = hyper.work(gradient_scale=1 - hyper.momentum, anchor=x, correction=momentum)
     done = cohort.local(x, work, down=[mean, held])
     return state.step(cohort.mean(done.pseudo_gradient)).remember(momentum=momentum)

@@ -49,10 +49,10 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round."""
-    x, momentum = state.params, state.memory["momentum"]
-    work = hyper.work(gradient_scale=1 - hyper.momentum, correction=hyper.momentum * momentum)
-    done = cohort.local(x, work, down=[momentum], up=2)
+    x, held = state.params, state.memory["momentum"]
+    work = hyper.work(gradient_scale=1 - hyper.momentum, correction=hyper.momentum * held)
+    done = cohort.local(x, work, down=[held], up=2)
     full = hyper.gradient_source == "full"
     mean = cohort.mean(cohort.own_gradients(x, weight_decay=hyper.weight_decay, full=full))
-    momentum = (1 - hyper.momentum) * mean + hyper.momentum * momentum
+    momentum = (1 - hyper.momentum) * mean + hyper.momentum * held
     return state.step(cohort.mean(done.pseudo_gradient)).remember(momentum=momentum)

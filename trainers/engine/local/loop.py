@@ -61,7 +61,7 @@ def run_local_steps(
         alive: (T,); trials that are not get no steps, and numbers without meaning.
         observe: is told of the models of every step, for a report.
     """
-    if work.gradient_scale is None or _in_steps(work):
+    if work.gradient_scale is None or _gradient_by_gradient(work):
         return _run(gradients, batches, params, work, alive, observe)
     # The scale moves into the rate: see above. Where it is 0, only the correction is left.
     scale = torch.where(work.gradient_scale > 0, work.gradient_scale, 1)
@@ -76,8 +76,8 @@ def run_local_steps(
     return replace(done, pseudo_gradient=total)
 
 
-def _in_steps(work: LocalWork) -> bool:
-    """Whether gradients are needed one by one, because what is made of them is not linear, or too rare to be fast."""
+def _gradient_by_gradient(work: LocalWork) -> bool:
+    """Whether every step needs its gradient alone: for an optimizer, clipping, or a scale beside other weights."""
     scaled = work.gradient_scale is not None and (work.prox is not None or work.gradient_weights is not None)
     return work.optimizer is not None or work.clip_norm is not None or scaled
 
@@ -141,7 +141,7 @@ def _frame(
     moving = longest > 1 and bool((work.client_lr != 0).any())
     scale = None if pull is None else 1 - work.client_lr * pull
     motion = Motion(start, work.client_lr, scale, shift, moving, pull)
-    if _in_steps(work):
+    if _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
     frame = gradients.frame(batches, motion)
     return Replicas(gradients, batches, motion, total) if frame is None else frame

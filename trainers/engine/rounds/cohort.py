@@ -223,6 +223,7 @@ class Cohort:
             down: further model-sized tensors that are broadcast with it.
         """
         found = self._oracle.hvp(params, self.data("full" if full else "batches"), vectors)
+        self._worked = None  # a round of products has no local loop, whatever its gradients were taken on
         self._count(self._sent(params) + len(down), 1, PRODUCT_COST * self._passes(full))
         return found
 
