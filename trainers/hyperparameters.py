@@ -253,8 +253,8 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
     hints = typing.get_type_hints(cls)
     found = []
     written = [inspect.get_annotations(base) for base in cls.__mro__]
-    distance = {field.name: next(i for i, own in enumerate(written) if field.name in own) for field in fields(cls)}
-    for field in sorted(fields(cls), key=lambda field: distance[field.name]):
+    place = {name: (i, n) for i, own in reversed(list(enumerate(written))) for n, name in enumerate(own)}
+    for field in sorted(fields(cls), key=lambda field: place[field.name]):
         if _KEY not in field.metadata:
             continue
         facts = dict(field.metadata[_KEY])
