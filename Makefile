@@ -36,7 +36,7 @@ test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
 	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15
 
 test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
-	$(PYTEST) --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \
+	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \
 		--ignore tests/kubernetes/test_chart_checkov.py
 
 test-faults: $(VENV)/.installed-dev ## a service that dies at each of 200 places, and goes on

@@ -32,10 +32,10 @@ import httpx
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
-from service.api.access import Access, Tokens
 from service.api.app import create_app
-from service.api.limits import Limits
-from service.api.serve import Server
+from service.api.auth.tokens import Access, Tokens
+from service.api.http_server import Server
+from service.api.rate_limits import Limits
 from service.store.store import Store
 
 STUDIES, ROUNDS, PACK = 10, 50, 50

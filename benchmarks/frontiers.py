@@ -27,7 +27,7 @@ from driftline.results.study_result import needed, study_result
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
-from service.api.cached import Body
+from service.api.response_cache import Body
 from service.store.store import Store
 
 LABELS, PACK, SEEDS = ("fedavg", "fedprox"), 100, 3

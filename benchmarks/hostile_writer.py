@@ -26,10 +26,10 @@ from pathlib import Path
 import httpx
 from api import cpu_seconds, document, fill
 
-from service.api.access import Access, Tokens
 from service.api.app import create_app
+from service.api.auth.tokens import Access, Tokens
 from service.api.check_process import check_processes
-from service.api.serve import Server
+from service.api.http_server import Server
 from service.store.store import Store
 from trainers.data.folder import data_dir
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from search_spaces.parameters import Choice, Float
 from service.samplers import tpe
-from service.samplers.learner import Learner
+from service.samplers.optuna_base import Learner
 
 ROUNDS, TRIALS, PACK, CLIENTS, DIMENSION = 100, 64, 8, 6, 4
 SPACE = {

@@ -21,9 +21,9 @@ import httpx
 from api import cpu_seconds, document
 
 from driftline.study.spec import Study
-from service.api.access import Access, Tokens
 from service.api.app import create_app
-from service.api.serve import Server
+from service.api.auth.tokens import Access, Tokens
+from service.api.http_server import Server
 from service.store.store import Store
 
 

@@ -21,9 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces.parameters import Choice, Float, Int, Parameter, fixed
-from trainers.errors import SpecError
-from trainers.hyperparameters import join, refuse_unknown
-from trainers.values import integer, shown
+from trainers import SpecError, integer, join, refuse_unknown, shown
 
 _OPTIONS = {"float": ("log", "also", "complement", "points"), "int": ("log", "also", "points"), "choice": ()}
 

@@ -20,11 +20,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from search_spaces import rates
-from trainers.errors import SpecError
+from trainers import SpecError, offered, shown
 from trainers.registry import methods
 from trainers.run import read, run
-from trainers.trial.parts import offered
-from trainers.values import shown
 
 CANDIDATES = (100.0, 10.0, 1.0, 0.1, 0.01)
 """The client_lr of the paper."""

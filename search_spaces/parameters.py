@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from search_spaces.values import identity, is_json, is_real, plain, rounded, same
-from trainers.errors import SpecError
-from trainers.values import integer, number, shown
+from trainers import SpecError, integer, number, shown
 
 ALSO_PROBABILITY = 1 / 8
 """Probability that a random or quasi-random draw takes one of the extra points, when there are any."""

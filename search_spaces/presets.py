@@ -16,9 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from search_spaces import spaces
-from trainers.errors import SpecError
-from trainers.spelling import hint
-from trainers.values import shown
+from trainers import SpecError, hint, shown
 
 SERVERS: Mapping[str, str] = MappingProxyType(
     {"fedavgm": "sgd", "fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}

@@ -13,11 +13,7 @@ from functools import cache
 from typing import Literal
 
 from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
-from trainers.errors import SpecError
-from trainers.hyperparameters import Hyperparameter
-from trainers.spelling import hint
-from trainers.trial.roles import ROLES
-from trainers.values import shown
+from trainers import ROLES, Hyperparameter, SpecError, hint, shown
 
 Kind = Literal["methods", "client", "server", "central", "merge", "schedules"]
 """Of optimizers the role."""

@@ -7,8 +7,7 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
-from trainers.errors import SpecError
-from trainers.values import number
+from trainers import SpecError, number
 
 
 def is_real(value: Any) -> bool:

@@ -32,35 +32,80 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainers.data.folder import data_dir
     from trainers.engine.packs.pack import Pack
     from trainers.engine.packs.plan import Plan
     from trainers.errors import CheckpointError, MissingDataError, PluginError, SpecError
-    from trainers.run import run
+    from trainers.hyperparameters import Hyperparameter, join, refuse_unknown, tunable, withdrawals
+    from trainers.plugins import Configured
+    from trainers.problem import Task
+    from trainers.registry import Registry
+    from trainers.spelling import hint, nearest
     from trainers.trial.document import TrialSpec, parse, structure_key
+    from trainers.trial.parts import REGISTRIES, offered
+    from trainers.trial.roles import ROLES, refuse_role
+    from trainers.trial.sizes import check_models
+    from trainers.trial.version_0_1 import new_name
+    from trainers.trial.warnings import mixed
+    from trainers.values import digits, integer, number, shown, step
 
 _PLACES = {
-    "Pack": "engine.packs.pack",
-    "Plan": "engine.packs.plan",
-    **dict.fromkeys(("CheckpointError", "MissingDataError", "PluginError", "SpecError"), "errors"),
-    "run": "run",
-    **dict.fromkeys(("TrialSpec", "parse", "structure_key"), "trial.document"),
+    "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError"),
+    "values": ("digits", "integer", "number", "shown", "step"),
+    "spelling": ("hint", "nearest"),
+    "hyperparameters": ("Hyperparameter", "join", "refuse_unknown", "tunable", "withdrawals"),
+    "registry": ("Registry",),
+    "plugins": ("Configured",),
+    "problem": ("Task",),
+    "data.folder": ("data_dir",),
+    "trial.document": ("TrialSpec", "parse", "structure_key"),
+    "trial.parts": ("REGISTRIES", "offered"),
+    "trial.roles": ("ROLES", "refuse_role"),
+    "trial.version_0_1": ("new_name",),
+    "trial.sizes": ("check_models",),
+    "trial.warnings": ("mixed",),
+    "engine.packs.pack": ("Pack",),
+    "engine.packs.plan": ("Plan",),
 }
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
+    "REGISTRIES",
+    "ROLES",
     "CheckpointError",
+    "Configured",
+    "Hyperparameter",
     "MissingDataError",
     "Pack",
     "Plan",
     "PluginError",
+    "Registry",
     "SpecError",
+    "Task",
     "TrialSpec",
+    "check_models",
+    "data_dir",
+    "digits",
+    "hint",
+    "integer",
+    "join",
+    "mixed",
+    "nearest",
+    "new_name",
+    "number",
+    "offered",
     "parse",
-    "run",
+    "refuse_role",
+    "refuse_unknown",
+    "shown",
+    "step",
     "structure_key",
+    "tunable",
+    "withdrawals",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

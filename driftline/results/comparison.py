@@ -12,8 +12,7 @@ from driftline.results.curves import Array
 from driftline.results.definitions import LEAST_SEEDS, LEDGER_TOLERANCE
 from driftline.results.directions import sign
 from driftline.results.show.number_text import number
-from trainers.spelling import nearest
-from trainers.values import shown
+from trainers import nearest, shown
 
 
 def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:

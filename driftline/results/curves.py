@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from driftline.errors import InvalidSpec
 from driftline.wire.records import TrialRecord
-from trainers.spelling import nearest
-from trainers.values import shown
+from trainers import nearest, shown
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import numpy as np
 from driftline.errors import InvalidSpec
 from driftline.results.curves import TrialCurve
 from driftline.results.points import Progress, progress
-from trainers.values import shown
+from trainers import shown
 
 FIRST_COST: dict[str, float] = {"rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "seconds": 1e-3}
 """Where speed starts to count: one round, one byte, one gradient, a millisecond. The same for every trial, so that

@@ -13,8 +13,7 @@ from driftline.results.document import frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.wire.records import StudyRecord, TrialRecord
-from trainers.spelling import hint
-from trainers.values import shown
+from trainers import hint, shown
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
 """Names of the files of a result."""

@@ -18,11 +18,10 @@ from driftline.results.curves import Array, TrialCurve
 from driftline.results.directions import sign
 from driftline.results.pareto import non_dominated
 from driftline.results.points import Progress, smooth, window
-from trainers.errors import SpecError
+from trainers import ROLES, SpecError
 from trainers.tasks import quadratic
 from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
 from trainers.theory.rounds.methods import ONE_CLIENT
-from trainers.trial.roles import ROLES
 
 Json = dict[str, Any]
 ROUNDING = 1e-6

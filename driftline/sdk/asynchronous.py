@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from driftline.results.show.escaped_text import escaped
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
 from driftline.sdk.remote import RemoteStudies
@@ -61,7 +62,7 @@ class AsyncJob:
         while True:
             record = await self.record()
             if record.state == "FAILED":
-                raise StudyFailed(f"study {record.name!r} failed: {record.reason}")
+                raise StudyFailed(f"study {record.name!r} failed: {escaped(record.reason)}")
             if record.state in RESTING:
                 return self
             if deadline is not None and time.monotonic() > deadline:

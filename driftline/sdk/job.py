@@ -11,6 +11,7 @@ from driftline.client.api_client import ApiClient
 from driftline.errors import DriftlineError
 from driftline.results.curves import TrialCurve
 from driftline.results.directions import sign
+from driftline.results.show.escaped_text import escaped
 from driftline.results.study_result import study_result
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.notebook import job_html
@@ -105,7 +106,7 @@ class Job:
                     best, seen, looked = self.best(record), record.version, time.monotonic()
                 shown.update(record, best)
             if record.state == "FAILED":
-                raise StudyFailed(f"study {record.name!r} failed: {record.reason}")
+                raise StudyFailed(f"study {record.name!r} failed: {escaped(record.reason)}")
             if record.state in RESTING:
                 return self
             if deadline is not None and time.monotonic() > deadline:

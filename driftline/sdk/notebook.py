@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
+from driftline.results.show.escaped_text import escaped
 from driftline.study.notebook import html_table, html_title
 from driftline.wire.records import TRIAL_FINISHED, LabelProgress, StudyRecord, TrialState
 
@@ -12,7 +13,7 @@ from driftline.wire.records import TRIAL_FINISHED, LabelProgress, StudyRecord, T
 def job_html(record: StudyRecord) -> str:
     """A submitted study: its state, how far each label has come, where its curves are."""
     rows = [(label, *_done(progress)) for label, progress in record.progress.items()]
-    reason = f"<p>{escape(record.reason)}</p>" if record.reason else ""
+    reason = f"<p>{escape(escaped(record.reason))}</p>" if record.reason else ""
     link = record.mlflow_url or ""
     shown = escape(link, quote=True)
     mlflow = f'<p><a href="{shown}">{shown}</a></p>' if link.startswith(("http://", "https://")) else ""

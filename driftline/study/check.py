@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, Entry, Part
 from driftline.study.sampler import name_of
@@ -22,16 +23,21 @@ from search_spaces.parameters import Choice, Space
 from search_spaces.spaces import check as check_space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
-from trainers.errors import SpecError
-from trainers.hyperparameters import withdrawals
-from trainers.spelling import hint, nearest
-from trainers.trial import document as documents
-from trainers.trial.parts import REGISTRIES, offered
-from trainers.trial.roles import ROLES, refuse_role
-from trainers.trial.sizes import check_models
-from trainers.trial.version_0_1 import new_name
-from trainers.trial.warnings import mixed
-from trainers.values import shown, step
+from trainers import (
+    REGISTRIES,
+    ROLES,
+    SpecError,
+    check_models,
+    hint,
+    mixed,
+    nearest,
+    new_name,
+    offered,
+    refuse_role,
+    shown,
+    step,
+    withdrawals,
+)
 
 MOST_POINTS = 100_000
 """The most points of a range on a grid."""
@@ -50,17 +56,17 @@ def check(study: Study) -> list[str]:
         InvalidSpec: One line with the key, what must hold, and what came.
     """
     remarks = []
-    first: documents.TrialSpec | None = None
+    first: trainers.TrialSpec | None = None
     _check_sizes(study)
     for index, entry in enumerate(study.methods):
         _check_spaces(entry, f"methods[{index}]")
-        read: list[documents.TrialSpec] = []
+        read: list[trainers.TrialSpec] = []
         configurations = list(corners(entry.parameters()))
         for hyperparameters in (
             configurations[:2] if _readable(study, entry.label, configurations[2:]) else configurations
         ):
             try:
-                read.append(documents.parse(trial_document(study, entry.label, [hyperparameters], study.seed)))
+                read.append(trainers.parse(trial_document(study, entry.label, [hyperparameters], study.seed)))
             except SpecError as error:
                 raise from_spec_error(error, _study_path(error.path, index)) from error
         first = first or read[0]
@@ -81,13 +87,13 @@ def _readable(study: Study, label: str, configurations: Sequence[Mapping[str, An
     """Whether these can be read as one pack: much faster than one by one, which then says what is wrong."""
     try:
         if configurations:
-            documents.parse(trial_document(study, label, configurations, study.seed))
+            trainers.parse(trial_document(study, label, configurations, study.seed))
     except (SpecError, ValueError):  # or they may not share a pack
         return False
     return True
 
 
-def _step_sizes(ends: Sequence[documents.TrialSpec], path: str) -> list[str]:
+def _step_sizes(ends: Sequence[trainers.TrialSpec], path: str) -> list[str]:
     """What is to be said of the step sizes of a mixed method: at the low ends of its space, else at the high ends.
 
     Args:
@@ -122,7 +128,7 @@ def _check_sizes(study: Study) -> None:
         raise InvalidSpec("methods", f"all spaces together must have at most {MOST_CHOICES} choices, got {choices}")
 
 
-def _check_packs(study: Study, first: documents.TrialSpec) -> None:
+def _check_packs(study: Study, first: trainers.TrialSpec) -> None:
     """A number of trials in a pack must not be too large for any machine."""
     packs = study.resources.packs
     if not isinstance(packs, int):
@@ -213,7 +219,7 @@ def _study_path(path: str, index: int) -> str:
     return "budget.rounds" if path == "rounds" else path or entry
 
 
-def _check_quality(study: Study, trial: documents.TrialSpec) -> None:
+def _check_quality(study: Study, trial: trainers.TrialSpec) -> None:
     """The metric must be one that the task reports, to a trial of the first method as to all."""
     reported = (*trial.metrics, "train_loss")
     if study.objective.quality not in reported:
@@ -239,7 +245,7 @@ def _start(study: Study, index: int) -> list[str]:
     for number, point in enumerate(entry.start):
         path = f"methods[{index}].start[{number}]"
         try:
-            documents.parse(trial_document(study, entry.label, [low | point], study.seed))
+            trainers.parse(trial_document(study, entry.label, [low | point], study.seed))
         except SpecError as error:
             place = re.sub(r"^(members\.\d+|method)(\.|$)", "", error.path)
             raise from_spec_error(error, f"{path}.{place}".rstrip(".")) from error

@@ -14,9 +14,7 @@ from driftline.study import starting_points as points
 from driftline.study.validation import Section, from_spec_error
 from search_spaces import forms, presets, spaces
 from search_spaces.parameters import Space
-from trainers.errors import SpecError
-from trainers.trial.roles import ROLES
-from trainers.values import shown, step
+from trainers import ROLES, SpecError, shown, step
 
 MOST_CHOICES = 5_000
 MOST_STARTS = 1_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from trainers.trial.roles import ROLES
+from trainers import ROLES
 
 _CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
 

@@ -19,11 +19,7 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole, from_spec_error
-from trainers.errors import SpecError
-from trainers.hyperparameters import Hyperparameter
-from trainers.registry import Registry
-from trainers.spelling import hint
-from trainers.values import shown
+from trainers import Hyperparameter, Registry, SpecError, hint, shown
 
 MOST = 1_000_000
 """The largest number in a sampler's settings: as many as an entry may have trials."""
@@ -59,7 +55,7 @@ NAMES = tuple(_SECTIONS)
 
 
 class _Settable(Protocol):
-    """What is read here of `service.samplers.protocol.SamplerModule`."""
+    """What is read here of `service.samplers.base.SamplerModule`."""
 
     SETTINGS: tuple[Hyperparameter, ...]
 
@@ -67,7 +63,7 @@ class _Settable(Protocol):
 @cache
 def registry() -> Registry[_Settable]:
     """Every sampler, by name; a module is imported when it is asked for."""
-    return Registry("service.samplers", "service.samplers.protocol.SamplerModule", "sampler", names=NAMES)
+    return Registry("service.samplers", "service.samplers.base.SamplerModule", "sampler", names=NAMES)
 
 
 Chosen = str | dict[str, Any]

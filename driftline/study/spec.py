@@ -43,8 +43,7 @@ from driftline.study.notebook import study_html
 from driftline.study.sampler import SamplerField
 from driftline.study.validation import Real, Section, Whole, auto_or_number
 from search_spaces.values import is_json
-from trainers.spelling import hint
-from trainers.values import shown
+from trainers import hint, shown
 
 Cost = Literal["rounds", "bytes", "client_gradients", "seconds"]
 MOST_TRIALS = 1_000_000

@@ -15,9 +15,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from search_spaces.parameters import Choice, Float, Parameter, Space
 from search_spaces.values import plain, same
-from trainers.spelling import hint
-from trainers.trial.roles import ROLES
-from trainers.values import shown, step
+from trainers import ROLES, hint, shown, step
 
 
 def read(points: Sequence[Any], space: Space) -> list[dict[str, Any]]:

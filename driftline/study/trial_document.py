@@ -7,8 +7,7 @@ from typing import Any
 
 from driftline.study.entries import Entry, Part
 from driftline.study.spec import Study
-from trainers.trial.parts import REGISTRIES, offered
-from trainers.values import shown
+from trainers import REGISTRIES, offered, shown
 
 SHARED = (
     "clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init", "report",

@@ -10,10 +10,7 @@ from typing import Annotated, Any, NoReturn, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from driftline.errors import InvalidSpec
-from trainers import values as scalars
-from trainers.errors import SpecError
-from trainers.spelling import hint
-from trainers.values import shown, step
+from trainers import SpecError, hint, integer, number, shown, step
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 64  # as of a body that the API reads
@@ -160,14 +157,14 @@ def join(path: str, rest: str) -> str:
 
 def _whole(value: Any) -> int:
     try:
-        return scalars.integer(value, "", math.inf)  # the field has a limit of its own
+        return integer(value, "", math.inf)  # the field has a limit of its own
     except SpecError as error:
         raise ValueError(str(error)) from None
 
 
 def _real(value: Any) -> float:
     try:
-        return scalars.number(value, "")
+        return number(value, "")
     except SpecError:
         raise ValueError(f"must be a finite number, got {shown(value)}") from None
 
@@ -180,9 +177,9 @@ def auto_or_number(least: float, most: float, whole: bool = False) -> BeforeVali
             return value
         kind = "a whole number" if whole else "a number"
         try:
-            checked = scalars.number(value, "")
+            checked = number(value, "")
             if whole and checked <= most:
-                checked = scalars.integer(value, "")
+                checked = integer(value, "")
         except SpecError:
             checked = least - 1
         if checked < least:

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainers.errors import SpecError
+from trainers import SpecError
 from trainers.trial.version_0_1 import entry, hyperparameters, trial
 
 __all__ = ["RENAMED", "event", "frontier", "hyperparameters", "phase", "renamed", "study", "trial", "trial_id"]

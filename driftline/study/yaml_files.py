@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from driftline.errors import InvalidSpec, NotFound
-from trainers.errors import SpecError
-from trainers.values import digits, shown
+from trainers import SpecError, digits, shown
 
 _LONGEST = 300  # characters of what the parser says of a text
 

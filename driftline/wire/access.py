@@ -13,6 +13,9 @@ Scope = Literal["read", "write", "driver", "admin"]
 SCOPES: frozenset[Scope] = frozenset({"read", "write", "driver", "admin"})
 """read; write: submit, pause, resume, cancel, extend, retry; driver: a driver's requests; admin: tokens, quotas."""
 
+GivenScope = Literal["read", "write", "admin"]
+"""What a token may be given; the service itself makes tokens of drivers, each for one study."""
+
 PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ProjectName = Annotated[str, StringConstraints(pattern=PROJECT)]
 """1 to 64 letters, digits, '.', '_' or '-', the first no mark."""
@@ -32,7 +35,7 @@ class NewToken(Record):
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
     project: ProjectName = "default"
-    scopes: list[Scope] = Field(default=["read", "write"], min_length=1, max_length=4)
+    scopes: list[GivenScope] = Field(default=["read", "write"], min_length=1, max_length=3)
     expires_in_days: float | None = Field(default=None, gt=0, le=36_500)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from driftline.wire.records import Record
-from trainers.values import shown
+from trainers import shown
 
 Cell = bool | int | float | None
 SEGMENT_ROUNDS = 256

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from driftline.errors import NotFound
 from driftline.wire.records import Phase
-from trainers.values import shown
+from trainers import shown
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26

@@ -8,17 +8,17 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
-from service.api import problems, submission
-from service.api.access import Tokens
-from service.api.bodies import BodyLimit
-from service.api.cached import Bodies
-from service.api.context import Context, ResultsProvider, known_parameters
-from service.api.files import only_under
-from service.api.limits import Checking, Limits, Rates, Threads
+from service.api import error_responses, study_checks
+from service.api.allowed_files import only_under
+from service.api.auth.tokens import Tokens
+from service.api.computed_results import Results
+from service.api.dependencies import Context, ResultsProvider, known_parameters
+from service.api.event_streams import CHECK_S, HEARTBEAT_S, POLL_S, StreamLimits, Streams
 from service.api.metrics import Counted, Metrics
-from service.api.results import Results
+from service.api.rate_limits import Checking, Limits, Rates, Threads
+from service.api.request_bodies import BodyLimit
+from service.api.response_cache import Bodies
 from service.api.routes import access, driver, events, health, logs, studies, trials
-from service.api.streams import CHECK_S, HEARTBEAT_S, POLL_S, StreamLimits, Streams
 from service.store.store import Store
 
 FAILURES_A_MINUTE = 10.0
@@ -33,7 +33,7 @@ def create_app(
     tokens: Tokens,
     results: ResultsProvider | None = None,
     *,
-    check: Callable[[Mapping[str, Any]], submission.CheckedStudy] = submission.check,
+    check: Callable[[Mapping[str, Any]], study_checks.CheckedStudy] = study_checks.check,
     limits: Limits | None = None,
     data_roots: Sequence[Path] | None = None,
     streams: StreamLimits | None = None,
@@ -65,7 +65,7 @@ def create_app(
         title="Driftline",
         version="1",
         summary="Tunes local update methods and maps how fast they converge against how good they become.",
-        responses=problems.RESPONSES,
+        responses=error_responses.RESPONSES,
         redoc_url=None,
         docs_url=None,  # its page loads scripts from elsewhere
     )
@@ -101,7 +101,7 @@ def create_app(
     routers = [module.ROUTER for module in (studies, trials, events, logs, driver, access, health)]
     for router in (studies.SUBMISSIONS, *routers):
         app.include_router(router, dependencies=[Depends(known_parameters)])
-    problems.install(app)
+    error_responses.install(app)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
     app.add_middleware(BodyLimit, bytes_allowed=allowed.body_bytes)
     app.add_middleware(Counted, metrics=metrics)
@@ -115,7 +115,7 @@ def _describe_problems(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         document = generate()
-        schema = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schema = error_responses.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         document.setdefault("components", {}).setdefault("schemas", {}).setdefault("Problem", schema)
         return document
 

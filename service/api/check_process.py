@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec, Unavailable, from_problem, problem
-from service.api import submission
-from service.api.files import only_under
-from service.api.submission import CheckedStudy
-from service.scheduler.estimate import limit_memory
+from service.api import study_checks
+from service.api.allowed_files import only_under
+from service.api.study_checks import CheckedStudy
+from service.api.timing import limit_memory
 
 START_S = 120.0
 """Seconds in which a process must have loaded the trainers."""
@@ -36,7 +36,7 @@ CHECK_BYTES = 2 * 2**30
 """Memory that a check may take, data included. Enforced on Linux only."""
 
 PROCESSES = 2
-"""One more than a project may have studies checked at once (`service.api.limits.Checking`)."""
+"""One more than a project may have studies checked at once (`service.api.rate_limits.Checking`)."""
 
 _LOG = logging.getLogger(__name__)
 _READY = "ready"
@@ -62,7 +62,7 @@ class CheckProcesses:
             self._idle.put(process)
 
     def __call__(self, body: Mapping[str, Any]) -> CheckedStudy:
-        """What `service.api.submission.check` says.
+        """What `service.api.study_checks.check` says.
 
         Raises:
             InvalidSpec: One line with the key, what must hold, and what came; or the check took too long.
@@ -154,7 +154,7 @@ def _serve(most_bytes: int, roots: Sequence[Path]) -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     os.nice(_NICE)
     limit_memory(most_bytes)
-    check = only_under(roots, submission.check)
+    check = only_under(roots, study_checks.check)
     for line in sys.stdin:
         if not line.strip():
             answer: Any = _READY

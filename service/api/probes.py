@@ -4,9 +4,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from driftline.errors import NotFound
-from service.api.access import Tokens
 from service.api.app import create_app
-from service.api.problems import answer
+from service.api.auth.tokens import Tokens
+from service.api.error_responses import answer
 from service.store.store import Store
 
 PATHS = frozenset({"/healthz", "/readyz", "/metrics"})

@@ -17,7 +17,7 @@ def validate_here(file: Path, *, estimate: bool) -> None:
     study = Study.from_yaml(file)
     _print_plan(file, study, study.check())
     if estimate:
-        from service.scheduler.estimate import estimate as measure
+        from service.api.timing import estimate as measure
 
         found = measure(study)
         wide = max(len(label.label) for label in found.labels) + 2

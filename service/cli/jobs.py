@@ -12,6 +12,7 @@ import typer
 
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec
+from driftline.results.show.escaped_text import escaped
 from driftline.sdk.client import Client
 from driftline.sdk.job import Job
 from driftline.study.spec import Study
@@ -71,7 +72,7 @@ def list_all(client: Client, *, as_json: bool) -> None:
         typer.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=2))
         return
     for record in records:
-        reason = f"  ({record.reason})" if record.reason else ""
+        reason = f"  ({escaped(record.reason)})" if record.reason else ""
         typer.echo(f"{record.id}  {record.state.lower():<10} {record.created_at:%Y-%m-%d %H:%M}  {record.name}{reason}")
     if not records:
         typer.echo("No studies yet: driftline submit STUDY.yaml", err=True)
@@ -93,7 +94,7 @@ def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
             if as_json:
                 typer.echo(line.model_dump_json())
             else:
-                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S} {line.attempt} {line.level.upper():<7} {line.text}")
+                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S} {line.attempt} {line.level.upper():<7} {escaped(line.text)}")
             sys.stdout.flush()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -15,8 +15,8 @@ from types import FrameType
 import typer
 
 from driftline.errors import InvalidSpec, Unavailable
-from service.cli.composition import Part, Service, answered
-from service.cli.home import ADMIN_TOKEN
+from service.server.compose import Part, Service, answered
+from service.server.home import ADMIN_TOKEN
 from service.settings import ServiceSettings, read_service
 from service.store.database import drop_backups, take_back
 from service.store.database import migrate as bring_up
@@ -51,6 +51,8 @@ def serve(
     for noisy in ("httpx", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = read_service(os.environ)
+    if settings.launcher == "local":
+        os.umask(0o077)  # database, logs and checkpoints of this machine are for their owner alone
     stop = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -151,7 +153,7 @@ def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
             "--mlflow-port", "needs the service's own MLflow database; DRIFTLINE_MLFLOW_URL names another"
         )
     require_free(port, "--mlflow-port")
-    from service.recorders.tracking import connect
+    from service.recorder.tracking import connect
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     connect(settings.mlflow).search_experiments(max_results=1)  # makes the tables before two processes want to

@@ -12,14 +12,9 @@ import typer
 
 from driftline.client.environment import environment
 from driftline.errors import NotFound
+from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
-from trainers.hyperparameters import Hyperparameter
-from trainers.plugins import Configured
-from trainers.problem import Task
-from trainers.registry import Registry, methods, optimizers, schedules, tasks
-from trainers.spelling import hint
-from trainers.trial.parts import offered
-from trainers.values import shown
+from trainers.registry import methods, optimizers, schedules, tasks
 
 if TYPE_CHECKING:
     from driftline.sdk.frontier import Frontier
@@ -103,7 +98,7 @@ def _frontier(study: str, quality: str | None, cost: str | None, url: str | None
 
         with connected(url, token_file) as client:
             return Frontier(client.job(study).frontier(quality=quality, cost=cost).data)
-    from service.embedded.stored import stored_frontier
+    from service.embedded.folder_results import stored_frontier
 
     return stored_frontier(Path(study), quality, cost)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from trainers.errors import SpecError
+from trainers import SpecError
 
 app = typer.Typer(
     name="theory",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 import typer
 
 from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
-from driftline.wire.access import SCOPES, NewToken, Scope
+from driftline.wire.access import GivenScope, NewToken
 from service.cli.jobs import address
 
 
@@ -42,11 +42,11 @@ def create(
     Raises:
         InvalidSpec: There is no such scope.
     """
-    strange = [scope for scope in scopes if scope not in SCOPES]
+    strange = [scope for scope in scopes if scope not in get_args(GivenScope)]
     if strange:
-        raise InvalidSpec("--scope", f"must be among {', '.join(sorted(SCOPES))}, got {strange[0]!r}")
+        raise InvalidSpec("--scope", f"must be among {', '.join(get_args(GivenScope))}, got {strange[0]!r}")
     try:
-        wanted = NewToken(name=name, project=project, scopes=cast(list[Scope], scopes), expires_in_days=days)
+        wanted = NewToken(name=name, project=project, scopes=cast(list[GivenScope], scopes), expires_in_days=days)
     except ValueError as error:
         raise InvalidSpec("", f"a name, project and number of days must be right, got: {error}") from error
     with _api(url, token_file) as api:

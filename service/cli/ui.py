@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import typer
 
 from driftline.errors import InvalidSpec
-from service.embedded.stored import stored_link
+from service.embedded.folder_results import stored_link
 
 START_S = 90.0
 """Seconds that MLflow's server may take to answer."""

@@ -18,8 +18,8 @@ from types import FrameType
 from driftline.client.driver_client import DriverClient
 from driftline.client.environment import environment
 from driftline.errors import DriftlineError
-from service.driver.run import NODES_S, Ended, run_driver
-from service.driver.shipping import Shipper
+from service.driver.lifecycle import NODES_S, Ended, run_driver
+from service.driver.log_shipping import Shipper
 from service.settings import hang_seconds, ray_address
 
 PATIENCE_S = 600.0

@@ -24,19 +24,19 @@ from driftline.errors import Conflict, NotFound
 from driftline.results.study_result import FILES
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord
-from service.api.access import Tokens
 from service.api.app import create_app
-from service.api.results import Results
-from service.api.serve import Server
+from service.api.auth.tokens import Tokens
+from service.api.computed_results import Results
+from service.api.http_server import Server
 from service.embedded.folder import LOG, Folder
-from service.embedded.launcher import ThreadLauncher
-from service.embedded.stored import artifact_root, mlflow_uri, stored_result
+from service.embedded.folder_results import artifact_root, mlflow_uri, stored_result
+from service.embedded.thread_launcher import ThreadLauncher
 from service.scheduler.loop import Scheduler
 from service.settings import hang_seconds
 from service.settings import ray_address as ray_cluster
 
 if TYPE_CHECKING:
-    from service.recorders.mlflow_recorder import Recorder
+    from service.recorder.study_recorder import Recorder
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
@@ -227,7 +227,7 @@ class EmbeddedRun:
         return DriverClient(self._server.url, token, socket=self._server.socket)
 
     def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
-        from service.driver.run import run_driver
+        from service.driver.lifecycle import run_driver
 
         if not self._take_turn(study_id, stop):
             return
@@ -258,7 +258,7 @@ class EmbeddedRun:
         return False
 
     def _recorder(self) -> Recorder:
-        from service.recorders.mlflow_recorder import Recorder
+        from service.recorder.study_recorder import Recorder
 
         return Recorder(self._folder.store, self.study_id, mlflow_uri(self.folder), artifact_root(self.folder))
 
@@ -303,7 +303,7 @@ def _require_room(study: Study) -> None:
     Raises:
         InvalidSpec: This computer has fewer CPU cores or GPUs than a pack needs.
     """
-    from service.driver.nodes import Node, require
+    from service.driver.ray.capacity import Node, require
 
     wanted = study.resources.gpu
     gpus = 0.0

@@ -16,8 +16,8 @@ from driftline.sdk.job import Job
 from driftline.sdk.progress import Progress
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord
+from service.embedded.folder_results import stored_frontier
 from service.embedded.run import EmbeddedRun
-from service.embedded.stored import stored_frontier
 
 
 class EmbeddedJob(Job):

@@ -1,4 +1,4 @@
-"""Optuna's Gaussian processes with expected hypervolume improvement; see `service.samplers.learner`. Needs torch.
+"""Optuna's Gaussian processes with expected hypervolume improvement; see `service.samplers.optuna_base`. Needs torch.
 
 The first max(10, dimensions + 2) configurations come from the quasi-random sampler; so do all until as many have
 finished and two of them have different values. The gain of a proposal is averaged over what the running trials may turn
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from driftline.results.pareto import select
 from search_spaces.parameters import Space
-from service.samplers.learner import Heard, Learner
-from service.samplers.protocol import Hyperparameters
+from service.samplers.base import Hyperparameters
+from service.samplers.optuna_base import Heard, Learner
 
 if TYPE_CHECKING:
     import optuna
@@ -32,7 +32,7 @@ CAP = 64
 
 
 class Sampler(Learner):
-    """Proposals by Gaussian processes. See `service.samplers.protocol` for the other arguments.
+    """Proposals by Gaussian processes. See `service.samplers.base` for the other arguments.
 
     Args:
         cap: Finished trials on which they are fitted, at most; at least 16.

@@ -15,7 +15,7 @@ from driftline.errors import InvalidSpec
 from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
-from service.samplers.protocol import Hyperparameters
+from service.samplers.base import Hyperparameters
 
 __all__ = ["LARGEST"]
 
@@ -23,7 +23,7 @@ LARGEST = 1_000_000
 
 
 class Sampler:
-    """Every combination once; learns nothing. See `service.samplers.protocol` for the other arguments.
+    """Every combination once; learns nothing. See `service.samplers.base` for the other arguments.
 
     Args:
         without: Configurations that are left out, unless nothing else is on the grid.

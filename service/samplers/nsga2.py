@@ -1,4 +1,4 @@
-"""Optuna's NSGA-II, an elitist genetic algorithm, for one or two objectives; see `service.samplers.learner`.
+"""Optuna's NSGA-II, an elitist genetic algorithm, for one or two objectives; see `service.samplers.optuna_base`.
 
 Generation g is the trials numbered g·population_size to (g + 1)·population_size - 1, whatever the order in which they
 finish (Optuna would count what had finished when each trial was proposed, which rows do not hold). Generation 0 is
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import optuna
 
 from search_spaces.parameters import Space
-from service.samplers.learner import Learner
+from service.samplers.optuna_base import Learner
 
 __all__ = ["POPULATION"]
 
@@ -27,7 +27,7 @@ POPULATION = 8
 
 
 class Sampler(Learner):
-    """Proposals by NSGA-II. See `service.samplers.protocol` for the other arguments.
+    """Proposals by NSGA-II. See `service.samplers.base` for the other arguments.
 
     Args:
         population_size: Trials in a generation, and parents of the next; at least 4.

@@ -1,4 +1,4 @@
-"""Optuna's tree-structured Parzen estimator for one or two objectives; see `service.samplers.learner`.
+"""Optuna's tree-structured Parzen estimator for one or two objectives; see `service.samplers.optuna_base`.
 
 The first `startup` configurations come from the quasi-random sampler; so do all until as many have finished. Running
 trials count as bad ones until they finish (constant liar): parallel proposals keep apart. A range with extra points is
@@ -20,8 +20,8 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from search_spaces.parameters import Space
-from service.samplers.coordinates import IN_RANGE, is_switch
-from service.samplers.learner import Learner
+from service.samplers.optuna_base import Learner
+from service.samplers.optuna_parameters import IN_RANGE, is_switch
 
 __all__ = ["LATEST", "SHARE", "DrawnCategories"]
 
@@ -31,7 +31,7 @@ SHARE = 0.5
 
 
 class Sampler(Learner):
-    """Proposals by TPE. See `service.samplers.protocol` for the other arguments.
+    """Proposals by TPE. See `service.samplers.base` for the other arguments.
 
     Args:
         startup: Configurations that are quasi-random before TPE begins; max(10, dimensions + 2) by default.

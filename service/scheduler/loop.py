@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from driftline.errors import DriftlineError, InvalidSpec, NotFound
 from driftline.wire.ids import holder
-from service.launchers.protocol import Launch, Launcher, Seen
+from service.launchers.base import Launch, Launcher, Seen
 from service.scheduler.pauses import Pauses
 from service.scheduler.reconcile import (
     MAX_DEATHS,
@@ -26,7 +26,7 @@ from service.scheduler.reconcile import (
     Stop,
     reconcile,
 )
-from service.store.drivers import Driven
+from service.store.leases import Driven
 from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)

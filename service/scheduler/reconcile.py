@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.scheduler.turns import in_turn
-from service.store.drivers import Driven
+from service.scheduler.fair_order import in_turn
+from service.store.leases import Driven
 
 _BEFORE_THE_END = frozenset({"PENDING", "QUEUED", "RUNNING"})
 MAX_DEATHS = 3
@@ -33,7 +33,7 @@ class Launched:
         reason: What its launcher says of it: why it has ended, or does not come up yet.
         hopeless: Whether another start would end in the same way.
         adopted: Whether another scheduler had started it.
-        waiting: Whether it waits in a queue outside of this service; see `service.launchers.protocol.Seen`.
+        waiting: Whether it waits in a queue outside of this service; see `service.launchers.base.Seen`.
         killed: Whether its launcher was told to kill it; until it has ended, no other one is started.
     """
 

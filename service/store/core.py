@@ -12,9 +12,9 @@ from driftline.errors import NotFound, StaleDriver
 from driftline.wire.records import STUDY_FINISHED, StudyState
 from service.store import progress
 from service.store.database import Database
+from service.store.schema import AUDIT, DRIVERS, EVENTS, STUDIES
 from service.store.states import check_study
-from service.store.tables import AUDIT, DRIVERS, EVENTS, STUDIES
-from trainers.values import shown
+from trainers import shown
 
 _INSERT_EVENT = sa.insert(EVENTS)
 _INSERT_AUDIT = sa.insert(AUDIT)

@@ -8,8 +8,19 @@ import sqlalchemy as sa
 
 from driftline.errors import Conflict
 from driftline.wire.driver_messages import Report
-from service.store.segments import Arrays, Columns, arrays, contains, decode, encode, join, join_arrays, split, upsert
-from service.store.tables import CURVE_SEGMENTS, TRIALS
+from service.store.curve_codec import (
+    Arrays,
+    Columns,
+    arrays,
+    contains,
+    decode,
+    encode,
+    join,
+    join_arrays,
+    split,
+    upsert,
+)
+from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.trials import Trials, _chunks
 
 _ROWS = 500  # segments that are taken from the database at a time

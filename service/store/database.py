@@ -19,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.store import postgresql
-from service.store.tables import METADATA
+from service.store.schema import METADATA
 
 _BUSY_S = 30.0
 BACKUP = "backup_"
@@ -35,6 +35,9 @@ class Database:
     Args:
         url: ``sqlite:///file``, ``postgresql://user:password@host/name``, or a plain path of a SQLite file.
         upgraded: whether it is brought to the newest revision.
+
+    Attributes:
+        writes_fail: whether the last transaction that was to write could not: the disk is full, the database away.
 
     Raises:
         Unavailable: when it cannot be reached.
@@ -58,6 +61,7 @@ class Database:
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
             self._writer = engine
         self._engine = engine
+        self.writes_fail = False
         self._turn = threading.Lock() if self.sqlite else None  # SQLite's own waiting is polling, and unfair
         try:
             if upgraded:
@@ -75,8 +79,13 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction: everything inside is stored, or nothing when an exception leaves it."""
-        with _reachable(), self._turn or nullcontext(), self._writer.begin() as connection:
-            yield connection
+        try:
+            with _reachable(), self._turn or nullcontext(), self._writer.begin() as connection:
+                yield connection
+        except Unavailable:
+            self.writes_fail = True
+            raise
+        self.writes_fail = False
 
     def close(self) -> None:
         """Close all connections."""

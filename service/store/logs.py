@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from driftline.wire.logs import LogLine, NewLines
 from service.store.core import moment
-from service.store.tables import LOG_LINES, LOG_TOTALS
+from service.store.schema import LOG_LINES, LOG_TOTALS
 from service.store.tokens import Credentials
 
 LINES_KEPT = 20_000

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from driftline.wire.records import STUDY_FINISHED
 from service.store.logs import Logs
-from service.store.tables import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
+from service.store.schema import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.wire.records import TRIAL_FINISHED, LabelProgress
-from service.store.tables import TRIALS
+from service.store.schema import TRIALS
 
 
 def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, LabelProgress]]:

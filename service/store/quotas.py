@@ -11,7 +11,7 @@ from driftline.errors import QuotaExceeded
 from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
 from service.store.core import Actor, Core
-from service.store.tables import PACKS, QUOTAS, STUDIES
+from service.store.schema import PACKS, QUOTAS, STUDIES
 
 _HOUR_S = 3600.0
 

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from driftline.wire.records import Event, StudyState
 from service.store.core import moment
-from service.store.holders import gone
+from service.store.local_processes import gone
 from service.store.retries import Retries
-from service.store.tables import EVENTS, LOCKS, META, RECORDER_STATE, STUDIES
+from service.store.schema import EVENTS, LOCKS, META, RECORDER_STATE, STUDIES
 
 
 @dataclass(frozen=True)
@@ -172,13 +172,15 @@ class Records(Retries):
             return value if found is None else found
 
     def ready(self) -> None:
-        """Ask the database for an answer.
+        """Ask the database for an answer, and write to it where the last write failed.
 
         Raises:
-            Unavailable: It gives none.
+            Unavailable: It gives none, or still cannot be written to.
         """
         with self._database.read() as connection:
             connection.execute(sa.select(sa.literal(1)))
+        if self._database.writes_fail:
+            self.lock("readiness", "probe", 1.0)
 
 
 def _events(connection: sa.Connection, study_id: str, after: int, limit: int | None) -> list[Event]:

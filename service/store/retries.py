@@ -9,9 +9,9 @@ from driftline.errors import Conflict
 from driftline.wire.access import Quota
 from driftline.wire.records import STUDY_FINISHED, StudyRecord
 from service.store.core import Actor
-from service.store.drivers import RETRIED, Drivers
+from service.store.leases import RETRIED, Drivers
+from service.store.schema import TRIALS
 from service.store.states import check_retry, intended
-from service.store.tables import TRIALS
 from service.store.trials import _chunks
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from service.store import progress
+from service.store.curve_codec import arrays
 from service.store.overview import Counts
-from service.store.segments import arrays
+from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 from service.store.states import DRIVEN
-from service.store.tables import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
-from trainers.trial.roles import ROLES
+from trainers import ROLES
 
 COUNTERS = ("client_gradients", "bytes_up", "bytes_down")
 _LATEST = 20  # studies that are read

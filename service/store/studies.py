@@ -11,10 +11,10 @@ from driftline.wire.ids import new_study_id
 from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
 from service.store import progress
 from service.store.core import Actor, moment
-from service.store.keys import Keys
+from service.store.idempotency import Keys
 from service.store.quotas import planned
+from service.store.schema import DRIVERS, PACKS, STUDIES, TRIALS
 from service.store.states import intended
-from service.store.tables import DRIVERS, PACKS, STUDIES, TRIALS
 
 _INSERT = sa.insert(STUDIES)
 

@@ -13,8 +13,8 @@ from driftline.wire.access import AuditEvent, MadeToken, NewToken, TokenRecord
 from driftline.wire.ids import new_study_id
 from service.store.core import Actor, moment
 from service.store.records import Records
-from service.store.tables import AUDIT, TOKENS
-from trainers.values import shown
+from service.store.schema import AUDIT, TOKENS
+from trainers import shown
 
 PREFIX = "dl_"
 """How tokens begin, so that scanners for secrets know them."""

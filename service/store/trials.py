@@ -10,10 +10,10 @@ from driftline.wire.driver_messages import NewTrial, TrialResult
 from driftline.wire.ids import trial_id
 from driftline.wire.records import TRIAL_FINISHED, Phase, TrialRecord, TrialState
 from service.store.core import moment
+from service.store.schema import PACKS, STUDIES, TRIALS
 from service.store.states import check_trial
 from service.store.studies import Studies
-from service.store.tables import PACKS, STUDIES, TRIALS
-from trainers.values import shown
+from trainers import shown
 
 _MANY = 500  # values in one IN (...)
 _COUNTED = ("deaths", "death_round")

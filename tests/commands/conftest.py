@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from driftline.client.environment import environment
 from driftline.study.spec import Study
-from service.cli import composition
-from service.cli.composition import Service
 from service.cli.main import app
-from service.driver.search import Search
-from service.driver.worker import Worker
-from service.embedded.launcher import ThreadLauncher
-from service.launchers import local
+from service.driver.ray.worker import Worker
+from service.driver.search.search import Search
+from service.embedded.thread_launcher import ThreadLauncher
+from service.launchers.local import launcher as local
+from service.server import compose
+from service.server.compose import Service
 from service.settings import read_service
 from tests.clients import EveryClient
 
@@ -111,7 +111,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -
         return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
 
     kind = SimpleNamespace(Config=local.Config, build=build)
-    monkeypatch.setattr(composition, "launcher_kind", lambda name: kind)
+    monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
     home = tmp_path / "home"
     made = Service(
         read_service({"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none"}), host="127.0.0.1", port=0

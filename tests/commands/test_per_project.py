@@ -14,9 +14,9 @@ from click.testing import Result
 
 from driftline.errors import DriftlineError
 from driftline.wire.access import NewToken
-from service.cli import composition
-from service.embedded.launcher import ThreadLauncher
-from service.launchers import local
+from service.embedded.thread_launcher import ThreadLauncher
+from service.launchers.local import launcher as local
+from service.server import compose
 from tests.clients import EveryClient
 from tests.commands.conftest import STUDY, Drivers
 from tests.ports import free_port
@@ -42,7 +42,7 @@ def test_a_project_has_no_more_studies_at_once_than_it_may(
         return launcher
 
     kind = SimpleNamespace(Config=local.Config, build=build)
-    monkeypatch.setattr(composition, "launcher_kind", lambda name: kind)
+    monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
     values = {"HOME": str(tmp_path / "home"), "LAUNCHER": "kubernetes", "MLFLOW_URL": "none", "ADMIN_TOKEN": "admin"}
     for name, value in values.items():
         monkeypatch.setenv(f"DRIFTLINE_{name}", value)

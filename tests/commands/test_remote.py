@@ -13,7 +13,7 @@ from click.testing import Result
 from driftline.client.environment import environment
 from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
 from driftline.sdk.job import StudyFailed
-from service.cli.composition import Service
+from service.server.compose import Service
 from tests.clients import EveryClient
 from tests.waiting import until
 
@@ -124,10 +124,14 @@ def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Even
         token = service_token(service, study)
     with EveryClient(service.url, token) as driver:
         lines = [NewLine(at=1.8e9 + number, level="info", text=f"line {number}") for number in range(1100)]
+        lines[-1] = lines[-1].model_copy(update={"text": "line 1099\nforged \u202e\x1b]0;title\x07"})
         driver.send_logs(study, 1, lines[:600])
         driver.send_logs(study, 1, lines[600:])
     shown = run("logs", study).stdout.splitlines()
-    assert [line.rpartition("  ")[2].strip() for line in (shown[0], shown[-1])] == ["line 0", "line 1099"]
+    assert [line.rpartition("  ")[2].strip() for line in (shown[0], shown[-1])] == [
+        "line 0",
+        r"line 1099\nforged \u202e\x1b]0;title\x07",
+    ]
     assert json.loads(run("logs", "small", "--json").stdout.splitlines()[5])["text"] == "line 5"
     threading.Timer(0.5, gate.set).start()
     followed = run("logs", study, "--follow")
@@ -136,7 +140,7 @@ def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Even
 
 
 def service_token(service: Service, study: str) -> str:
-    from service.api.access import Tokens
+    from service.api.auth.tokens import Tokens
 
     secret = (service._settings.home / "secret").read_text().strip()
     return Tokens({}, secret.encode()).driver(study)

@@ -18,7 +18,7 @@ from driftline.sdk.offline import OfflineService
 from driftline.study.notebook import study_html
 from driftline.wire.records import LabelProgress, StudyRecord
 from service import settings
-from service.cli.composition import Service
+from service.server.compose import Service
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

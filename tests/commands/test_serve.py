@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from driftline.errors import Conflict, InvalidSpec, Unavailable
-from service.cli import composition, serve
-from service.cli.home import ADMIN_TOKEN, SECRET, kept
+from service.cli import serve
+from service.server import compose
+from service.server.home import ADMIN_TOKEN, SECRET, kept
 from service.settings import read_service
 from service.store import database
 from service.store.store import Store
@@ -55,12 +56,12 @@ def test_the_first_start_makes_what_is_needed_and_says_how_to_go_on(processes: P
 
 def test_a_second_start_uses_what_is_kept(tmp_path: Path) -> None:
     settings = read_service({"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_MLFLOW_URL": "none"})
-    first = composition.Service(settings, host="127.0.0.1", port=0, only="api")
+    first = compose.Service(settings, host="127.0.0.1", port=0, only="api")
     token = (tmp_path / "home" / ADMIN_TOKEN).read_text().strip()
     port = int(first.url.rpartition(":")[2])
     with pytest.raises(Unavailable, match=rf"port {port} of 127.0.0.1 must be free"):
-        composition.Service(settings, host="127.0.0.1", port=port, only="api")
-    second = composition.Service(settings, host="127.0.0.1", port=0, only="api")
+        compose.Service(settings, host="127.0.0.1", port=port, only="api")
+    second = compose.Service(settings, host="127.0.0.1", port=0, only="api")
     assert (first.first, second.first) == (True, False)
     with EveryClient(second.url, token) as client:
         assert client.studies() == []
@@ -70,7 +71,7 @@ def test_a_second_start_uses_what_is_kept(tmp_path: Path) -> None:
 
 def test_a_scheduler_alone_answers_probes_and_nothing_else(tmp_path: Path) -> None:
     settings = read_service({"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_MLFLOW_URL": "none"})
-    service = composition.Service(settings, host="127.0.0.1", port=0, only="scheduler")
+    service = compose.Service(settings, host="127.0.0.1", port=0, only="scheduler")
     with httpx.Client(base_url=service.url) as http:
         assert http.get("/readyz").status_code == 200
         assert http.get("/healthz").status_code == http.get("/metrics").status_code == 200
@@ -85,7 +86,7 @@ def test_an_outside_address_comes_with_a_warning(
     host: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = read_service({"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_MLFLOW_URL": "none"})
-    service = composition.Service(settings, host=host, port=0, only="api")
+    service = compose.Service(settings, host=host, port=0, only="api")
     serve.say(service, settings, host, "api", "")
     said = capsys.readouterr().err
     assert ("TLS" in said) is warned
@@ -156,26 +157,24 @@ def test_all_processes_get_one_secret(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_right_are_said_before_anything_is_opened(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     with pytest.raises(InvalidSpec, match="DRIFTLINE_LAUNCHER: must be one of kubernetes, local, ray_jobs"):
-        composition.Service(read_service({"DRIFTLINE_HOME": home, "DRIFTLINE_LAUNCHER": "cloud"}), host="::1", port=0)
+        compose.Service(read_service({"DRIFTLINE_HOME": home, "DRIFTLINE_LAUNCHER": "cloud"}), host="::1", port=0)
     assert not Path(home).exists()
     with pytest.raises(InvalidSpec, match="must be api or scheduler, got 'ui'"):
         serve.serve("127.0.0.1", None, "ui", None)
     file = tmp_path / "limits.yaml"
     file.write_text("requests_per_secnd: 3")
     with pytest.raises(InvalidSpec, match="requests_per_second"):
-        composition.Service(
-            read_service({"DRIFTLINE_HOME": home, "DRIFTLINE_LIMITS": str(file)}), host="127.0.0.1", port=0
-        )
+        compose.Service(read_service({"DRIFTLINE_HOME": home, "DRIFTLINE_LIMITS": str(file)}), host="127.0.0.1", port=0)
     file.write_text("- 3")
     with pytest.raises(InvalidSpec, match="must hold a mapping"):
-        composition.read_yaml(file, "DRIFTLINE_LIMITS")
+        compose.read_yaml(file, "DRIFTLINE_LIMITS")
     with pytest.raises(InvalidSpec, match="must start with http"):
         read_service({"DRIFTLINE_API_URL": "tuner:8080"})
     config = tmp_path / "launcher.yaml"
     config.write_text("cpus: 3")
     values = {"DRIFTLINE_HOME": home, "DRIFTLINE_LAUNCHER_CONFIG": str(config), "DRIFTLINE_MLFLOW_URL": ""}
     with pytest.raises(InvalidSpec, match="num_cpus"):
-        composition.Service(read_service(values), host="127.0.0.1", port=0)
+        compose.Service(read_service(values), host="127.0.0.1", port=0)
 
 
 def test_settings() -> None:

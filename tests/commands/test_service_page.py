@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from service.api.limits import Limits
-from service.api.oidc import Oidc
-from service.api.streams import StreamLimits
-from service.launchers.ray_jobs import Config as RayJobs
+from service.api.auth.oidc import Oidc
+from service.api.event_streams import StreamLimits
+from service.api.rate_limits import Limits
+from service.launchers.ray_jobs.launcher import Config as RayJobs
 from tests.clients import EveryClient
 from tests.commands.page import Page, Terminal
 from tests.ports import free_port

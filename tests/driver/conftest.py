@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.driver.environment import environment
+from service.driver.ray.environment import environment
 from service.store.store import Store
 from tests.driver import small_ray
 from tests.driver.stand_ins import StoreClient

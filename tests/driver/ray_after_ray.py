@@ -5,7 +5,7 @@ import sys
 
 import ray
 
-from service.driver import cluster, turn
+from service.driver.ray import cluster, mutex
 from tests.driver import small_ray
 
 
@@ -16,7 +16,7 @@ class _Named:
 
 def own() -> None:
     """A Ray of Driftline's, with a token that nobody else knows; a named actor of it answers."""
-    with cluster.connect("study", None, lambda line: None, num_cpus=1), turn.alone("study", lambda line: None):
+    with cluster.connect("study", None, lambda line: None, num_cpus=1), mutex.alone("study", lambda line: None):
         assert ray.get(ray.remote(num_cpus=0)(_Named).remote().number.remote(), timeout=60) == 7
 
 

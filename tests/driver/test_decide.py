@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.driver.decide import (
+from service.driver.search.policy import (
     ATTEMPTS,
     Action,
     Ask,

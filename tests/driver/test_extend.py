@@ -5,7 +5,7 @@ from typing import Any
 
 from driftline.study.spec import Study
 from driftline.wire.budgets import Extension
-from service.api.submission import check, extended
+from service.api.study_checks import check, extended
 from service.store.speeds import Measured
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_search import Bench, curves

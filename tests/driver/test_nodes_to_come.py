@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from service.driver import cluster, searcher
-from service.driver.cluster import Cluster
+from service.driver.lifecycle import NODES_S, run_driver
 from service.driver.main import _parser
-from service.driver.nodes import Node
-from service.driver.run import NODES_S, run_driver
+from service.driver.ray import cluster, tune
+from service.driver.ray.capacity import Node
+from service.driver.ray.cluster import Cluster
 from tests.driver.stand_ins import StoreClient, quadratic
 
 HEAD, GPU = Node(0), Node(4, 1)
@@ -55,7 +55,7 @@ def drive(
         yield growing
 
     monkeypatch.setattr(cluster, "connect", connect)
-    monkeypatch.setattr(searcher, "fit", lambda search, watch, _: begun.append(search))
+    monkeypatch.setattr(tune, "fit", lambda search, watch, _: begun.append(search))
     study = quadratic(resources={"gpu": gpu})
     study_id = client.submit(study)
     run_driver(client, study_id, threading.Event(), folder=folder, nodes_s=0.0, worker_gpus=worker_gpus)

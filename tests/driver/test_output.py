@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from service.driver.job import MARK
-from service.driver.output import LONGEST, Output
-from service.driver.worker import Worker
+from service.driver.ray.worker import Worker
+from service.driver.ray.worker_output import LONGEST, Output
 
 
 class Clock:
@@ -26,7 +26,7 @@ def batch(*lines: str, pid: int = 1, ip: str = "10.0.0.1", error: bool = False) 
 
 
 def test_lines_have_the_name_of_the_pack_that_their_process_trains(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "service.driver.output")
+    caplog.set_level(logging.INFO, "service.driver.ray.worker_output")
     output = Output()
     output.take(batch("hello", "", f"{MARK}p1", "loading"))
     output.take(batch("careful", error=True))
@@ -45,7 +45,7 @@ def test_lines_have_the_name_of_the_pack_that_their_process_trains(caplog: pytes
 
 
 def test_a_flood_is_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "service.driver.output")
+    caplog.set_level(logging.INFO, "service.driver.ray.worker_output")
     clock = Clock()
     output = Output(2.0, 5, clock)
     output.take(batch(*(f"line {number}" for number in range(1000))))
@@ -89,7 +89,7 @@ def test_prints_warnings_and_the_end_of_a_process_come_through_a_real_ray() -> N
                 heard.append(record.getMessage())
 
         logging.getLogger().addHandler(Ear())
-        from service.driver import cluster
+        from service.driver.ray import cluster
         from service.driver.job import MARK
 
         def work(mark):

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from driftline.errors import Unavailable
-from service.api.access import Tokens
 from service.api.app import create_app
-from service.api.serve import Server
-from service.launchers import local, local_processes
-from service.launchers.local import LocalLauncher
-from service.launchers.protocol import Launch
+from service.api.auth.tokens import Tokens
+from service.api.http_server import Server
+from service.launchers.base import Launch
+from service.launchers.local import driver_processes
+from service.launchers.local import launcher as local
+from service.launchers.local.launcher import LocalLauncher
 from service.store.store import Store
 from tests.driver.stand_ins import quadratic
 from tests.waiting import until
@@ -194,7 +195,7 @@ def workers(logs: Path) -> list[int]:
     """Processes that began as workers."""
     return [
         pid
-        for pid in local_processes.marked(logs).get("study", [])
+        for pid in driver_processes.marked(logs).get("study", [])
         if b"1000" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
@@ -218,7 +219,7 @@ def test_a_launcher_ends_drivers_that_another_one_has_started(
     second.start(Launch("study", "small", "default", "token", 2))
     assert not second._children  # it runs
     second.end(0.2)
-    assert not local_processes.marked(logs)
+    assert not driver_processes.marked(logs)
     assert child.wait(10) == -signal.SIGKILL
     assert not second.seen("study").alive
 
@@ -234,13 +235,13 @@ def test_a_stopped_driver_is_killed_with_all_its_processes_and_nobody_else(
         until(ready.exists)
         ready.unlink()
     until(lambda: workers(logs))
-    for pid in local_processes.marked(logs)["study"]:
+    for pid in driver_processes.marked(logs)["study"]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
     launcher.kill("study")
     launcher.kill("nothing")
     until(lambda: not launcher.seen("study").alive)
-    until(lambda: "study" not in local_processes.marked(logs))
+    until(lambda: "study" not in driver_processes.marked(logs))
     assert launcher.seen("other").alive
     launcher.end(0.0)
 
@@ -265,7 +266,7 @@ def test_what_a_dead_driver_has_left_is_ended_before_another_one_starts(
     launcher.end(0.0)
 
     monkeypatch.setattr(local, "_SWEEP_S", 0.1)
-    monkeypatch.setattr(local_processes, "kill", lambda logs, study: [4711])  # it waits for a disk
+    monkeypatch.setattr(driver_processes, "kill", lambda logs, study: [4711])  # it waits for a disk
     with pytest.raises(Unavailable, match="got 4711, which SIGKILL does not end: look for a disk or a GPU"):
         launcher.start(launch)
     assert not launcher.seen("study").alive

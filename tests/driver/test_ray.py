@@ -12,11 +12,12 @@ import pytest
 
 from driftline.errors import Conflict
 from driftline.study.trial_document import trial_document
-from service.driver import run, turn
+from service.driver import lifecycle
 from service.driver.checkpoints import round_of
-from service.driver.run import run_driver
-from service.driver.search import Search
-from service.driver.worker import columns
+from service.driver.lifecycle import run_driver
+from service.driver.ray import mutex
+from service.driver.ray.worker import columns
+from service.driver.search.search import Search
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.waiting import until
@@ -127,7 +128,7 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
 def test_a_paused_study_resumes_with_the_same_curves(
     client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "HEARTBEAT_S", 0.1)  # a heartbeat brings the wish to pause
+    monkeypatch.setattr(lifecycle, "HEARTBEAT_S", 0.1)  # a heartbeat brings the wish to pause
     study_id = client.submit(quadratic(**LONG))
 
     def pause_at_the_first_report(call: str) -> None:
@@ -186,18 +187,18 @@ def test_a_replaced_driver_stops_and_writes_nothing_more(client: StoreClient, tm
 
 
 def test_a_joined_ray_is_marked_by_the_driver_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "_TURN_LOOK_S", 0.05)
+    monkeypatch.setattr(mutex, "_TURN_LOOK_S", 0.05)
     said: list[str] = []
     looks = iter([True, True, True, False])
     reason = "waits for its turn: one study at a time uses a Ray cluster, and the driver of study one uses this one"
-    with turn.alone("one", said.append):
-        with pytest.raises(turn.Occupied, match=reason), turn.alone("two", said.append, lambda: next(looks)):
+    with mutex.alone("one", said.append):
+        with pytest.raises(mutex.Occupied, match=reason), mutex.alone("two", said.append, lambda: next(looks)):
             pass
-        monkeypatch.setattr(turn, "TURN_S", 0.2)
-        with pytest.raises(turn.Occupied), turn.alone("two", said.append):
+        monkeypatch.setattr(mutex, "TURN_S", 0.2)
+        with pytest.raises(mutex.Occupied), mutex.alone("two", said.append):
             pass
     assert said == [f"this study {reason}"] * 2
-    with turn.alone("two", said.append):  # the mark is gone with the driver that held it
+    with mutex.alone("two", said.append):  # the mark is gone with the driver that held it
         pass
 
 
@@ -206,7 +207,7 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
 ) -> None:
     study_id = client.submit(quadratic())
     lines: list[str] = []
-    with turn.alone(study_id, lines.append):  # a driver of the same study that was cut off from the network
+    with mutex.alone(study_id, lines.append):  # a driver of the same study that was cut off from the network
         driven = Driven(client, study_id, tmp_path, progress=lines.append)
         until(lambda: any("waits for its turn" in line for line in lines))
         assert client.heartbeat(study_id, 1) == "run"
@@ -214,14 +215,14 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
     assert driven.end() == "SUCCEEDED"
 
     second = client.submit(quadratic())
-    monkeypatch.setattr(turn, "TURN_S", 0.2)
-    with turn.alone("another", lines.append):
+    monkeypatch.setattr(mutex, "TURN_S", 0.2)
+    with mutex.alone("another", lines.append):
         assert Driven(client, second, tmp_path).end() == "PAUSED"
         record = client.store.study(second)
         assert record.state == "PENDING"  # the scheduler starts it again, and nothing counts against it
         assert "the driver of study another uses this one" in record.reason
         assert client.store.driven()[0].deaths == 0
-        monkeypatch.setattr(turn, "TURN_S", 60.0)
+        monkeypatch.setattr(mutex, "TURN_S", 60.0)
         driven = Driven(client, second, tmp_path, progress=lines.append)
         until(lambda: client.store.study(second).state == "RUNNING")
         client.cancel(second)

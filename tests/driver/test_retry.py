@@ -8,7 +8,7 @@ import pytest
 
 from driftline.errors import Conflict
 from driftline.study.spec import Study
-from service.api.results import Results
+from service.api.computed_results import Results
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_extend import drive, extend

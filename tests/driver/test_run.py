@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from driftline.errors import InvalidSpec, Unavailable
-from service.driver import cluster, searcher
-from service.driver.nodes import Node
-from service.driver.run import run_driver
+from service.driver.lifecycle import run_driver
+from service.driver.ray import cluster, tune
+from service.driver.ray.capacity import Node
 from tests.driver.stand_ins import StoreClient, quadratic
 
 
@@ -57,7 +57,7 @@ def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study
         yield cluster.Cluster(tmp_path, own=True, _seen=(float("inf"), [Node(1)]))
 
     def fit(search: Any, watch: Any, _: str) -> None:
-        packs = searcher.PackSearcher(search, watch)
+        packs = tune.PackSearcher(search, watch)
         while packs.suggest("t1") != packs.FINISHED:
             pass
 
@@ -66,7 +66,7 @@ def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study
             raise error
 
     monkeypatch.setattr(cluster, "connect", connect)
-    monkeypatch.setattr(searcher, "fit", fit)
+    monkeypatch.setattr(tune, "fit", fit)
     client.before = before
     found, study = drive(client, tmp_path)
     assert (found, study.state) == (ended, state)

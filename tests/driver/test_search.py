@@ -11,10 +11,10 @@ import pytest
 from driftline.errors import DriftlineError, InvalidSpec, StaleDriver
 from driftline.study.spec import Study
 from service.driver import checkpoints
-from service.driver.search import Search
-from service.driver.worker import Worker
+from service.driver.ray.worker import Worker
+from service.driver.search.search import Search
+from service.samplers.base import Sampler
 from service.samplers.build import build
-from service.samplers.protocol import Sampler
 from tests.driver.stand_ins import StoreClient, quadratic
 
 NO_CLOCK = {"wall_seconds"}

@@ -18,9 +18,9 @@ from ray.tune import Callback
 
 from driftline.errors import Conflict, StaleDriver, Unavailable
 from service.driver.job import Job
-from service.driver.searcher import Halt, PackSearcher, Pulse
-from service.driver.watch import Watch
-from service.driver.worker import Worker, columns
+from service.driver.lease import Watch
+from service.driver.ray.tune import Halt, PackSearcher, Pulse
+from service.driver.ray.worker import Worker, columns
 
 JOB = Job(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", flag="y", cpus=2.0, gpus=0.5)
 
@@ -215,7 +215,7 @@ def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_
     def build(job: Job) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation.")
 
-    monkeypatch.setattr("service.driver.worker.build", build)
+    monkeypatch.setattr("service.driver.ray.worker.build", build)
     worker = Worker.__new__(Worker)
     worker.take(Job(pack="p1", document={}, prefix="", flag=str(tmp_path / "flag")).config())
     result = worker.step()
@@ -240,7 +240,7 @@ def test_lines_become_columns_of_each_member() -> None:
 
 def test_a_worker_imports_ray_and_trainers_only() -> None:
     code = """
-import sys, service.driver.worker, trainers.engine.packs.pack, trainers.trial.document
+import sys, service.driver.ray.worker, trainers.engine.packs.pack, trainers.trial.document
 heavy = {"optuna", "mlflow", "sqlalchemy", "httpx", "fastapi", "matplotlib", "plotly", "sklearn", "scipy"}
 ours = {"driftline.wire.records", "driftline.client.api_client", "driftline.results.pareto", "driftline.errors"}
 print(sorted((heavy | ours) & set(sys.modules)))

@@ -8,8 +8,8 @@ import pytest
 
 from driftline.errors import Forbidden, NotFound, Unavailable
 from driftline.wire.logs import NewLine
-from service.driver import shipping
-from service.driver.shipping import Shipper
+from service.driver import log_shipping
+from service.driver.log_shipping import Shipper
 from tests.waiting import until
 
 LOG = logging.getLogger("tests.shipping")
@@ -44,8 +44,8 @@ class Api:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipping, "LONGEST_PAUSE_S", 0.05)
-    monkeypatch.setattr(shipping, "CLOSE_S", 60.0)  # lines that can be sent are, on a busy machine too
+    monkeypatch.setattr(log_shipping, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(log_shipping, "CLOSE_S", 60.0)  # lines that can be sent are, on a busy machine too
     monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
 
 
@@ -114,7 +114,7 @@ def test_logging_never_waits_for_the_api() -> None:
 def test_an_api_that_stays_away_does_not_keep_a_driver_from_ending(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shipping, "CLOSE_S", 0.3)
+    monkeypatch.setattr(log_shipping, "CLOSE_S", 0.3)
     api = Api()
     api.away = True
     with Shipper(api, "study", every_s=0.01) as shipper:

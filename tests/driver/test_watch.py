@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from driftline.errors import NotFound, StaleDriver, Unavailable
-from service.driver.watch import Watch
+from service.driver.lease import Watch
 from tests.waiting import until
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.embedded.stored import stored_study
+from service.embedded.folder_results import stored_study
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(780)]
 
@@ -91,9 +91,9 @@ class Command:
 
 _PROMPT = """
 import functools
-from service.driver import run
-run.HEARTBEAT_S = 0.1
-run.run_driver = functools.partial(run.run_driver, options={"chunk_seconds": 0.1})
+from service.driver import lifecycle
+lifecycle.HEARTBEAT_S = 0.1
+lifecycle.run_driver = functools.partial(lifecycle.run_driver, options={"chunk_seconds": 0.1})
 """
 _RUN = """
 import signal, sys

@@ -155,7 +155,7 @@ def test_read_from_a_folder_of_another_user(out: Path, monkeypatch: pytest.Monke
     before = sorted(path.name for path in out.iterdir())
     opened: list[Path] = []
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    monkeypatch.setattr("service.embedded.stored.Store", lambda path: opened.append(path) or Store(path))
+    monkeypatch.setattr("service.embedded.folder_results.Store", lambda path: opened.append(path) or Store(path))
     assert frontier(out).data == json.loads((out / "frontier.json").read_text())
     assert opened[0].parent != out
     assert not opened[0].parent.exists()

@@ -16,20 +16,20 @@ from typing import Any
 
 from driftline.errors import Conflict
 from driftline.study.spec import Study
-from service.api.access import Access, Tokens
 from service.api.app import create_app
-from service.api.serve import Server
-from service.driver import cluster, searcher
+from service.api.auth.tokens import Access, Tokens
+from service.api.http_server import Server
+from service.driver import lifecycle as driver_run
 from service.driver import main as driver_main
-from service.driver import run as driver_run
-from service.driver.nodes import Node
-from service.driver.worker import Worker
+from service.driver.ray import cluster, tune
+from service.driver.ray.capacity import Node
+from service.driver.ray.worker import Worker
 from service.embedded import folder as embedded_folder
 from service.embedded import run as embedded_run
 from service.embedded.run import EmbeddedRun
-from service.launchers import local
-from service.recorders import mlflow_recorder
-from service.recorders.studies_recorder import StudiesRecorder
+from service.launchers.local import launcher as local
+from service.recorder import study_recorder
+from service.recorder.recorder_loop import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
 from tests.clients import EveryClient
@@ -98,7 +98,7 @@ def tokens() -> Tokens:
 
 def without_pictures() -> None:
     """Results as JSON and CSV only: drawing takes longer than all the rest."""
-    for module in (mlflow_recorder, embedded_run, embedded_folder):
+    for module in (study_recorder, embedded_run, embedded_folder):
         module.FILES = ("frontier.json", "trials.csv")  # type: ignore[attr-defined]
 
 
@@ -136,7 +136,7 @@ def recorder(place: Place, fuse: Fuse) -> None:
     """The recorder with MLflow on SQLite, until it is killed."""
     fuses.commits(fuse)
     fuses.mlflow(fuse)
-    mlflow_recorder.LIVE_AFTER_S = 0.1
+    study_recorder.LIVE_AFTER_S = 0.1
     recording = StudiesRecorder(Store(place.database), place.mlflow, str(place.folder / "artifacts"))
     while True:
         recording.sync()
@@ -213,13 +213,13 @@ def without_ray(fuse: Fuse, folder: Path) -> None:
         shutil.rmtree(scratch)
 
     def fit(search: Any, watch: Any, _: str) -> None:
-        _fit(searcher.PackSearcher(search, watch), searcher.Halt(watch), fuse, folder)
+        _fit(tune.PackSearcher(search, watch), tune.Halt(watch), fuse, folder)
 
     cluster.connect = connect  # type: ignore[assignment]
-    searcher.fit = fit
+    tune.fit = fit
 
 
-def _fit(packs: searcher.PackSearcher, halt: searcher.Halt, fuse: Fuse, folder: Path) -> None:
+def _fit(packs: tune.PackSearcher, halt: tune.Halt, fuse: Fuse, folder: Path) -> None:
     """What Ray Tune does with a searcher: ask for packs as long as there is room, step them, pass on what they say."""
     running: dict[str, Worker] = {}
     finished = False

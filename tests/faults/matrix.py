@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from service.recorders.tracking import connect
+from service.recorder.tracking import connect
 from tests.faults.fuse import Kill
 
 Answer = dict[str, Any]

@@ -17,8 +17,9 @@ import pytest
 from driftline.errors import Unavailable
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
-from service.driver import checkpoints, cluster, searcher
-from service.driver.run import run_driver
+from service.driver import checkpoints
+from service.driver.lifecycle import run_driver
+from service.driver.ray import cluster, tune
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
 from tests.driver.stand_ins import StoreClient
@@ -41,7 +42,7 @@ def client(tmp_path: Path) -> Iterator[StoreClient]:
 def no_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Packs are trained in this process, with a checkpoint at every step."""
     monkeypatch.setattr(cluster, "connect", cluster.connect)  # put back afterwards
-    monkeypatch.setattr(searcher, "fit", searcher.fit)
+    monkeypatch.setattr(tune, "fit", tune.fit)
     components.without_ray(Fuse("driver", tmp_path, []), tmp_path)
 
 
@@ -180,7 +181,7 @@ class NoLauncher:
         self.alive = True
 
     def seen(self, study_id: str) -> Any:
-        from service.launchers.protocol import Seen
+        from service.launchers.base import Seen
 
         return Seen(self.alive)
 

@@ -21,10 +21,10 @@ import yaml
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyRecord
-from service.cli.home import ADMIN_TOKEN
-from service.driver.worker import columns
-from service.recorders.tracking import KEY, connect
+from service.driver.ray.worker import columns
+from service.recorder.tracking import KEY, connect
 from service.samplers.build import build
+from service.server.home import ADMIN_TOKEN
 from service.store.store import Store
 from tests.clients import EveryClient
 from tests.driver.stand_ins import quadratic

@@ -13,7 +13,7 @@ import pytest
 
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from service.driver.worker import columns
+from service.driver.ray.worker import columns
 from service.samplers.build import build
 from service.store.store import Store
 from tests.commands.processes import SMALL, begun, running

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from service.recorders.tracking import KEY, connect
+from service.recorder.tracking import KEY, connect
 from service.store.store import Store
 from tests.faults.components import CHUNK, ROUNDS
 

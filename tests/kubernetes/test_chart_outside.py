@@ -7,9 +7,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api.auth.oidc import Config as Oidc
 from service.api.metrics import Metrics
-from service.api.oidc import Config as Oidc
-from service.launchers.kubernetes_rayjob.config import Config
+from service.launchers.kubernetes.config import Config
 from service.store.core import Actor
 from service.store.store import Store
 from tests.service.conftest import SPEC

@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from service.launchers.kubernetes_rayjob.config import Config
+from service.launchers.kubernetes.config import Config
 
 from .chart_readme import CHART, described, readme
 from .conftest import LOADER

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from service.api.limits import Limits
-from service.api.streams import StreamLimits
+from service.api.event_streams import StreamLimits
+from service.api.rate_limits import Limits
 
 from .chart_readme import CHART
 from .matrix import MATRIX

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from service.launchers.kubernetes_rayjob.config import Config
+from service.launchers.kubernetes.config import Config
 
 from .conftest import LOADER
 from .matrix import MATRIX, PLACED

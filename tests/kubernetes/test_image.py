@@ -118,7 +118,7 @@ def test_the_image_runs_without_root_on_a_read_only_file_system(unpacked):
     lines = [json.loads(line) for line in inside(unpacked, "sh", "-c", script).stdout.splitlines()]
     assert [line["round"] for line in lines] == [0, 1, 2, 3]
     parts = "ray, mlflow, h5py, pyarrow, kubernetes, psycopg, flask_wtf, matplotlib.pyplot"
-    inside(unpacked, "python", "-c", f"import {parts}, service.api.app, service.driver.run")
+    inside(unpacked, "python", "-c", f"import {parts}, service.api.app, service.driver.lifecycle")
     assert inside(unpacked, "which", "ray", "wget", "bash").stdout.count("\n") == 3
 
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from service.launchers.kubernetes_rayjob.config import Config
-from service.launchers.protocol import Launch
+from service.launchers.base import Launch
+from service.launchers.kubernetes.config import Config
 
 NOW = 1_800_000_000.0
 STUDY = "01k6vq8r9s2t3v4w5x6y7z8abc"

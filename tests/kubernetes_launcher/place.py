@@ -1,6 +1,6 @@
 """A namespace of a real API server, with launchers that work in it."""
 
-from service.launchers.kubernetes import KubernetesLauncher
+from service.launchers.kubernetes.launcher import KubernetesLauncher
 from tests.kubernetes_launcher.made import config
 from tests.waiting import until
 

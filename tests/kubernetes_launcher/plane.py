@@ -12,7 +12,7 @@ from pathlib import Path
 import urllib3
 import yaml
 
-from service.launchers.kubernetes_rayjob.api import Api
+from service.launchers.kubernetes.api_server import Api
 from tests.waiting import until
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from driftline.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unavailable
-from service.launchers.kubernetes import KubernetesLauncher, build
-from service.launchers.kubernetes_rayjob.api import Api, Expired
-from service.launchers.kubernetes_rayjob.mirror import Mirror
-from service.launchers.kubernetes_rayjob.names import job_name, selector
-from service.launchers.protocol import Seen
+from service.launchers.base import Seen
+from service.launchers.kubernetes.api_server import Api, Expired
+from service.launchers.kubernetes.informer import Mirror
+from service.launchers.kubernetes.launcher import KubernetesLauncher, build
+from service.launchers.kubernetes.naming import job_name, selector
 from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
 from tests.kubernetes_launcher.place import Place
 from tests.waiting import until
@@ -58,9 +58,9 @@ def test_every_field_arrives(place):
     full = Place(place.plane, **{key: value for key, value in FULL.items() if key != "image"})
     full.launcher.start(launch(gpus=0.25))
     found = full.jobs()[job_name(STUDY, 1)]["spec"]
-    from service.launchers.kubernetes_rayjob import body
+    from service.launchers.kubernetes import manifests
 
-    sent = body.rayjob(
+    sent = manifests.rayjob(
         config(**full.settings), launch(gpus=0.25), "n", "ns", url="http://api:8080", folder="s3://bucket/x"
     )["spec"]
     assert _holds(found, sent) == []
@@ -273,7 +273,7 @@ def test_settings_from_a_file_reach_the_cluster(plane, place, tmp_path, monkeypa
     assert list(place.jobs()) == [job_name(STUDY, 1)]
     made.close()
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    monkeypatch.setattr("service.launchers.kubernetes_rayjob.api._OWN_NAMESPACE", Path("/nonexistent"))
+    monkeypatch.setattr("service.launchers.kubernetes.api_server._OWN_NAMESPACE", Path("/nonexistent"))
     with pytest.raises(InvalidSpec, match="kubeconfig: must name a cluster"):
         build(config(kubeconfig=str(tmp_path / "none")), url="http://a", checkpoints="s3://b/x")
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from driftline.errors import InvalidSpec
-from service.launchers.kubernetes_rayjob import body
-from service.launchers.kubernetes_rayjob.config import Config
-from service.launchers.kubernetes_rayjob.names import LONGEST, job_name
+from service.launchers.kubernetes import manifests
+from service.launchers.kubernetes.config import Config
+from service.launchers.kubernetes.naming import LONGEST, job_name
 from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
 
 URL, FOLDER = "http://driftline-api:8080", "s3://bucket/checkpoints"
@@ -43,7 +43,7 @@ def schema(kube):
 
 
 def made(values=None, asked=None):
-    return body.rayjob(
+    return manifests.rayjob(
         Config.from_json(values or FULL), asked or launch(), job_name(STUDY, 1), "studies", url=URL, folder=FOLDER
     )
 
@@ -97,20 +97,20 @@ def test_the_driver_is_the_entrypoint_and_its_token_stands_in_the_secret_alone()
 
 
 def test_an_argument_that_needs_quotes_gets_them():
-    job = body.rayjob(config(), launch(), "n", "ns", url=URL, folder="s3://bucket/two words;id")
+    job = manifests.rayjob(config(), launch(), "n", "ns", url=URL, folder="s3://bucket/two words;id")
     assert "--folder 's3://bucket/two words;id' --address" in job["spec"]["entrypoint"]
 
 
 def test_the_secret_belongs_to_the_rayjob_and_is_the_same_every_time():
     job = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "n", "namespace": "ns", "uid": "u-1"}}
-    one, two = (body.secret(config(), launch(), job) for _ in range(2))
+    one, two = (manifests.secret(config(), launch(), job) for _ in range(2))
     assert one == two
     assert one["metadata"]["ownerReferences"] == [
         {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "n", "uid": "u-1"}
     ]
     assert one["stringData"]["driver_token"] == launch().token
     assert re.fullmatch("[0-9a-f]{64}", one["stringData"]["auth_token"])
-    other = body.secret(config(), launch(attempt=2), job)
+    other = manifests.secret(config(), launch(attempt=2), job)
     assert other["stringData"]["auth_token"] != one["stringData"]["auth_token"]
 
 
@@ -294,5 +294,5 @@ def test_a_folder_that_pods_do_not_share_is_refused(folder):
 )
 def test_a_pack_that_fits_no_worker_is_refused_before_anything_starts(asked, said):
     with pytest.raises(InvalidSpec) as caught:
-        body.check(config(), launch(**asked))
+        manifests.check(config(), launch(**asked))
     assert str(caught.value) == said

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from service.launchers import kubernetes
-from service.launchers.kubernetes import KubernetesLauncher
-from service.launchers.kubernetes_rayjob.names import ATTEMPT, STUDY, common_labels
-from service.launchers.protocol import Seen
+from service.launchers.base import Seen
+from service.launchers.kubernetes import launcher as kubernetes
+from service.launchers.kubernetes.launcher import KubernetesLauncher
+from service.launchers.kubernetes.naming import ATTEMPT, STUDY, common_labels
 from tests.kubernetes_launcher import made
 
 

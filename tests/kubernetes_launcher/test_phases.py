@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from service.launchers.kubernetes_rayjob.api import Expired
-from service.launchers.kubernetes_rayjob.mirror import Mirror
-from service.launchers.kubernetes_rayjob.phases import judge, tail
-from service.launchers.kubernetes_rayjob.pods import Patience, quota, starved
-from service.launchers.protocol import Seen
+from service.launchers.base import Seen
+from service.launchers.kubernetes.api_server import Expired
+from service.launchers.kubernetes.informer import Mirror
+from service.launchers.kubernetes.pod_problems import Patience, quota, starved
+from service.launchers.kubernetes.rayjob_status import judge, tail
 from tests.kubernetes_launcher.made import NOW, at, job, pod
 from tests.waiting import until
 
@@ -187,7 +187,7 @@ def test_a_worker_that_went_while_nobody_watched_is_told_of_for_a_while(monkeypa
     dead = named(pod("worker", "Failed", ended=OOM), "one", 1)
     found = mirrored(Scripted([[dead], []]), lambda items: "deletionTimestamp" in items[0]["metadata"])
     assert seen(job("Running", **RUNNING), pod("head"), *found) == Seen(True, LOST)
-    monkeypatch.setattr("service.launchers.kubernetes_rayjob.mirror._REMEMBERED_S", 0.0)
+    monkeypatch.setattr("service.launchers.kubernetes.informer._REMEMBERED_S", 0.0)
     assert mirrored(Scripted([[dead], []]), lambda items: not items) == []
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from driftline.errors import InvalidSpec
-from service.launchers.kubernetes_rayjob import body, kueue
-from service.launchers.kubernetes_rayjob.config import Config
-from service.launchers.kubernetes_rayjob.phases import judge, waits
-from service.launchers.kubernetes_rayjob.pods import Patience
-from service.launchers.protocol import Seen
+from service.launchers.base import Seen
+from service.launchers.kubernetes import kueue, manifests
+from service.launchers.kubernetes.config import Config
+from service.launchers.kubernetes.pod_problems import Patience
+from service.launchers.kubernetes.rayjob_status import judge, waits
 from service.scheduler.reconcile import Forget, Launched, Lost, Queue, Settle, Start, Stop, reconcile
-from service.store.drivers import Driven
+from service.store.leases import Driven
 from tests.kubernetes_launcher.made import FULL, NOW, STUDY, at, config, job, launch
 
 FIXED = {**FULL, "workers": {**FULL["workers"], "min": 4, "max": 4}, "queue": "gpu-queue"}
@@ -17,7 +17,9 @@ PATIENCE = Patience(900, 300)
 
 
 def sent(**values):
-    return body.rayjob(Config.from_json({**FIXED, **values}), launch(), "n", "ns", url="http://a", folder="s3://b/x")
+    return manifests.rayjob(
+        Config.from_json({**FIXED, **values}), launch(), "n", "ns", url="http://a", folder="s3://b/x"
+    )
 
 
 def test_a_rayjob_in_a_queue_starts_suspended_and_names_queue_and_priority():
@@ -41,8 +43,8 @@ def test_without_a_queue_nothing_is_kueues():
 
 def test_the_secret_keeps_the_name_that_waiting_pods_read():
     first = {**sent(), "metadata": {**sent()["metadata"], "uid": "u"}}
-    one, two = (body.secret(config(), launch(attempt=attempt), first) for attempt in (1, 2))
-    assert one["metadata"]["name"] == two["metadata"]["name"] == body.secret_name(first)
+    one, two = (manifests.secret(config(), launch(attempt=attempt), first) for attempt in (1, 2))
+    assert one["metadata"]["name"] == two["metadata"]["name"] == manifests.secret_name(first)
     assert one["stringData"] == two["stringData"]
 
 
@@ -63,7 +65,7 @@ def test_settings_that_kueue_would_refuse_are_refused_here(values, said):
 
 def test_an_elastic_job_may_scale():
     made = config(queue="q", workers={"min": 1, "max": 4}, annotations={kueue.ELASTIC: "true"})
-    assert body.rayjob(made, launch(), "n", "ns", url="u", folder="f")["spec"]["rayClusterSpec"][
+    assert manifests.rayjob(made, launch(), "n", "ns", url="u", folder="f")["spec"]["rayClusterSpec"][
         "enableInTreeAutoscaling"
     ]
 

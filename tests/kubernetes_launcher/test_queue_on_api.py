@@ -2,9 +2,9 @@
 
 import pytest
 
-from service.launchers import kubernetes
-from service.launchers.kubernetes_rayjob.names import job_name
-from service.launchers.protocol import Seen
+from service.launchers.base import Seen
+from service.launchers.kubernetes import launcher as kubernetes
+from service.launchers.kubernetes.naming import job_name
 from service.scheduler.loop import Scheduler
 from service.scheduler.reconcile import Forget, Lost, Start
 from service.store.store import Store

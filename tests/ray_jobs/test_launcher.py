@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from driftline.errors import InvalidSpec, Unavailable
-from service.driver import requirements
-from service.launchers import ray_jobs
-from service.launchers.protocol import Launch, Seen
-from service.launchers.ray_dashboard.api import Dashboard
-from service.launchers.ray_dashboard.package import package
-from service.launchers.ray_jobs import Config, RayJobsLauncher, build
+from service.driver import preflight
+from service.launchers.base import Launch, Seen
+from service.launchers.ray_jobs import launcher as ray_jobs
+from service.launchers.ray_jobs.dashboard import Dashboard
+from service.launchers.ray_jobs.launcher import Config, RayJobsLauncher, build
+from service.launchers.ray_jobs.package import package
 
 URL = "http://tuner:8080"
 STUDY = Launch("s1", "small", "vision", "secret", 1, cpus=2.0)
@@ -107,7 +107,7 @@ def test_a_driver_is_submitted_once_with_our_package(ray: FakeRay) -> None:
     (job,) = ray.jobs.values()
     assert job["submission_id"] == "driftline-s1-1"
     assert job["entrypoint"] == (
-        "python -m service.driver.requirements && exec python -m service.driver --study=s1 --url=http://tuner:8080 "
+        "python -m service.driver.preflight && exec python -m service.driver --study=s1 --url=http://tuner:8080 "
         "--folder=s3://bucket/x --address=auto"
     )
     environment = job["runtime_env"]["env_vars"]
@@ -330,10 +330,10 @@ def test_the_package_holds_what_a_driver_imports_and_nothing_else() -> None:
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert requirements.missing() == []
-    assert requirements.missing(("no-such-package",)) == ["no-such-package 0 or newer, it has none"]
-    monkeypatch.setattr(requirements, "version", lambda name: "2.9.1+cpu")
-    (only,) = requirements.missing(("torch",))
+    assert preflight.missing() == []
+    assert preflight.missing(("no-such-package",)) == ["no-such-package 0 or newer, it has none"]
+    monkeypatch.setattr(preflight, "version", lambda name: "2.9.1+cpu")
+    (only,) = preflight.missing(("torch",))
     assert re.fullmatch(r"torch 2\.\d+ or newer, it has 2\.9\.1\+cpu", only)
     monkeypatch.setattr(sys, "version_info", (3, 10, 2))
-    assert requirements.missing(())[0].startswith("Python 3.11 or newer, it has ")
+    assert preflight.missing(())[0].startswith("Python 3.11 or newer, it has ")

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from service.cli.composition import Service
+from service.server.compose import Service
 from service.settings import read_service
 from tests.clients import EveryClient
 from tests.commands.processes import SMALL

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.recorders.tracking import connect
+from service.recorder.tracking import connect
 from service.store.store import Store
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from driftline.results.curves import TrialCurve
 from driftline.wire.driver_messages import Report
-from service.recorders import mlflow_recorder
-from service.recorders.mlflow_recorder import Recorder
-from service.recorders.tracking import connect
-from service.recorders.views import VIEW_TAG
+from service.recorder import study_recorder
+from service.recorder.chart_view import VIEW_TAG
+from service.recorder.study_recorder import Recorder
+from service.recorder.tracking import connect
 from service.store.store import Store
 from tests.waiting import until
 
@@ -186,7 +186,7 @@ class Crashing:
 def test_a_crash_at_any_write_leaves_nothing_twice(
     tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json", "trials.csv"))  # pictures take their time
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))  # pictures take their time
     prepared = Store(tmp_path / "prepared.db")
     study = Stored(prepared, ["fedavg"], 5)
     study.add(trials("fedavg", 2, rounds=5))
@@ -227,8 +227,8 @@ def test_mlflow_away_then_back(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(mlflow_recorder, "EVERY_S", 0.01)
-    monkeypatch.setattr(mlflow_recorder, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(study_recorder, "EVERY_S", 0.01)
+    monkeypatch.setattr(study_recorder, "LONGEST_WAIT_S", 0.05)
     study = finished_study(store)
     away = True
 
@@ -254,8 +254,8 @@ def test_mlflow_away_then_back(
 def test_labels_follow_a_running_study(
     store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_recorder, "LIVE_AFTER_S", 0.0)
-    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json",))
+    monkeypatch.setattr(study_recorder, "LIVE_AFTER_S", 0.0)
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
     study = Stored(store, ["fedavg"], 20)
     writer = recorder(store, study, uri, tmp_path)
     name = f"digits {study.id[-6:]}"

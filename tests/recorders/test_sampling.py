@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.recorders.links import mlflow_link
-from service.recorders.sampling import ROUNDS_SHOWN, metric_name, rows, shown_rounds, totals
+from service.recorder.curve_rows import ROUNDS_SHOWN, metric_name, rows, shown_rounds, totals
+from service.recorder.links import mlflow_link
 
 
 @given(st.integers(1, 200_000))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.recorders import mlflow_recorder
-from service.recorders.studies_recorder import StudiesRecorder
+from service.recorder import study_recorder
+from service.recorder.recorder_loop import StudiesRecorder
 from service.store.store import Store
 
 from .test_mlflow_recorder import Stored, connect, pytestmark, shown, trials
@@ -19,7 +19,7 @@ __all__ = ["pytestmark"]
 def test_all_studies_are_recorded_and_finished_ones_left_alone(
     store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json",))
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
     studies = [Stored(store, ["fedavg"], 20, name) for name in ("one", "two")]
     for study in studies:
         study.add(trials("fedavg", 1))
@@ -53,7 +53,7 @@ def test_all_studies_are_recorded_and_finished_ones_left_alone(
 def test_finished_studies_are_recorded_again_in_a_new_mlflow(
     store: Store, uri: str, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_recorder, "FILES", ("frontier.json",))
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
     study = Stored(store, ["fedavg"], 20)
     study.add(trials("fedavg", 2))
     study.succeed()
@@ -76,8 +76,8 @@ def test_finished_studies_are_recorded_again_in_a_new_mlflow(
 def test_it_goes_on_while_mlflow_is_away(
     store: Store, uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mlflow_recorder, "EVERY_S", 0.01)
-    monkeypatch.setattr(mlflow_recorder, "LONGEST_WAIT_S", 0.02)
+    monkeypatch.setattr(study_recorder, "EVERY_S", 0.01)
+    monkeypatch.setattr(study_recorder, "LONGEST_WAIT_S", 0.02)
     Stored(store, ["fedavg"], 20)
     stop = threading.Event()
     tried = []

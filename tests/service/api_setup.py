@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 
 from driftline.errors import InvalidSpec
-from service.api.access import Access, Tokens
 from service.api.app import create_app
-from service.api.serve import Server
-from service.api.submission import CheckedStudy
+from service.api.auth.tokens import Access, Tokens
+from service.api.http_server import Server
+from service.api.study_checks import CheckedStudy
 from service.store.store import Store
 from tests.clients import EveryClient
 

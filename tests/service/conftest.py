@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from driftline.wire.driver_messages import NewTrial
+from service.store.schema import METADATA
 from service.store.store import Store
-from service.store.tables import METADATA
 
 SPEC = {
     "name": "small",

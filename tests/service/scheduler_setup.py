@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from driftline.errors import Unavailable
-from service.launchers.protocol import Launch, Seen
+from service.launchers.base import Launch, Seen
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
 

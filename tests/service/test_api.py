@@ -11,8 +11,8 @@ import pytest
 from driftline.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
-from service.api import submission
-from service.api.limits import Limits
+from service.api import study_checks
+from service.api.rate_limits import Limits
 from service.store.store import Store
 
 from .api_setup import Service, running
@@ -99,7 +99,7 @@ def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
         "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
     }
     with (
-        running(sqlite_store, check=submission.check, results=None) as service,
+        running(sqlite_store, check=study_checks.check, results=None) as service,
         service.client() as client,
     ):
         made = client.create(document)
@@ -173,7 +173,7 @@ def test_results_of_a_study(service: Service) -> None:
 
 
 def test_frontiers_are_kept_until_something_is_stored(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from service.api.results import Results
+    from service.api.computed_results import Results
 
     study = sqlite_store.create_study(SPEC, "f" * 64).id
     results = Results(sqlite_store, kept=1)

@@ -12,7 +12,7 @@ import pytest
 from driftline.errors import Forbidden, InvalidSpec, NotFound, QuotaExceeded, RateLimited, Unauthorized
 from driftline.wire.access import NewToken
 from service.api import app
-from service.api.limits import Limits, Rates
+from service.api.rate_limits import Limits, Rates
 from service.settings import read_service
 from service.store.store import Store
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from driftline.errors import InvalidRequest
-from service.api import submission
-from service.api.bodies import parse
-from service.api.paging import token
+from service.api import study_checks
+from service.api.pagination import token
+from service.api.request_bodies import parse
 from service.store.store import Store
 
 from .api_setup import TOKENS, Service, running
@@ -32,7 +32,7 @@ HUGE = "1" + "0" * 400
 
 @pytest.fixture
 def service(store: Store) -> Iterator[Service]:
-    with running(store, check=submission.check) as started:
+    with running(store, check=study_checks.check) as started:
         yield started
 
 
@@ -105,7 +105,7 @@ def test_numbers_that_no_estimate_can_hold(service: Service) -> None:
 def test_fuzzed_bodies_and_addresses(service: Service, seed: int) -> None:
     """Good requests with some bytes changed: refused, or so little changed that they still are right."""
     chance = random.Random(seed)
-    study = service.store.create_study(submission.check(GOOD).spec, "f" * 64).id
+    study = service.store.create_study(study_checks.check(GOOD).spec, "f" * 64).id
     tokens = [service.tokens.driver(study), *TOKENS, "wrong"]
     with service.http(None) as http:
         for _ in range(120):
@@ -160,7 +160,7 @@ def test_files_outside_the_allowed_folders_are_not_looked_at(
     (allowed / "link.npz").symlink_to(secret)
     monkeypatch.setenv("DATA_DIR", str(allowed))
     document = GOOD | {"task": {"name": "npz", "path": str(inside), "model": "softmax"}}
-    with running(sqlite_store, check=submission.check, data_roots=[allowed]) as service, service.http() as http:
+    with running(sqlite_store, check=study_checks.check, data_roots=[allowed]) as service, service.http() as http:
 
         def ask(path: Any) -> httpx.Response:
             task = {"name": "npz", "path": path, "model": "softmax"}
@@ -181,7 +181,7 @@ def test_files_outside_the_allowed_folders_are_not_looked_at(
         assert ask(5).status_code == 422
         missing = ask("not-there.npz")
         assert missing.status_code == 422
-    with running(sqlite_store, check=submission.check) as service, service.http() as http:
+    with running(sqlite_store, check=study_checks.check) as service, service.http() as http:
         response = http.post("/v1/studies", json=document | {"task": document["task"] | {"path": str(secret)}})
         assert response.status_code == 201  # a service of the person who starts it may look everywhere
 

@@ -17,9 +17,9 @@ from driftline.wire.access import NewToken
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.api import app as app_module
-from service.api import bodies, context, limits
-from service.api.limits import Checking, Limits, Rates
-from service.api.submission import CheckedStudy
+from service.api import dependencies, rate_limits, request_bodies
+from service.api.rate_limits import Checking, Limits, Rates
+from service.api.study_checks import CheckedStudy
 from service.store.store import Store
 from tests.waiting import until
 
@@ -128,7 +128,7 @@ def test_a_body_is_read_only_where_it_can_be_of_use(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("the body was parsed")
 
-    monkeypatch.setattr(bodies, "parse", fail)
+    monkeypatch.setattr(request_bodies, "parse", fail)
     study = sqlite_store.create_study(SPEC, "f" * 64).id
     with running(sqlite_store) as service, service.http(token) as http:
         answer = http.post(path.format(study=study), json={"note": "x" * (2**20 + 1)})
@@ -168,10 +168,10 @@ def off_the_loop(work: Callable[..., Any]) -> Callable[..., Any]:
 def test_large_bodies_are_parsed_and_hints_are_found_off_the_event_loop(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "parse", off_the_loop(bodies.parse))
-    monkeypatch.setattr(context, "hint", off_the_loop(context.hint))
+    monkeypatch.setattr(request_bodies, "parse", off_the_loop(request_bodies.parse))
+    monkeypatch.setattr(dependencies, "hint", off_the_loop(dependencies.hint))
     with running(sqlite_store) as service, service.http() as http:
-        assert http.post("/v1/studies", json=SPEC | {"note": "x" * bodies.PARSED_AT_ONCE}).status_code == 201
+        assert http.post("/v1/studies", json=SPEC | {"note": "x" * request_bodies.PARSED_AT_ONCE}).status_code == 201
         answer = http.get("/v1/studies", params={"pagesize": 3})
     assert "did you mean page_size" in answer.json()["detail"]
 
@@ -298,7 +298,7 @@ def test_addresses_come_from_proxies_that_are_named(sqlite_store: Store) -> None
 
 
 def test_the_table_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_BUCKETS", 10)
+    monkeypatch.setattr(rate_limits, "_BUCKETS", 10)
     rates = Rates(1.0, 2, clock=lambda: 0.0)
     for number in range(1000):
         rates.take(f"10.0.{number // 256}.{number % 256}")

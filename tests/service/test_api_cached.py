@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from driftline.errors import NotFound
-from service.api.cached import Bodies
-from service.api.results import Results
+from service.api.computed_results import Results
+from service.api.response_cache import Bodies
 from service.store.store import Store
 
 from .api_setup import Service, running

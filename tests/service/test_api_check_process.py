@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from driftline.errors import InvalidSpec, Unavailable
-from service.api import submission
+from service.api import study_checks
 from service.api.check_process import CheckProcesses
 from service.store.store import Store
 from tests.waiting import until
@@ -43,19 +43,19 @@ def npz(path: Path) -> dict[str, Any]:
 def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: Store) -> None:
     checks = CheckProcesses([folder])
     try:
-        assert checks(GOOD) == submission.check(GOOD)
+        assert checks(GOOD) == study_checks.check(GOOD)
         assert checks(npz(folder / "mine.npz")).fingerprint
         for wrong in (GOOD | {"name": "a b"}, GOOD | {"budget": {"round": 5}}, npz(folder.parent / "secret.npz")):
             with pytest.raises(InvalidSpec) as caught:
                 checks(wrong)
             if wrong["task"] == GOOD["task"]:
                 with pytest.raises(InvalidSpec) as same:
-                    submission.check(wrong)
+                    study_checks.check(wrong)
                 assert (caught.value.path, caught.value.problem) == (same.value.path, same.value.problem)
             else:
                 assert "in a folder that this service allows" in caught.value.problem
         with running(sqlite_store, check=checks) as service, service.client() as client:
-            assert client.create(GOOD).spec == submission.check(GOOD).spec
+            assert client.create(GOOD).spec == study_checks.check(GOOD).spec
             with pytest.raises(InvalidSpec, match=r"methods\[0\].name: no method"):
                 client.create(GOOD | {"methods": [{"name": "fedavgg", "space": {}}]})
         started = [process._running for process in checks._processes if process._running is not None]

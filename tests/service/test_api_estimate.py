@@ -6,7 +6,7 @@ import pytest
 
 from driftline.wire.driver_messages import NewTrial, Report
 from driftline.wire.ids import holder
-from service.api import submission
+from service.api import study_checks
 from service.store.store import Store
 from trainers.engine.packs.pack import Pack
 
@@ -31,7 +31,7 @@ def with_space(**space: Any) -> dict[str, Any]:
 
 def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **options: Any) -> str:
     """A study that ran: two packs at once for 20 s, each 5 rounds of one trial on half a GPU."""
-    checked = submission.check(POINTS)
+    checked = study_checks.check(POINTS)
     study = store.create_study(checked.spec, checked.fingerprint, **options).id
     store.acquire(study, holder())
     new = [
@@ -63,7 +63,7 @@ def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **optio
 
 
 def estimate(store: Store, document: dict[str, Any], token: str = "all") -> dict[str, Any]:
-    with running(store, check=submission.check) as service, service.client(token) as client:
+    with running(store, check=study_checks.check) as service, service.client(token) as client:
         found: dict[str, Any] = client.validate(document)["estimate"]
     return found
 

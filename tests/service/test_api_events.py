@@ -12,7 +12,7 @@ import pytest
 from driftline.errors import NotFound, Unavailable
 from driftline.wire.driver_messages import Report
 from driftline.wire.records import Event
-from service.api.serve import Server
+from service.api.http_server import Server
 from service.store.store import Store
 from tests.ports import free_port
 from tests.waiting import until
@@ -235,8 +235,8 @@ def test_a_server_that_cannot_start_says_so(
 
 
 def test_a_port_that_is_taken(sqlite_store: Store) -> None:
-    from service.api.access import Tokens
     from service.api.app import create_app
+    from service.api.auth.tokens import Tokens
 
     with running(sqlite_store, loopback=True) as service:
         port = int(service.server.url.rpartition(":")[2])

@@ -9,7 +9,7 @@ import pytest
 from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from driftline.wire.ids import holder
 from driftline.wire.logs import NewLine
-from service.api import submission
+from service.api import study_checks
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
 
@@ -34,7 +34,7 @@ def service(sqlite_store: Store) -> Iterator[Service]:
 @pytest.fixture
 def real(sqlite_store: Store) -> Iterator[Service]:
     """A service that checks studies as it does in earnest."""
-    with running(sqlite_store, check=submission.check) as started:
+    with running(sqlite_store, check=study_checks.check) as started:
         yield started
 
 

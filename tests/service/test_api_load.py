@@ -8,7 +8,7 @@ import pytest
 
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
-from service.api.limits import Limits
+from service.api.rate_limits import Limits
 from service.store.store import Store
 
 from .api_setup import running

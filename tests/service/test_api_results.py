@@ -10,7 +10,7 @@ from driftline.results import points
 from driftline.results.study_result import study_result
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
-from service.api.results import Results
+from service.api.computed_results import Results
 from service.api.routes import trials as routes
 from service.store.store import Store
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from driftline.errors import Conflict, Forbidden, NotFound
-from service.api.results import Results
+from service.api.computed_results import Results
 from service.store.store import Store
 
 from .api_setup import Service, running

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from driftline.wire.ids import holder
-from service.api import app, submission
-from service.api.limits import Limits
+from service.api import app, study_checks
+from service.api.rate_limits import Limits
 from service.store.store import Store
 
 from .api_setup import running
@@ -34,7 +34,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     unlimited = Limits(requests_per_second=None)  # a fast machine sends more than the burst of one token
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(app, "SIGN_INS_AT_ONCE", 10**6)  # many generated requests have no valid token
-        with running(store, loopback=True, check=submission.check, limits=unlimited) as service:
+        with running(store, loopback=True, check=study_checks.check, limits=unlimited) as service:
             study = store.create_study(SPEC, "f" * 64).id
             store.acquire(study, holder())
             store.create_trials(study, 1, new_trials("fedavg", 3))

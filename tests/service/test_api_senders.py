@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from service.api import app as app_module
-from service.api.bodies import BodyLimit, CheckedRequest
-from service.api.limits import Limits
-from service.api.protocol import BoundedProtocol
+from service.api.http_protocol import BoundedProtocol
+from service.api.rate_limits import Limits
+from service.api.request_bodies import BodyLimit, CheckedRequest
 from service.store.store import Store
 from tests.waiting import until
 

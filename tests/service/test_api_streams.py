@@ -15,14 +15,15 @@ import sqlalchemy as sa
 from driftline.errors import InvalidSpec, RateLimited, Unauthorized, Unavailable
 from driftline.wire.access import NewToken
 from driftline.wire.records import Event
-from service.api import informer, oidc, streams
-from service.api.access import Access
-from service.api.limits import Limits
-from service.api.oidc import Oidc
-from service.api.protocol import BoundedProtocol
-from service.api.streams import Stream, StreamLimits, Streams
+from service.api import event_streams, study_polls
+from service.api.auth import oidc
+from service.api.auth.oidc import Oidc
+from service.api.auth.tokens import Access
+from service.api.event_streams import Stream, StreamLimits, Streams
+from service.api.http_protocol import BoundedProtocol
+from service.api.rate_limits import Limits
+from service.store.schema import TOKENS
 from service.store.store import Store
-from service.store.tables import TOKENS
 from tests.waiting import until
 
 from .api_setup import Service, running
@@ -166,8 +167,8 @@ def test_a_stream_that_fails_at_its_start_counts_no_more(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"per_token": 0}, "streams.per_token: must be at least 1, got per_token=0"),
-        ({"per_tokens": 5}, "streams.per_tokens: unknown key"),
+        ({"per_token": 0}, "event_streams.per_token: must be at least 1, got per_token=0"),
+        ({"per_tokens": 5}, "event_streams.per_tokens: unknown key"),
         (7, "streams: must be a mapping of keys to values, got 7"),
     ],
 )
@@ -364,8 +365,8 @@ def test_readers_that_come_and_go_miss_and_repeat_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Bursts are larger than what is kept and read at once, and events of another study lie between."""
-    monkeypatch.setattr(informer, "KEPT", 6)
-    for module in (informer, streams):
+    monkeypatch.setattr(study_polls, "KEPT", 6)
+    for module in (study_polls, event_streams):
         monkeypatch.setattr(module, "AT_ONCE", 4)
     draw = random.Random(seed)
     study, other = make(store), make(store)
@@ -397,7 +398,7 @@ LARGE = "x" * 20_000
 def test_a_slow_reader_gets_everything_and_nothing_is_queued_for_it(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(informer, "KEPT", 10)
+    monkeypatch.setattr(study_polls, "KEPT", 10)
     study = make(sqlite_store)
     with running(sqlite_store) as service, stream(service, study) as response:
         text = response.iter_lines()

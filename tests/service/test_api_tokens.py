@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from driftline.errors import Forbidden, InvalidSpec, NotFound, Unauthorized
-from service.api.access import Access, Tokens
-from service.api.limits import Limits
+from driftline.errors import Forbidden, InvalidSpec, NotFound, Unauthorized, Unavailable
+from service.api.auth.tokens import Access, Tokens
+from service.api.rate_limits import Limits
 from service.store.store import Store
 
 from .api_setup import Service, running
@@ -126,3 +126,24 @@ def test_readiness_is_the_databases(service: Service) -> None:
         assert response.headers["retry-after"] == "1"
         assert http.get("/healthz").status_code == 200
         assert not client.ready()
+
+
+def test_a_service_that_cannot_write_is_not_ready_until_it_can(service: Service) -> None:
+    with service.store._database.read() as connection:  # the pool's one connection
+        raw: Any = connection.connection.driver_connection
+    with service.http() as http, service.client("writer") as writer:
+        assert http.get("/readyz").status_code == 200
+        raw.execute("PRAGMA query_only = ON")
+        with pytest.raises(Unavailable, match="readonly"):
+            service.store.create_study(SPEC, "f" * 64)
+        assert "readonly" in problem(http.get("/readyz"), 503, "unavailable")["detail"]
+        assert writer.studies() == []  # reading works
+        raw.execute("PRAGMA query_only = OFF")
+        assert http.get("/readyz").status_code == 200
+
+
+def test_nobody_is_given_a_drivers_token(service: Service) -> None:
+    with service.http() as admin:
+        found = problem(admin.post("/v1/tokens", json={"name": "x", "scopes": ["driver"]}), 422, "invalid-spec")
+        assert found["path"] == "scopes[0]"
+        assert admin.get("/v1/tokens").json()["tokens"] == []

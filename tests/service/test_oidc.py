@@ -15,10 +15,10 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from service.api import oidc_keys
-from service.api.limits import Limits
-from service.api.oidc import Oidc
-from service.api.oidc_keys import FRESH_S, PAUSE_S, TRUSTED_S, UNKNOWN_S, WAITING
+from service.api.auth import oidc_keys
+from service.api.auth.oidc import Oidc
+from service.api.auth.oidc_keys import FRESH_S, PAUSE_S, TRUSTED_S, UNKNOWN_S, WAITING
+from service.api.rate_limits import Limits
 from service.store.store import Store
 from tests.waiting import until
 

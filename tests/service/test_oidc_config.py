@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, Unavailable
-from service.api.oidc import Oidc
-from service.api.oidc_keys import IssuerKeys, require_safe
-from service.cli import composition
+from service.api.auth.oidc import Oidc
+from service.api.auth.oidc_keys import IssuerKeys, require_safe
 from service.cli.main import app
+from service.server import compose
 from service.settings import read_service
 
 from .oidc_setup import Issuer, Key, always, issuing
@@ -69,15 +69,15 @@ def test_it_is_said_before_anything_is_opened(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump({**GOOD, "issuer": "http://login.example"}))
     values = {"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_OIDC": str(file), "DRIFTLINE_MLFLOW_URL": "none"}
     with pytest.raises(InvalidSpec, match="DRIFTLINE_OIDC: issuer: must start with https"):
-        composition.Service(read_service(values), host="127.0.0.1", port=0, only="api")
+        compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")
     assert not (tmp_path / "home").exists()
     file.write_text("- 3")
     with pytest.raises(InvalidSpec, match=r"DRIFTLINE_OIDC: .*must hold a mapping"):
-        composition.Service(read_service(values), host="127.0.0.1", port=0, only="api")
+        compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")
     file.unlink()
     with pytest.raises(InvalidSpec, match="DRIFTLINE_OIDC: must name a YAML file"):
-        composition.Service(read_service(values), host="127.0.0.1", port=0)
-    scheduler = composition.Service(read_service(values), host="127.0.0.1", port=0, only="scheduler")
+        compose.Service(read_service(values), host="127.0.0.1", port=0)
+    scheduler = compose.Service(read_service(values), host="127.0.0.1", port=0, only="scheduler")
     scheduler.close()  # it knows nobody but its drivers
 
 
@@ -85,7 +85,7 @@ def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer, monkeypat
     file = tmp_path / "oidc.json"
     file.write_text(json.dumps(issuer.config(jwks_url=f"{issuer.url}/keys", name_claim="preferred_username")))
     values = {"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_OIDC": str(file), "DRIFTLINE_MLFLOW_URL": "none"}
-    service = composition.Service(read_service(values), host="127.0.0.1", port=0, only="api")
+    service = compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")
     try:
         monkeypatch.setenv("DRIFTLINE_URL", service.url)
         for token, shown in (
@@ -103,7 +103,7 @@ def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer, monkeypat
 
 
 def test_a_service_without_it_loads_no_cryptography() -> None:
-    code = "import sys, service.cli.composition; sys.exit('jwt' in sys.modules)"
+    code = "import sys, service.server.compose; sys.exit('jwt' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from search_spaces.parameters import Choice, Float, Int
 from service.samplers import gp, nsga2
 from service.samplers.build import build
-from service.samplers.coordinates import encode
+from service.samplers.optuna_parameters import encode
 from tests.service.test_samplers_tpe import SPACE, hypervolume, search, smooth
 
 OBJECTIVES = ("quality", "speed")

@@ -3,7 +3,7 @@
 import pytest
 
 from search_spaces.parameters import Choice, Float
-from service.driver.search import Search
+from service.driver.search.search import Search
 from service.samplers.build import NAMES, build
 from service.store.store import Store
 from tests.driver.stand_ins import StoreClient, quadratic

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.scheduler.reconcile import Kill, Launched, Lost, Note, Queue, Settle, Start, Stop, reconcile
-from service.store.drivers import Driven
+from service.store.leases import Driven
 
 ONE = {"a": "ray", "b": "ray", "c": "ray"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from driftline.study.spec import Study
-from service.scheduler.estimate import estimate
+from service.api.timing import estimate
 
 PLENTY_S = 120.0
 SPACE = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 2}

@@ -7,7 +7,7 @@ from typing import Any
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
-from service.launchers.protocol import Launch, Seen
+from service.launchers.base import Launch, Seen
 from service.scheduler.loop import Scheduler
 from service.scheduler.reconcile import Note
 from service.store.store import Store

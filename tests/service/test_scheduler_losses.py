@@ -8,8 +8,8 @@ from driftline.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, S
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
-from service.launchers.protocol import Launch
-from service.store.drivers import Driven
+from service.launchers.base import Launch
+from service.store.leases import Driven
 from service.store.store import Store
 from tests.waiting import until
 

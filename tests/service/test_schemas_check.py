@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.check import _readable, corners
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from trainers.errors import SpecError
 from trainers.registry import methods
-from trainers.trial import document as documents
 
 TEXT = """\
 name: check
@@ -97,14 +97,14 @@ def test_an_entry_has_a_limited_number_of_starting_points():
 
 
 def test_a_wrong_mix_of_values_is_found_under_start(monkeypatch):
-    real = documents.parse
+    real = trainers.parse
 
     def refuse(document):
         if document["members"][0]["local_steps"] == 10 and document["members"][0]["client_lr"] == 0.5:
             raise SpecError("members.0.server.momentum must not be so", "members.0.server.momentum")
         return real(document)
 
-    monkeypatch.setattr(documents, "parse", refuse)
+    monkeypatch.setattr(trainers, "parse", refuse)
     with pytest.raises(InvalidSpec) as error:
         started("[{client_lr: 0.5}, {local_steps: 10, client_lr: 0.5}]").check()
     assert str(error.value) == "methods[0].start[1].server.momentum: must not be so"
@@ -167,7 +167,7 @@ def test_trial_document_is_the_contracts():
         "seed": 3,
         "members": settings,
     }
-    parsed = documents.parse(document)
+    parsed = trainers.parse(document)
     assert parsed.members == 2
     assert parsed.optimizers["server"].values["momentum"] == (0.9, 0.0)
 
@@ -182,7 +182,7 @@ def test_structural_values_stand_outside_the_members():
     assert document["schedule"] == {"name": "plateau", "decay_mode": "reference"}
     assert document["members"] == [{"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5}] * 2
     other = setting | {"schedule.decay_mode": "paper"}
-    keys = [documents.structure_key(trial_document(one, "fedavg", [member], seed=0)) for member in (setting, other)]
+    keys = [trainers.structure_key(trial_document(one, "fedavg", [member], seed=0)) for member in (setting, other)]
     assert keys[0] != keys[1]
     with pytest.raises(ValueError, match=r"configurations of one pack must share schedule\.decay_mode"):
         trial_document(one, "fedavg", [setting, other], seed=0)
@@ -246,7 +246,7 @@ def test_a_mixed_study_without_central_data_is_refused() -> None:
 
 def read(study: Study, setting: dict[str, object]) -> bool:
     try:
-        documents.parse(trial_document(study, study.labels[0], [setting], study.seed))
+        trainers.parse(trial_document(study, study.labels[0], [setting], study.seed))
     except (SpecError, ValueError):
         return False
     return True
@@ -303,7 +303,7 @@ def test_optimizers_of_an_entry_reach_the_trial_in_their_roles():
     assert document["members"][1] == {
         "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, "client.beta1": 0.9, "central.epsilon": 0.1
     }  # fmt: skip
-    assert documents.parse(document).optimizers["client"].values["beta1"] == (0.0, 0.9)
+    assert trainers.parse(document).optimizers["client"].values["beta1"] == (0.0, 0.9)
     assert "client" not in study.to_json()["methods"][1]
     assert Study.from_json(study.to_json()).fingerprint() == study.fingerprint()
 

@@ -11,17 +11,17 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces.parameters import Choice
-from service.cli import composition
-from service.launchers.kubernetes import KubernetesLauncher
-from service.launchers.local import LocalLauncher
-from service.launchers.protocol import Launch, Launcher, Seen, launchers
-from service.launchers.ray_jobs import RayJobsLauncher
+from service.launchers.base import Launch, Launcher, Seen, launchers
+from service.launchers.kubernetes.launcher import KubernetesLauncher
+from service.launchers.local.launcher import LocalLauncher
+from service.launchers.ray_jobs.launcher import RayJobsLauncher
 from service.samplers.build import build
+from service.server import compose
 from trainers.errors import PluginError
 
 SPACE = {"local_steps": Choice((1, 5))}
 LAUNCHER = """
-from service.launchers.protocol import Launcher
+from service.launchers.base import Launcher
 from driftline.study.validation import Section
 
 __all__ = ["Queue"]
@@ -117,12 +117,12 @@ def test_a_launcher_ends_by_closing_unless_it_says_otherwise() -> None:
 
 def test_a_launcher_of_another_package(install: Install) -> None:
     install("launchers", LAUNCHER)
-    kind = composition.launcher_kind("mine")
+    kind = compose.launcher_kind("mine")
     config = kind.Config.from_json({"partition": "long"})
     made = kind.build(config, url="http://127.0.0.1:1", checkpoints="/tmp", logs=Path("/tmp"))
     assert (made.own_cluster, made.start_seconds) == (True, 600.0)
     with pytest.raises(InvalidSpec, match="must be one of kubernetes, local, mine, ray_jobs, got 'cloud'"):
-        composition.launcher_kind("cloud")
+        compose.launcher_kind("cloud")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_launcher_that_breaks_the_contract_is_refused(install: Install, right:
     assert right in LAUNCHER
     install("launchers", LAUNCHER.replace(right, wrong))
     with pytest.raises(InvalidSpec) as caught:
-        composition.launcher_kind("mine")
+        compose.launcher_kind("mine")
     assert str(caught.value).startswith(f"DRIFTLINE_LAUNCHER: my_launchers.py: {said}")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
-from service.store import segments
+from service.store import curve_codec
 from service.store.store import Store
 
 from .conftest import SPEC, new_trials
@@ -114,7 +114,7 @@ def test_a_report_that_breaks_half_way_stores_nothing(sqlite_store: Store, monke
         calls.append(values)
         if len(calls) == 2:
             raise MemoryError
-        return segments.encode(columns)  # type: ignore[arg-type]
+        return curve_codec.encode(columns)  # type: ignore[arg-type]
 
     monkeypatch.setattr("service.store.curves.encode", fail_second)
     with pytest.raises(MemoryError):

@@ -7,7 +7,7 @@ import pytest
 
 from driftline.errors import Conflict, StaleDriver
 from driftline.wire.ids import holder
-from service.store.holders import gone
+from service.store.local_processes import gone
 from service.store.store import Store
 
 from .conftest import Clock, new_trials

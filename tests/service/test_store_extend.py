@@ -8,8 +8,8 @@ from driftline.errors import Conflict, NotFound
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.records import StudyRecord
 from service.store.core import Actor
+from service.store.schema import PACKS
 from service.store.store import Store
-from service.store.tables import PACKS
 
 from .conftest import SPEC, Clock
 from .store_setup import complete, driven, make, report

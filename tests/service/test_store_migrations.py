@@ -18,8 +18,8 @@ from service.store import database
 from service.store.core import Actor
 from service.store.database import Database
 from service.store.records import Recorded
+from service.store.schema import DRIVERS, METADATA
 from service.store.store import Store
-from service.store.tables import DRIVERS, METADATA
 
 from .conftest import SPEC, new_trials
 

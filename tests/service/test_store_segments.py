@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from driftline.errors import DriftlineError
 from driftline.wire.curve_columns import Cell
-from service.store.segments import SEGMENT_ROUNDS, arrays, contains, decode, encode, join, join_arrays, split
+from service.store.curve_codec import SEGMENT_ROUNDS, arrays, contains, decode, encode, join, join_arrays, split
 
 CELLS: st.SearchStrategy[Cell] = st.one_of(
     st.none(),

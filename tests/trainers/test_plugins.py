@@ -90,7 +90,7 @@ def test_what_a_module_leaves_out_has_its_default() -> None:
 def test_functions_of_a_plugin_are_those_of_the_module() -> None:
     from trainers.methods import fedavg
 
-    assert methods()["fedavg"].round is fedavg.round
+    assert methods()["fedavg"].train_round is fedavg.train_round
     assert methods()["fedavg"].Hyper is fedavg.Hyper
     assert methods()["fedavg"].__doc__ == fedavg.__doc__
 
@@ -126,7 +126,10 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
 @pytest.mark.parametrize(
     ("word", "function", "misspelt", "said"),
     [
-        ("method", "def train_round(", "def _round(", "round is missing: a method must define Hyper, round"),
+        (
+            "method", "def train_round(", "def _round(",
+            "train_round is missing: a method must define Hyper, train_round",
+        ),
         ("optimizer", "def init(", "def _init(", "init is missing: an optimizer must define Hyper, init, direction_"),
         (
             "schedule", "LOSS_DATA =", "_LOSS_DATA =",
@@ -151,7 +154,7 @@ def test_a_missing_attribute_is_refused(tmp_path: Path, word: str, function: str
     [
         (
             "method", "def train_round(hyper: Hyper, state: State, cohort: Cohort)", "def train_round(hyper, state)",
-            "round must take (hyper, state, cohort), got (hyper, state)",
+            "train_round must take (hyper, state, cohort), got (hyper, state)",
         ),
         (
             "optimizer", "def init(hyper: Hyper, like: Tensor)", "def init(hyper, like, momentum)",
@@ -203,7 +206,7 @@ def test_a_name_of_its_own_is_private_imported_or_listed(tmp_path: Path) -> None
     plugin = load(kind_of("method"), "method", made(tmp_path, TINY + free))
     assert not hasattr(plugin, "work")
     said = refusal(tmp_path, "method", f"{TINY}XYZ = 1\n")
-    assert said.endswith("stored; begin the name with _, or list it in __all__")
+    assert said.endswith("train_round; begin the name with _, or list it in __all__")
 
 
 def test_a_function_may_have_more_parameters_with_defaults_and_names_of_its_own(tmp_path: Path) -> None:
@@ -216,7 +219,7 @@ def test_an_entry_point_is_checked_too(tmp_path: Path, monkeypatch: pytest.Monke
     info = tmp_path / "own_methods-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own_methods\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[driftline.methods]\nmine = own_methods\nstep = own_methods:round\n")
+    (info / "entry_points.txt").write_text("[driftline.methods]\nmine = own_methods\nstep = own_methods:train_round\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry = Registry[Any]("trainers.methods", "trainers.contracts.Method", "method")
     with pytest.raises(PluginError, match=r"^own_methods.py: WEIGTHING is not part of a method: did you mean WEIGHT"):

@@ -12,6 +12,7 @@ from driftline.results.directions import sign
 from driftline.results.document import Objective
 from driftline.results.objectives import speed
 from driftline.results.points import progress
+from driftline.results.show.escaped_text import spreadsheet_cell
 
 FIELDS = (
     "trial", "label", "phase", "number", "seed", "configuration", "state", "rounds_done", "quality", "cost_to_settle",
@@ -70,9 +71,11 @@ def _row(curve: TrialCurve, point: Mapping[str, Any] | None, objective: Objectiv
 
 
 def _cell(value: Any) -> Any:
-    """Whole numbers without a point, truth as true and false, nothing as an empty cell."""
+    """Whole numbers without a point, truth as true and false, nothing as an empty cell, text as `spreadsheet_cell`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
+    if isinstance(value, str):
+        return spreadsheet_cell(value)
     return "" if value is None else value

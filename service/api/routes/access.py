@@ -15,9 +15,9 @@ from driftline.wire.access import (
     TokenRecord,
     Whoami,
 )
-from service.api.bodies import CheckedRoute
-from service.api.context import Admin, Allowed, Asked
-from service.api.paging import BY_ID, BY_NUMBER, PageSize, PageToken, position, token
+from service.api.dependencies import Admin, Allowed, Asked
+from service.api.pagination import BY_ID, BY_NUMBER, PageSize, PageToken, position, token
+from service.api.request_bodies import CheckedRoute
 
 ROUTER = APIRouter(prefix="/v1", tags=["access"], route_class=CheckedRoute)
 Project = Annotated[str, Path(pattern=PROJECT, description="Name of a project; need not have any study.")]

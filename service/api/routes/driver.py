@@ -19,8 +19,8 @@ from driftline.wire.driver_messages import (
     Stored,
 )
 from driftline.wire.records import StudyRecord, TrialPage
-from service.api.bodies import DriverRoute
-from service.api.context import Asked, DrivenStudy
+from service.api.dependencies import Asked, DrivenStudy
+from service.api.request_bodies import DriverRoute
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=DriverRoute)
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import StreamingResponse
 from fastapi.security.utils import get_authorization_scheme_param
 
-from service.api.context import Allowed, Asked, ReadableStudy
+from service.api.dependencies import Allowed, Asked, ReadableStudy
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["studies"])
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # else nginx collects a stream

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from service.api.context import Asked
+from service.api.dependencies import Asked
 
 ROUTER = APIRouter(tags=["health"])
 
@@ -23,7 +23,7 @@ async def healthz() -> Health:
 
 @ROUTER.get("/readyz", operation_id="readyz")
 async def readyz(asked: Asked) -> Health:
-    """The database answers; 503 otherwise."""
+    """The database answers, and takes what is written; 503 otherwise."""
     await asked.probing.run(asked.store.ready)
     return Health()
 

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from driftline.wire.logs import LogPage, NewLines, StoredLines
-from service.api.bodies import LenientRoute
-from service.api.context import Asked, DrivenStudy, ReadableStudy
-from service.api.paging import BY_NUMBER, PageSize, PageToken, position, token
+from service.api.dependencies import Asked, DrivenStudy, ReadableStudy
+from service.api.pagination import BY_NUMBER, PageSize, PageToken, position, token
+from service.api.request_bodies import LenientRoute
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=LenientRoute)
 

@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from driftline.errors import Conflict
 from driftline.wire.budgets import Extension, Retry
 from driftline.wire.records import StudyPage, StudyRecord
-from service.api.access import Access
-from service.api.bodies import CheckedRoute, SubmissionRoute
-from service.api.cached import NOT_MODIFIED, Body
-from service.api.context import Allowed, Asked, Context, ReadableStudy, WritableStudy
-from service.api.estimate import estimate
-from service.api.paging import BY_ID, PageSize, PageToken, position, token
-from service.api.submission import CheckedStudy, extended, request_hash
+from service.api.auth.tokens import Access
+from service.api.dependencies import Allowed, Asked, Context, ReadableStudy, WritableStudy
+from service.api.pagination import BY_ID, PageSize, PageToken, position, token
+from service.api.request_bodies import CheckedRoute, SubmissionRoute
+from service.api.response_cache import NOT_MODIFIED, Body
+from service.api.study_checks import CheckedStudy, extended, request_hash
+from service.api.study_estimate import estimate
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
 SUBMISSIONS = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=SubmissionRoute)

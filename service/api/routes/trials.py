@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.records import Phase, TrialPage, TrialRecord, TrialState
-from service.api.cached import NOT_MODIFIED
-from service.api.context import Asked, ReadableStudy
-from service.api.paging import BY_TRIAL, PageSize, PageToken, position, token
+from service.api.dependencies import Asked, ReadableStudy
+from service.api.pagination import BY_TRIAL, PageSize, PageToken, position, token
+from service.api.response_cache import NOT_MODIFIED
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["trials"])
 ROUNDS_A_PAGE = 200_000

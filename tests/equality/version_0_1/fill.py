@@ -16,13 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from service.driver.worker import Worker
 from service.schemas.access import NewToken, Quota
 from service.schemas.logs import NewLine, NewLines
 from service.schemas.study import Study
 
 from service.driver import checkpoints
 from service.driver.search import Search
-from service.driver.worker import Worker
 from service.store.core import Actor
 from service.store.records import Recorded
 from service.store.store import Store

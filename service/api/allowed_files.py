@@ -1,0 +1,64 @@
+"""Which files a study may name: on a service only those under folders that its operator allows.
+
+A study is data, but the task npz names a file, which the service and its workers open: without a limit anybody who may
+submit could have any file of these machines looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from driftline.errors import InvalidSpec
+from service.api.study_checks import CheckedStudy
+from trainers import data_dir, shown
+
+Check = Callable[[Mapping[str, Any]], CheckedStudy]
+
+
+def only_under(roots: Sequence[Path], check: Check) -> Check:
+    """A check of studies that first refuses files outside certain folders, whether they are there or not.
+
+    Args:
+        roots: The folders; none allows no file at all.
+        check: What else is checked.
+    """
+    folders = [Path(os.path.realpath(root)) for root in roots]
+
+    def checked(body: Mapping[str, Any]) -> CheckedStudy:
+        task = body.get("task")
+        if isinstance(task, Mapping):
+            for place, name in _named(task, "task"):
+                _require(name, place, folders)
+        return check(body)
+
+    return checked
+
+
+def _named(value: Any, place: str) -> list[tuple[str, str]]:
+    """Every text under a key that names a file: path, file or folder, at any depth."""
+    found: list[tuple[str, str]] = []
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            here = f"{place}.{key}"
+            if isinstance(inner, str) and key in ("path", "file", "folder"):
+                found.append((here, inner))
+            else:
+                found += _named(inner, here)
+    return found
+
+
+def _require(name: str, place: str, folders: Sequence[Path]) -> None:
+    """Refuse a name that leads outside: absolute, by .., or by a link."""
+    tried = [Path(name)] if os.path.isabs(name) else [Path(name), data_dir() / name]
+    real = [Path(os.path.realpath(path)) for path in tried]
+    inside = [path for path in real if any(path.is_relative_to(folder) for folder in folders)]
+    outside = [path for path in real if path not in inside]
+    if not inside or any(path.exists() for path in outside):
+        raise InvalidSpec(
+            place,
+            f"must name a file in a folder that this service allows (relative to its data folder), got {shown(name)}; "
+            "ask its operator to put it there, or run the study on your own computer",
+        )

@@ -1,0 +1,212 @@
+"""What routes ask for: the store, the results, and what the request's token allows."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
+
+from driftline.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
+from driftline.wire.access import Quota
+from service.api.auth.tokens import Access, Scope, Tokens
+from service.api.event_streams import Streams
+from service.api.metrics import Metrics
+from service.api.rate_limits import Checking, Limits, Rates, Threads
+from service.api.response_cache import Bodies
+from service.api.study_checks import CheckedStudy
+from service.store.store import Store
+from trainers import hint, shown
+
+_LOG = logging.getLogger(__name__)
+_BEARER = HTTPBearer(auto_error=False, description="A token with the scope that the request needs, bound to a project.")
+
+
+class ResultsProvider(Protocol):
+    """Gives the results of a stored study."""
+
+    def frontier(self, study_id: str) -> dict[str, Any]:
+        """Frontiers of all labels."""
+
+    def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
+        """Two labels against each other."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an app was made with.
+
+    Attributes:
+        store: The database.
+        tokens: Who may do what.
+        results: Frontiers and comparisons.
+        check: Checks a study's document.
+        stopping: Set when the server is about to stop: streams end.
+        streams: The open event streams.
+        wake: Called after an owner's wish was stored.
+        limits: What is allowed.
+        rates: How many requests each token has left.
+        failures: The same for failed authentications that are noted.
+        strangers: How many requests without a known token each client address has left.
+        parsing: Threads that parse large bodies.
+        checking: Threads that check studies.
+        probing: Threads that answer whether the database does.
+        metrics: What this process counts.
+        bodies: Answers that are kept.
+    """
+
+    store: Store
+    tokens: Tokens
+    results: ResultsProvider
+    check: Callable[[Mapping[str, Any]], CheckedStudy]
+    stopping: Event
+    streams: Streams
+    wake: Callable[[], None]
+    limits: Limits
+    rates: Rates
+    failures: Rates
+    strangers: Rates
+    parsing: Threads
+    checking: Checking
+    probing: Threads
+    metrics: Metrics
+    bodies: Bodies
+
+    @property
+    def quota(self) -> Quota:
+        """What a project may have for which nothing else was set."""
+        return self.limits.quota()
+
+
+def context(request: Request) -> Context:
+    """What the app was made with."""
+    found: Context = request.app.state.context
+    return found
+
+
+async def _context(request: Request) -> Context:
+    """The same for routes: a dependency that is no coroutine costs a turn of a thread."""
+    return context(request)
+
+
+async def known_parameters(request: Request) -> None:
+    """Refuse parameters in the address that the route does not have: a misspelt filter would be ignored in silence.
+
+    Raises:
+        InvalidRequest: There is one, and the message names the nearest known one; or there is a NUL somewhere, which
+            not every database can look for.
+    """
+    for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
+        if "\x00" in name or "\x00" in str(value):
+            raise InvalidRequest(name.replace("\x00", ""), "must hold no NUL character")
+    if not request.query_params:
+        return
+    path = request.app.openapi()["paths"][request.scope["route"].path_format]
+    parameters = path[request.method.lower()].get("parameters", ())
+    known = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+    for name in request.query_params:
+        if name not in known:
+            near = await run_in_threadpool(hint, name, known) if known else ""
+            raise InvalidRequest(name, f"unknown parameter: {near}" if known else "takes no parameters")
+
+
+async def authenticate(request: Request) -> Access:
+    """What the request's token allows; found out once for each request, and before its body is read.
+
+    Raises:
+        Unauthorized: It has none, or none that is known.
+        RateLimited: The token was used too often.
+    """
+    found: Access | None = getattr(request.state, "access", None)
+    if found is None:
+        credentials = await _BEARER(request)
+        found = request.state.access = await run_in_threadpool(_access, request, credentials)
+    return found
+
+
+def _access(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Access:
+    asked = context(request)
+    try:
+        if credentials is None:
+            raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
+        found = asked.tokens.access(credentials.credentials)
+    except Unauthorized as error:
+        if credentials is not None:
+            _note_failure(asked, request)
+        if type(error) is Unauthorized:  # not Forbidden: a known token that may do nothing here
+            _slow_down(asked, request, error)
+        raise
+    asked.rates.take(found.id)
+    return found
+
+
+def _slow_down(asked: Context, request: Request, error: Unauthorized) -> None:
+    """Allow a client address few failed sign-ins. Its valid tokens pass: they never come here.
+
+    Raises:
+        RateLimited: It had too many.
+    """
+    try:
+        asked.strangers.take(_client(request))
+    except RateLimited as limited:
+        wait = limited.details["retry_after"]
+        text = f"{error.message}; too many failed sign-ins came from this address: wait {wait:.2g} s"
+        raise RateLimited(text, retry_after=wait) from error
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def access(
+    request: Request, _credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+) -> Access:
+    """What `authenticate` found; puts the token into the OpenAPI document."""
+    return await authenticate(request)
+
+
+def _note_failure(asked: Context, request: Request) -> None:
+    """Put a failed authentication into the audit trail, not more than a few a minute."""
+    asked.metrics.refused.inc()
+    try:
+        asked.failures.take("")
+        client = {"client": _client(request)}
+        asked.store.audit("auth.failed", request.scope["route"].path_format, details=client)
+    except RateLimited:
+        pass
+    except DriftlineError:
+        _LOG.warning("a failed authentication could not be noted", exc_info=True)
+
+
+Asked = Annotated[Context, Depends(_context)]
+Allowed = Annotated[Access, Depends(access)]
+
+
+def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
+    def permit(study_id: str, asked: Asked, allowed: Allowed, request: Request) -> str:
+        allowed.require(scope, study_id)
+        glance = request.state.glance = asked.store.glance(study_id)
+        if glance.project != allowed.project:
+            raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
+        return study_id
+
+    return permit
+
+
+async def admin(allowed: Allowed) -> Access:
+    """What the request's token allows, which must be everything that an admin does.
+
+    Raises:
+        Forbidden: It has not the scope.
+    """
+    allowed.require("admin")
+    return allowed
+
+
+Admin = Annotated[Access, Depends(admin)]
+ReadableStudy = Annotated[str, Depends(_permitted("read"))]
+WritableStudy = Annotated[str, Depends(_permitted("write"))]
+DrivenStudy = Annotated[str, Depends(_permitted("driver"))]

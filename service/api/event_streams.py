@@ -1,0 +1,270 @@
+"""Open event streams: how many there may be, what they send, and when they end.
+
+A stream first reads from the store what happened before it was opened. Then it follows its study's informer, which
+reads the store once for all streams of the study in this process. A stream whose reader is so slow that the informer no
+longer keeps its next event reads from the store again. Nothing is queued for a single stream: all that it has of its
+own is its position, the id of the last event that it sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from pydantic import Field
+
+from driftline.errors import DriftlineError, Forbidden, InvalidSpec, RateLimited, Unavailable
+from driftline.study.validation import Section, join
+from service.api.auth.tokens import Access, Tokens
+from service.api.study_polls import AT_ONCE, Informer, Line, finished, lines
+from service.store.records import Tail
+from service.store.store import Store
+
+HEARTBEAT_S = 15.0
+POLL_S = 0.25
+CHECK_S = 5.0
+"""Seconds between two checks of the tokens of open streams."""
+
+_THREADS = 4  # for streams alone, so that they never take the threads of other requests
+_RETRY_S = 5.0
+_LOG = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+
+
+class StreamLimits(Section):
+    """How many event streams may be open at one replica of the API; None is no limit.
+
+    Attributes:
+        per_token: By one token, or by one person of an issuer.
+        per_process: By all tokens together.
+    """
+
+    per_token: int | None = Field(default=16, ge=1)
+    per_process: int | None = Field(default=500, ge=1)
+
+    @classmethod
+    def taken(cls, document: dict[str, Any]) -> StreamLimits:
+        """The limits under the key ``streams`` of a service's limits, which is removed from them.
+
+        Raises:
+            InvalidSpec: They are invalid.
+        """
+        try:
+            return cls.from_json(document.pop("streams", {}))
+        except InvalidSpec as error:
+            raise InvalidSpec(join("streams", error.path), error.problem) from error
+
+
+class Stream:
+    """One open stream.
+
+    Args:
+        study_id: Whose events it sends.
+        access: What its token allowed when it was opened.
+        token: Its token.
+        position: Id of the last event that its reader has.
+
+    Attributes:
+        informer: What it follows; None until it has sent what happened before.
+        over: Whether its token no longer allows it.
+        wake: Set when there may be something to do.
+    """
+
+    def __init__(self, study_id: str, access: Access, token: str, position: int) -> None:
+        self.study_id = study_id
+        self.access = access
+        self.token = token
+        self.position = position
+        self.informer: Informer | None = None
+        self.over = False
+        self.wake = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it must end before the study does; its reader may come again."""
+        return self.over or (self.informer is not None and self.informer.ended)
+
+    def check(self, access: Access | None) -> None:
+        """End it unless its token, which allows this now, still allows it."""
+        try:
+            if access is not None and access.project == self.access.project:
+                access.require("read", self.study_id)
+                return
+        except Forbidden:
+            pass
+        self.over = True
+        self.wake.set()
+
+    async def woken(self, seconds: float) -> bool:
+        """Wait until there may be something to do; False if some seconds pass before."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wake.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class Streams:
+    """The event streams of this process. For one event loop.
+
+    Args:
+        store: Where events come from.
+        tokens: Who may read them.
+        stopping: Ends all streams when set.
+        limits: How many may be open.
+        heartbeat_s: A stream sends a comment after this much silence.
+        poll_s: Seconds between two looks for new events of a study.
+        check_s: Seconds between two checks of the tokens of open streams.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Tokens,
+        stopping: threading.Event,
+        limits: StreamLimits,
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+        poll_s: float = POLL_S,
+        check_s: float = CHECK_S,
+    ) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._stopping = stopping
+        self._limits = limits
+        self._heartbeat_s = heartbeat_s
+        self._poll_s = poll_s
+        self._check_s = check_s
+        self._open: set[Stream] = set()
+        self._informers: dict[str, Informer] = {}
+        self._checks: asyncio.Task[None] | None = None
+        self._limiter: CapacityLimiter | None = None
+
+    @contextmanager
+    def opened(self, study_id: str, access: Access, token: str, position: int) -> Iterator[AsyncIterator[str]]:
+        """The text of a stream, which counts as open until the block ends.
+
+        Args:
+            study_id: Whose events.
+            access: What the token allows now.
+            token: Checked every `check_s`: the stream ends when the token no longer allows it.
+            position: Send the events after this id.
+
+        Raises:
+            RateLimited: The token has as many open streams as allowed.
+            Unavailable: This process has as many open streams as allowed.
+        """
+        self._admit(access)
+        stream = Stream(study_id, access, token, position)
+        self._open.add(stream)
+        if self._checks is None or self._checks.done():
+            self._checks = asyncio.create_task(self._check())
+        try:
+            yield self._text(stream)
+        finally:
+            self._open.remove(stream)
+            if stream.informer is not None:
+                self._leave(stream, stream.informer)
+            if not self._open:
+                self._checks.cancel()
+
+    def _admit(self, access: Access) -> None:
+        per_token, per_process = self._limits.per_token, self._limits.per_process
+        if per_token is not None and sum(stream.access.id == access.id for stream in self._open) >= per_token:
+            raise RateLimited(f"this token has {per_token} open event streams, the most allowed: close one first")
+        if per_process is not None and len(self._open) >= per_process:
+            text = f"the service has {per_process} open event streams, the most allowed: try again in {_RETRY_S:g} s"
+            raise Unavailable(text, retry_after=_RETRY_S)
+
+    async def _text(self, stream: Stream) -> AsyncIterator[str]:
+        yield "retry: 1000\n\n"
+        spoken = time.monotonic()
+        while not self._stopping.is_set():
+            stream.wake.clear()
+            try:
+                new, last = await self._next(stream)
+            except DriftlineError as error:  # the reader comes again, and is told
+                _LOG.warning("an event stream of study %s ends: %s", stream.study_id, error)
+                return
+            if stream.ended:
+                return
+            if new:
+                yield "".join(line.text for line in new)
+                spoken = time.monotonic()
+            if last:
+                yield "event: end\ndata: {}\n\n"
+                return
+            if not new and not await stream.woken(spoken + self._heartbeat_s - time.monotonic()):
+                yield ": still here\n\n"
+                spoken = time.monotonic()
+
+    async def _next(self, stream: Stream) -> tuple[list[Line], bool]:
+        """The next lines, and whether they are the last of the study; moves the stream's position."""
+        if stream.informer is not None and stream.position >= stream.informer.floor:
+            new, last = stream.informer.after(stream.position), stream.informer.finished
+        else:
+            tail = await self._read(stream.study_id, stream.position)
+            new, last = lines(tail), finished(tail)
+            if len(new) < AT_ONCE and not last:
+                stream.position = max(stream.position, tail.newest)
+                self._follow(stream)
+        if new:
+            stream.position = max(stream.position, new[-1].id)
+        return new, last
+
+    def _follow(self, stream: Stream) -> None:
+        """Let a stream that has read all events from the store follow its study's informer."""
+        if stream.informer is None:
+            informer = self._informers.get(stream.study_id)
+            if informer is None or informer.ended:
+                read = partial(self._read, stream.study_id)
+                informer = Informer(stream.position, read, self._poll_s, self._stopping)
+                self._informers[stream.study_id] = informer
+            informer.followers.add(stream.wake)
+            stream.informer = informer
+        stream.wake.set()  # the informer may have read further than the stream
+
+    def _leave(self, stream: Stream, informer: Informer) -> None:
+        informer.followers.remove(stream.wake)
+        if not informer.followers:
+            informer.close()
+            if self._informers.get(stream.study_id) is informer:
+                del self._informers[stream.study_id]
+
+    async def _check(self) -> None:
+        """Check the tokens of open streams, again and again."""
+        try:
+            while True:
+                await asyncio.sleep(self._check_s)
+                allowed = await self._in_thread(partial(self._allowed, {stream.token for stream in self._open}))
+                for stream in self._open:
+                    stream.check(allowed.get(stream.token, stream.access))  # one opened meanwhile has been checked
+        except Exception:
+            _LOG.exception("tokens could not be checked: all event streams end")
+            for stream in self._open:
+                stream.check(None)
+
+    def _allowed(self, tokens: set[str]) -> dict[str, Access | None]:
+        """What tokens allow now; None for one that is no longer valid, or that cannot be checked."""
+        allowed: dict[str, Access | None] = {}
+        for token in tokens:
+            try:
+                allowed[token] = self._tokens.access(token)
+            except DriftlineError:
+                allowed[token] = None
+        return allowed
+
+    async def _read(self, study_id: str, after: int) -> Tail:
+        return await self._in_thread(lambda: self._store.tail(study_id, after=after, limit=AT_ONCE))
+
+    async def _in_thread(self, ask: Callable[[], _Answer]) -> _Answer:
+        self._limiter = self._limiter or CapacityLimiter(_THREADS)
+        return await to_thread.run_sync(ask, limiter=self._limiter)

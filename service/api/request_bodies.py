@@ -1,0 +1,273 @@
+"""Request bodies: read after authentication, limited in size and time, checked for JSON no database could hold."""
+
+import asyncio
+import functools
+import json
+import re
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Asgi
+
+from driftline.errors import InvalidRequest
+from service.api.auth.tokens import Access, Scope
+from service.api.dependencies import Context, authenticate, context
+from service.api.error_responses import Malformed, answer
+from service.api.rate_limits import Limits
+
+DEPTH = 64
+"""Deepest nesting of a body."""
+
+PATIENCE_S = 30.0
+BYTES_A_SECOND = 16 * 1024
+"""A body is waited for so long in all, and a second more for so many bytes of it that have come."""
+
+COMMAND_BYTES = 64 * 1024
+"""Largest body of a request that holds neither a study nor what a driver reports."""
+
+PARSED_AT_ONCE = 64 * 1024
+"""A larger body is parsed in a thread."""
+
+_TOO_LARGE = 413
+_TOO_SLOW = 408
+_CLOSE = {"Connection": "close"}
+_LIMIT = "body_limit"
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one that never ends is read once, too
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class BodyLimit:
+    """ASGI middleware that answers 413 to a body above a limit, announced or not, and 408 to one that does not come.
+
+    The limit is that of the service, until a route has set a smaller one with `limit_body`.
+
+    Args:
+        app: What is asked otherwise.
+        bytes_allowed: The limit.
+        patience_s: How long a body is waited for, besides what `BYTES_A_SECOND` allows. Time in which nobody waits for
+            it does not count.
+    """
+
+    def __init__(self, app: ASGIApp, bytes_allowed: int, patience_s: float = PATIENCE_S) -> None:
+        self._app = app
+        self._allowed = bytes_allowed
+        self._patience = patience_s
+
+    async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
+        """Pass the request on, counting its body."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if (error := _too_large(_announced(scope), self._allowed, "body_bytes")) is not None:
+            await answer(error, _TOO_LARGE, _CLOSE)(scope, receive, send)
+            return
+        await self._app(scope, *self._counted(scope, receive, send))
+
+    def _counted(self, scope: Asgi, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        read, waited, whole, answered = 0, 0.0, False, False
+        state = scope.setdefault("state", {})  # what `request.state` of the route stands for
+
+        def end(error: HTTPException) -> Message:
+            if answered:
+                return {"type": "http.disconnect"}  # a stream that wants to know whether its reader is there
+            raise error
+
+        def excess(size: int) -> InvalidRequest | None:
+            return _too_large(size, *state.get(_LIMIT, (self._allowed, "body_bytes")))
+
+        async def counted() -> Message:
+            nonlocal read, waited, whole
+            if whole:
+                return await receive()  # that the client is gone
+            if not read and (error := excess(_announced(scope))) is not None:
+                return end(Malformed(error, _TOO_LARGE))
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(self._patience + read / BYTES_A_SECOND - waited):
+                    message = await receive()
+            except TimeoutError:
+                text = f"a request's body must come within {self._patience:g} s and {BYTES_A_SECOND} bytes a second"
+                return end(HTTPException(_TOO_SLOW, f"{text}; send it again", _CLOSE))
+            waited += time.monotonic() - began
+            read += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if (error := excess(read)) is not None:
+                return end(Malformed(error, _TOO_LARGE))
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal answered
+            answered = True
+            await send(message)
+
+        return counted, noted
+
+
+def limit_body(request: Request, limit: int, name: str) -> None:
+    """Set the largest body that is read of a request.
+
+    Args:
+        request: The request; nothing of its body has been read yet.
+        limit: Bytes.
+        name: Setting in `Limits` that says so; "" if none does.
+    """
+    setattr(request.state, _LIMIT, (limit, name))
+
+
+def _announced(scope: Asgi) -> int:
+    """The length that a request's head gives for its body; 0 where it gives none."""
+    text = dict(scope["headers"]).get(b"content-length", b"")
+    return int(text) if text.isdigit() else 0
+
+
+def _too_large(size: int, limit: int, name: str) -> InvalidRequest | None:
+    if size <= limit:
+        return None
+    setting = f" ({name} in the service's limits)" if name else ""
+    return InvalidRequest("", f"the body must have at most {limit} bytes{setting}, got {size} or more")
+
+
+class CheckedRequest(Request):
+    """A request whose JSON body is refused when it is nested too deeply, or holds what no database can hold."""
+
+    allow_nul = False
+
+    async def json(self) -> Any:
+        """The body's value.
+
+        Raises:
+            Malformed: It is no JSON in UTF-8, nested too deeply, or holds NaN, a NUL or half a character.
+        """
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            read = functools.partial(parse, body, allow_nul=self.allow_nul)
+            try:
+                self._json = read() if len(body) <= PARSED_AT_ONCE else await context(self).parsing.run(read)
+            except InvalidRequest as error:  # FastAPI lets nothing but these through here
+                raise Malformed(error) from None
+        return self._json
+
+
+class LenientRequest(CheckedRequest):
+    """The same for text that is cleaned rather than refused: the lines of a log."""
+
+    allow_nul = True
+
+
+class CheckedRoute(APIRoute):
+    """A route whose requests are `CheckedRequest`s, and whose tokens are looked at before a body is read.
+
+    Attributes:
+        kind: Of its requests.
+        scope: That a token needs before a body of POST is read; None leaves that to the route.
+    """
+
+    kind: type[CheckedRequest] = CheckedRequest
+    scope: Scope | None = None
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler, given the other kind of request."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            allowed = await authenticate(request)
+            if self.scope is not None and request.method == "POST":
+                allowed.require(self.scope, request.path_params.get("study_id"))
+            asked = context(request)
+            limit_body(request, *self.most_bytes(asked.limits))
+            async with self.turn(asked, allowed):
+                return await handler(self.kind(request.scope, request.receive))
+
+        return handle
+
+    def most_bytes(self, limits: Limits) -> tuple[int, str]:
+        """The largest body that is read, and the setting that says so."""
+        return min(COMMAND_BYTES, limits.body_bytes), ""
+
+    def turn(self, asked: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
+        """What a request waits for before its body is read."""
+        return nullcontext()
+
+
+class SubmissionRoute(CheckedRoute):
+    """A route that checks a study: few requests of a project at a time have their bodies read and are worked on."""
+
+    scope = "write"
+
+    def most_bytes(self, limits: Limits) -> tuple[int, str]:
+        """That of a study."""
+        return min(limits.study_bytes, limits.body_bytes), "study_bytes"
+
+    def turn(self, asked: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
+        """One of the project's turns."""
+        return asked.checking.turn(allowed.project)
+
+
+class DriverRoute(CheckedRoute):
+    """A route on which drivers report: their bodies may be large."""
+
+    scope = "driver"
+
+    def most_bytes(self, limits: Limits) -> tuple[int, str]:
+        """That of the service."""
+        return limits.body_bytes, "body_bytes"
+
+
+class LenientRoute(DriverRoute):
+    """A driver's route whose requests are `LenientRequest`s."""
+
+    kind = LenientRequest
+
+
+def parse(body: bytes, *, allow_nul: bool = False) -> Any:
+    """The value of a JSON body.
+
+    Args:
+        body: As it came.
+        allow_nul: Take texts with NUL and halves of characters, too.
+
+    Raises:
+        InvalidRequest: It is no JSON in UTF-8, nested too deeply, or holds NaN, a NUL or half a character.
+
+    Examples:
+        >>> parse(b'{"rounds": [1, 2.5]}')
+        {'rounds': [1, 2.5]}
+    """
+    depth = 0
+    few = body.count(b"[") + body.count(b"{") <= DEPTH  # then they cannot be nested too deeply
+    for bracket in b"" if few else _STRINGS.sub(b"", body).translate(None, _OTHERS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > DEPTH:
+            raise InvalidRequest("", f"the body must be nested at most {DEPTH} deep, got more")
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest("", f"the body must be JSON in UTF-8: byte {error.start} cannot be read") from None
+    except (ValueError, RecursionError) as error:  # not JSON, or a number of thousands of digits
+        raise InvalidRequest("", f"the body must be JSON: {error}") from None
+    if not allow_nul:
+        if _NUL.search(body):
+            raise InvalidRequest("", "the body must hold no NUL character (\\u0000)")
+        if _SURROGATE.search(body) and not _whole(value):
+            raise InvalidRequest("", "the body must hold whole characters, got half of one (\\ud800 to \\udfff)")
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"numbers must be finite, got {constant}")
+
+
+def _whole(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

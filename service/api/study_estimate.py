@@ -1,0 +1,130 @@
+"""What a study will cost: its budget, times what a round took in earlier studies of the project. Trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from driftline.errors import DriftlineError
+from driftline.study.spec import Budget, Resources
+from driftline.wire.budgets import StudyEstimate
+from service.driver.search.policy import Plan, width
+from service.store.speeds import COUNTERS, Measured, Speed
+from service.store.store import Store
+
+_HOUR_S = 3600.0
+_LONGEST_S = 100 * 365 * 24 * _HOUR_S  # a date beyond this says nothing
+_NAMED = 3  # methods or studies that a line names
+
+
+@dataclass(frozen=True)
+class _Time:
+    seconds: float
+    cpu_hours: float
+    gpu_hours: float
+
+
+def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstimate:
+    """What a study will cost.
+
+    Args:
+        store: Where earlier studies are.
+        project: Whose studies count as earlier ones.
+        spec: A study that has been checked, in its canonical form; it is not read again as a `Study`, which takes long.
+    """
+    methods = {entry["label"]: entry["name"] for entry in spec["methods"]}
+    budget = Budget.from_json(spec["budget"])
+    resources = Resources.from_json(spec.get("resources", {}))
+    a_label = budget.trials_per_method + min(budget.confirm, budget.trials_per_method) * budget.seeds
+    trials = a_label * len(methods)
+    packed = "as wide as on one worker" if resources.packs == "auto" else "as wide as resources.packs says"
+    rests_on = [f"trials and rounds: the budget, if no trial diverges; packs: {packed}"]
+    measured = store.measured(project, spec)
+    rounds = a_label * budget.rounds
+    totals = {name: _total(methods, name, measured, rounds, rests_on) for name in COUNTERS}
+    time = _time(methods, resources, measured, rounds, rests_on)
+    finish = None if time is None else _finish(store, time.seconds, rests_on)
+    return StudyEstimate(
+        trials=trials,
+        packs=_packs(tuple(methods), budget, resources),
+        rounds=trials * budget.rounds,
+        client_gradients=totals["client_gradients"],
+        bytes_up=totals["bytes_up"],
+        bytes_down=totals["bytes_down"],
+        gpu_hours=None if time is None else time.gpu_hours,
+        cpu_hours=None if time is None else time.cpu_hours,
+        seconds=None if time is None else time.seconds,
+        finish=finish,
+        rests_on=rests_on,
+    )
+
+
+def _packs(labels: tuple[str, ...], budget: Budget, resources: Resources) -> int:
+    packs = None if resources.packs == "auto" else int(resources.packs)
+    plan = Plan(labels, budget.trials_per_method, budget.confirm, budget.seeds, 0, packs)
+    searched = -(-budget.trials_per_method // width(plan, "search", 1))
+    repeated = budget.seeds * -(-plan.repeated // width(plan, "confirmation", 1)) if budget.seeds else 0
+    return len(labels) * (searched + repeated)
+
+
+def _total(
+    methods: Mapping[str, str], name: str, measured: Mapping[str, Measured], rounds: int, rests_on: list[str]
+) -> int | None:
+    """A counter over all trials; None where earlier studies say nothing about one of the labels."""
+    known = {label: one.counters[name] for label, one in measured.items() if one.counters and name in one.counters}
+    if missing := [method for label, method in methods.items() if label not in known]:
+        rests_on.append(f"{name}: {_unknown(missing)}")
+        return None
+    rests_on.append(f"{name}: what a round took in earlier studies: {_listed(measured[one].study for one in known)}")
+    return round(sum(known.values()) * rounds)
+
+
+def _time(
+    methods: Mapping[str, str],
+    resources: Resources,
+    measured: Mapping[str, Measured],
+    rounds: int,
+    rests_on: list[str],
+) -> _Time | None:
+    """Seconds and hours by the speed of earlier studies; None where one of the labels has none."""
+    speeds = {label: one.speed for label, one in measured.items() if one.speed is not None}
+    if missing := [method for label, method in methods.items() if label not in speeds]:
+        rests_on.append(f"time: {_unknown(missing)}")
+        return None
+    found: list[Speed] = list(speeds.values())
+    pack_seconds = [speed.pack_seconds_a_round * rounds for speed in found]
+    seconds = sum(one / speed.at_once for one, speed in zip(pack_seconds, found, strict=True))
+    names = _listed(study_id for speed in found for study_id in speed.studies)
+    rests_on.append(f"time: the speed of earlier studies with as many workers: {names}")
+    return _Time(
+        seconds,
+        sum(one * resources.cpus for one in pack_seconds) / _HOUR_S,
+        sum(one * speed.gpus for one, speed in zip(pack_seconds, found, strict=True)) / _HOUR_S,
+    )
+
+
+def _unknown(methods: Iterable[str]) -> str:
+    same = "on this task with the same local steps, cohorts and batches"
+    return f"unknown, no earlier study of this project trained {_listed(methods)} {same}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(names))
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(found[:_NAMED]) + more
+
+
+def _finish(store: Store, seconds: float, rests_on: list[str]) -> datetime | None:
+    try:
+        waits = store.left_seconds()
+    except DriftlineError:
+        return None
+    if waits is None:
+        rests_on.append("finish: unknown, an unfinished study before it has shown no speed yet")
+        return None
+    if waits + seconds > _LONGEST_S:
+        return None
+    rests_on.append(f"finish: it waits {waits:.0f} s for the unfinished studies before it, as on one shared cluster")
+    return datetime.fromtimestamp(store.clock() + waits + seconds, UTC)

@@ -1,0 +1,186 @@
+"""How long a study will take here: a few rounds of a typical pack of each label, timed in a process of their own.
+
+That process may train for `TRAINING_S` and take `MOST_BYTES` more than it has before; then it is ended, and the labels
+that it has not timed are unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+
+if TYPE_CHECKING:
+    from trainers import Pack  # with torch, which the parent does not need
+
+START_S = 60.0
+"""Seconds in which the process must have loaded its modules and the data."""
+
+TRAINING_S = 5.0
+"""Seconds in which it may train, all labels together."""
+
+MOST_BYTES = 4 * 2**30
+"""Memory that training may take; on a small computer half of what is built in. Enforced on Linux only."""
+
+_WARM_UP_S = 0.3
+_MEASURE_S = 1.0
+_READY = "ready"
+
+
+@dataclass(frozen=True)
+class LabelEstimate:
+    """What was measured for one label.
+
+    Attributes:
+        label: The entry.
+        width: Trials in the pack that was timed; 0 if none was.
+        seconds_a_round: Seconds a round of one trial, on one CPU worker; None if unknown.
+        why: Why it is unknown.
+    """
+
+    label: str
+    width: int = 0
+    seconds_a_round: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a study will cost on this computer.
+
+    Attributes:
+        labels: What was measured for each label.
+        trials: Trials, repeats on fresh seeds included.
+        rounds: Rounds over all trials.
+        seconds: Seconds of training, all workers busy, without the start of Ray; None if a label is unknown.
+        workers: Workers assumed: CPU cores over cores a pack.
+    """
+
+    labels: tuple[LabelEstimate, ...]
+    trials: int
+    rounds: int
+    seconds: float | None
+    workers: int
+
+
+def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = MOST_BYTES) -> Estimate:
+    """Times a typical pack of each label: configurations drawn at random from its space.
+
+    Args:
+        study: A study that has been checked.
+        training_s: Seconds after which the process that trains is ended.
+        most_bytes: Memory that it may take for training.
+    """
+    budget = study.budget
+    workers = max(1, int((os.cpu_count() or 1) // study.resources.cpus))
+    a_label = budget.trials_per_method + min(budget.confirm, budget.trials_per_method) * budget.seeds
+    measured = _measured(study, training_s, most_bytes)
+    unknown = f"no round was done in the {training_s:g} s that training may take"
+    labels = tuple(measured.get(label) or LabelEstimate(label, why=unknown) for label in study.labels)
+    rounds_a_label = a_label * budget.rounds
+    known = [label.seconds_a_round for label in labels if label.seconds_a_round is not None]
+    seconds = sum(known) * rounds_a_label / workers if len(known) == len(labels) else None
+    return Estimate(labels, a_label * len(labels), rounds_a_label * len(labels), seconds, workers)
+
+
+def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, LabelEstimate]:
+    """What the process had measured when it ended, or was ended."""
+    command = [sys.executable, "-m", "service.api.timing", str(training_s), str(most_bytes)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    timer = threading.Timer(START_S, process.kill)
+    timer.start()
+    measured = {}
+    try:
+        with process.stdin:
+            json.dump(study.to_json(), process.stdin)
+        for line in process.stdout:
+            if line.strip() == _READY:
+                timer.cancel()
+                timer = threading.Timer(training_s, process.kill)
+                timer.start()
+            else:
+                label = LabelEstimate(**json.loads(line))
+                measured[label.label] = label
+    except BrokenPipeError:
+        pass  # it has ended already: nothing is known
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    return measured
+
+
+def _train(document: Any, training_s: float, most_bytes: int) -> None:
+    """What the process does: prints `_READY` when it begins to train, then a line for each label."""
+    import torch
+
+    from trainers import Pack, parse
+
+    study = Study.from_json(document)
+    specs = {label: parse(_document(study, label)) for label in study.labels}
+    torch.set_num_threads(1)  # as a worker does
+    limit = min(most_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    limit_memory(limit)
+    print(_READY, flush=True)
+    share = 0.8 * training_s / len(specs)
+    for label, spec in specs.items():
+        try:
+            pack = Pack.from_spec(spec, device="cpu")
+            seconds, done = _timed(pack, min(_WARM_UP_S, 0.2 * share))
+            if seconds < 0.5 * share:  # else there is no time for more than the first round
+                seconds, done = _timed(pack, min(_MEASURE_S, 0.5 * share))
+            found = LabelEstimate(label, pack.members, seconds / done / pack.members)
+        except (MemoryError, RuntimeError) as error:  # torch has a RuntimeError for memory that it does not get
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            found = LabelEstimate(label, why=f"training needs more than {limit / 2**30:.1f} GiB of memory")
+        print(json.dumps(vars(found)), flush=True)
+
+
+def _timed(pack: Pack, seconds: float) -> tuple[float, int]:
+    """Trains for about some seconds, one round at least: seconds and rounds."""
+    before, start = pack.round, time.perf_counter()
+    pack.advance(seconds=seconds)
+    return time.perf_counter() - start, max(pack.round - before, 1)
+
+
+def limit_memory(most_bytes: int) -> None:
+    """Keeps this process from taking so much more memory than it has; does nothing but on Linux."""
+    if sys.platform == "linux":
+        import resource
+
+        with open("/proc/self/statm") as file:
+            held = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (held + most_bytes, hard))
+
+
+def _document(study: Study, label: str) -> dict[str, Any]:
+    generator = np.random.default_rng(study.seed)
+    packs = study.resources.packs
+    wanted = min(8, study.budget.trials_per_method) if packs == "auto" else int(packs)
+    configurations = [
+        {name: parameter.sample(generator) for name, parameter in study.entry(label).parameters().items()}
+        for _ in range(wanted)
+    ]
+    return trial_document(study, label, configurations, study.seed)
+
+
+if __name__ == "__main__":
+    _train(json.load(sys.stdin), float(sys.argv[1]), int(sys.argv[2]))

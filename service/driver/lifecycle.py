@@ -1,0 +1,207 @@
+"""One driver's life: take the study, start or join Ray, search, let go."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from driftline.client.driver_client import DriverClient
+from driftline.errors import DriftlineError, StaleDriver, Unavailable
+from driftline.study.spec import Study
+from driftline.wire.driver_messages import Released
+from driftline.wire.ids import holder
+from service.driver import checkpoints
+from service.driver.lease import Watch
+from service.driver.ray import cluster, mutex
+from service.settings import HANG_S
+
+_LOG = logging.getLogger(__name__)
+HEARTBEAT_S = 3.0
+NODES_S = 300.0
+"""How long a joined cluster may take until it has a node with room for a pack."""
+
+Ended = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED", "STALE", "LOST"]
+
+
+def run_driver(
+    client: DriverClient,
+    study_id: str,
+    stop: threading.Event,
+    *,
+    folder: str | Path,
+    address: str | None = None,
+    progress: Callable[[str], None] = _LOG.info,
+    num_cpus: int | None = None,
+    nodes_s: float = NODES_S,
+    worker_gpus: float = 0.0,
+    most_nodes: int | None = None,
+    hang_s: float = HANG_S,
+    options: dict[str, Any] | None = None,
+    taken: Callable[[int], None] = lambda attempt: None,
+) -> Ended:
+    """Drives a study until it has succeeded, failed, or is to stop. May run in any thread.
+
+    Args:
+        client: Speaks to the API; its patience is how long the API may be away.
+        study_id: The study.
+        stop: Set it to have the packs write their checkpoints and the study let go, to be gone on with later.
+        folder: Path or URL of the folder for checkpoints; reached from every node that trains.
+        address: Of a Ray cluster; None starts one here. See `cluster.connect`.
+        progress: Told what happens, in a line each.
+        num_cpus: CPU cores of a Ray started here; what the machine has by default.
+        nodes_s: How long a joined cluster may take until it has a node with room for a pack.
+        worker_gpus: GPUs that nodes have which the cluster brings when there is work for them; 0 is not known. With 1
+            and more, "auto" waits for a GPU instead of taking what is there at the start.
+        most_nodes: How many nodes with room for packs a joined cluster brings at most; None is not known.
+        hang_s: A pack that is silent for so long is trained again, see `searcher.Pulse`; a driver whose main loop does
+            not move for so long sends no more heartbeats.
+        options: Further fields of `job.Job`: chunk_seconds, checkpoint_seconds.
+        taken: Told the attempt under which the driver has taken the study.
+
+    Returns:
+        The state in which the study was let go; STALE when another driver has taken over.
+
+    Raises:
+        Conflict: Another driver holds the study, or it is in no state to be driven.
+        Unavailable: Ray did not start or broke, or the service stayed away. The study is not let go then, so that the
+            scheduler counts a lost driver and starts another.
+    """
+    lease = client.acquire(study_id, holder())
+    taken(lease.attempt)
+    every_s = min(HEARTBEAT_S, lease.lease_seconds / 3)
+    with Watch(client, study_id, lease.attempt, every_s=every_s, stop=stop, hang_s=hang_s) as watch:
+        state: Ended
+        reason: str
+        try:
+            state, reason = _drive(
+                client,
+                study_id,
+                lease.attempt,
+                watch,
+                stop,
+                folder=str(folder) if "://" in str(folder) else os.path.abspath(folder),
+                address=address,
+                progress=progress,
+                num_cpus=num_cpus,
+                nodes_s=nodes_s,
+                worker_gpus=worker_gpus,
+                most_nodes=most_nodes,
+                options=options,
+            )
+        except StaleDriver as error:
+            state, reason = "STALE", error.message
+        except Unavailable as error:
+            state, reason = "LOST", error.message
+        except mutex.Occupied as error:  # PAUSED, by nobody's wish: the scheduler starts it again
+            turned_away: tuple[Ended, str] = ("PAUSED", error.message)
+            state, reason = _ended(False, lambda: ("FAILED", ""), watch, otherwise=turned_away)
+        except DriftlineError as error:
+            state, reason = "FAILED", error.message
+        except Exception as error:
+            _LOG.exception("the driver failed")
+            state, reason = "FAILED", f"{type(error).__name__}: {error}"
+        if state != "STALE" and state != "LOST":
+            state = _release(client, study_id, lease.attempt, state, reason)
+    _LOG.info("study %s: %s %s", study_id, state, reason)
+    if state == "LOST":
+        raise Unavailable(reason)
+    return state
+
+
+def _drive(
+    client: DriverClient,
+    study_id: str,
+    attempt: int,
+    watch: Watch,
+    stop: threading.Event,
+    *,
+    folder: str,
+    address: str | None,
+    progress: Callable[[str], None],
+    num_cpus: int | None,
+    nodes_s: float,
+    worker_gpus: float,
+    most_nodes: int | None,
+    options: dict[str, Any] | None,
+) -> tuple[Ended, str]:
+    from service.driver.search.search import Search
+
+    study = Study.from_json(client.study(study_id).spec)
+    cpus, wanted = study.resources.cpus, study.resources.gpu
+    with cluster.connect(study_id, address, progress, num_cpus=num_cpus, patient=lambda: not watch.look()) as joined:
+        from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set
+
+        joined.most = most_nodes
+        promised = 1.0 if worker_gpus >= 1 else 0.0
+        least = promised if wanted == "auto" else float(wanted)
+        joined.wait_for(cpus, least, nodes_s, progress, stop)
+        gpus = least or joined.gpus(wanted)
+
+        def slots() -> int:
+            joined.wish(search.left(), cpus, gpus)
+            return joined.room(cpus, gpus, progress)
+
+        search = Search(
+            client,
+            study_id,
+            study,
+            attempt,
+            folder=folder,
+            slots=slots,
+            gpus=gpus,
+            options=options,
+        )
+        search.load()
+        if not search.complete() and not watch.look():
+            room = joined.slots(cpus, gpus)
+            each = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
+            progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each} each")
+            watch.when_asked(lambda: checkpoints.raise_flag(search.flag))
+            try:
+                fit(search, watch, str(joined.folder))
+            except Exception as error:
+                _LOG.exception("Ray broke")
+                if not watch.why:
+                    return "LOST", f"Ray broke: {type(error).__name__}: {error}"
+            finally:
+                watch.leave()  # a heartbeat after the release would raise the flag once more, for nobody
+                checkpoints.lower_flag(search.flag)
+        ended, reason = _ended(search.complete(), search.outcome, watch)
+        if ended in ("SUCCEEDED", "CANCELLED"):
+            with contextlib.suppress(OSError):
+                checkpoints.clear(search.folder, attempt)
+        return ended, reason
+
+
+def _ended(
+    complete: bool,
+    outcome: Callable[[], tuple[Released, str]],
+    watch: Watch,
+    otherwise: tuple[Ended, str] = ("FAILED", "Ray Tune ended before the search did"),
+) -> tuple[Ended, str]:
+    """State and reason to let the study go with."""
+    why = watch.look()
+    if why == "stale":
+        return "STALE", watch.reason
+    if complete:
+        return outcome()
+    if why == "cancel":
+        return "CANCELLED", watch.reason
+    if why == "lost":
+        return "LOST", watch.reason
+    if why == "pause":
+        return "PAUSED", watch.reason
+    return otherwise[0], watch.reason or otherwise[1]
+
+
+def _release(client: DriverClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
+    try:
+        client.release(study_id, attempt, state, reason)
+    except StaleDriver:
+        return "STALE"
+    return state

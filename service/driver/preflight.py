@@ -1,0 +1,63 @@
+"""Whether this Python can run a driver: ``python -m service.driver.preflight``, run before one on a strange cluster.
+
+Uses the standard library alone, so that it can say what is missing where everything is.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+
+UNFIT = 79
+"""Exit code when something is missing or too old: starting it again would end in the same way."""
+
+PYTHON = (3, 11)
+NEEDED = ("ray", "torch", "numpy", "scipy", "optuna", "pydantic", "httpx", "fsspec", "pyyaml")
+"""What drivers and workers import; the versions are those that Driftline's own metadata asks for."""
+
+
+def missing(needed: tuple[str, ...] = NEEDED, python: tuple[int, int] = PYTHON) -> list[str]:
+    """What this Python lacks, in words; empty when a driver can run."""
+    found = []
+    if sys.version_info[:2] < python:
+        found.append(f"Python {python[0]}.{python[1]} or newer, it has {sys.version.split()[0]}")
+    lowest = _lowest()
+    for name in needed:
+        least = lowest.get(name, "0")
+        try:
+            have = version(name)
+        except PackageNotFoundError:
+            found.append(f"{name} {least} or newer, it has none")
+            continue
+        if _numbers(have) < _numbers(least):
+            found.append(f"{name} {least} or newer, it has {have}")
+    return found
+
+
+def _lowest() -> dict[str, str]:
+    """Lowest versions by package, from Driftline's metadata: lines like ``torch>=2.13``, ``ray[tune]>=2.60``."""
+    found: dict[str, str] = {}
+    for line in requires("driftline") or []:
+        text, _, marker = line.partition(";")
+        name, sign, least = text.partition(">=")
+        if sign and "extra" not in marker:
+            found[name.partition("[")[0].strip().lower()] = least.strip()
+    return found
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version: 2.13.0+cpu is (2, 13, 0)."""
+    found = []
+    for part in text.partition("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        found.append(int(digits))
+    return tuple(found)
+
+
+if __name__ == "__main__":
+    lacks = missing()
+    if lacks:
+        print("the Ray cluster must have what a driver needs: " + "; ".join(lacks))
+        sys.exit(UNFIT)

@@ -1,0 +1,246 @@
+"""Ray under a driver: starts one on this machine or joins one, and gives it back.
+
+A private Ray lives in a short folder of its own (unix sockets allow about 107 characters), reachable with a random
+token only, and is gone with its driver; folders of drivers that were killed are swept at the next start. On a joined
+cluster a named actor that dies with its driver marks the one study that may use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from driftline.errors import Conflict, DriftlineError, Unavailable
+from service.driver.ray import mutex, settings
+from service.driver.ray.capacity import Node, require, slots
+from service.driver.ray.environment import environment
+from service.driver.ray.worker_output import logged
+
+_LOG = logging.getLogger(__name__)
+Progress = Callable[[str], None]
+
+_PREFIX = "driftline-ray-"
+_LOCK = "lock"
+_LONGEST = 32  # of the folder; Ray adds about 65 characters
+_STORE_BYTES = 200 * 1024 * 1024  # reports are small
+_LOOK_S = 5.0
+_MOST_WISHED = 512
+_busy = threading.Lock()
+
+
+class Broken(Unavailable):
+    """Ray on this machine has ended, and all that ran on it."""
+
+
+@dataclass
+class Cluster:
+    """A Ray that this process is connected to.
+
+    Attributes:
+        folder: A folder of this machine for scratch files; removed with the connection.
+        own: Whether it was started here.
+        most: How many nodes with room for packs a joined cluster may come to have; None is not known.
+    """
+
+    folder: Path
+    own: bool
+    most: int | None = None
+    _seen: tuple[float, list[Node]] = (0.0, [])
+    _wished: tuple[int, float, float] = (0, 0.0, 0.0)
+    _without: bool = False
+
+    def nodes(self) -> list[Node]:
+        """The nodes that are alive, as seen in the last seconds.
+
+        Raises:
+            Broken: A Ray of our own has none left: its daemon has died, and nothing brings another.
+        """
+        when, found = self._seen
+        if not found or time.monotonic() - when > _LOOK_S:
+            found = [Node.of(node["Resources"]) for node in _ray().nodes() if node["Alive"]]
+            self._seen = (time.monotonic(), found)
+        if self.own and not found:
+            raise Broken("Ray on this machine must have a node, got none: its raylet has ended")
+        return found
+
+    def gpus(self, wanted: str | float) -> float:
+        """GPUs for each pack: what was asked for, and for "auto" a whole one where there is any."""
+        if wanted != "auto":
+            return float(wanted)
+        return 1.0 if any(node.gpus >= 1 for node in self.nodes()) else 0.0
+
+    def slots(self, cpus: float, gpus: float) -> int:
+        """How many packs fit at once."""
+        return slots(self.nodes(), cpus, gpus)
+
+    def room(self, cpus: float, gpus: float, progress: Progress) -> int:
+        """As `slots`; says so when no node has room for packs any more, and when one has again."""
+        packs = self.slots(cpus, gpus)
+        if self._without == (packs > 0):
+            self._without = not packs
+            pack = f"a pack, {Node(cpus, gpus)}"
+            progress(
+                f"no node has room for {pack}: waiting for one" if self._without else f"a node has room for {pack}"
+            )
+        return packs
+
+    def wish(self, packs: int, cpus: float, gpus: float) -> None:
+        """Tells the autoscaler of a joined cluster for how many packs there is work; others take no notice.
+
+        Without it a cluster would never grow: packs are handed out only where there is room for them. Ray's autoscaler
+        refuses a wish as a whole when the largest cluster could not hold it (Ray 2.60,
+        `ResourceDemandScheduler._enforce_resource_constraints`), so no more is asked for than that; where it is not
+        known, one node more than there are.
+        """
+        room = max((node.room(cpus, gpus) for node in self.nodes()), default=0) if not self.own else 0
+        nodes = self.most * room if self.most is not None else self.slots(cpus, gpus) + room if room else 0
+        packs = min(packs, max(nodes, 1), _MOST_WISHED)
+        if self.own or (packs, cpus, gpus) == self._wished:
+            return
+        sdk = importlib.import_module("ray.autoscaler.sdk")
+        bundle = {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
+        try:
+            sdk.request_resources(bundles=[bundle] * packs)
+        except Exception as error:
+            _LOG.warning("the autoscaler could not be told of %d packs: %s", packs, error)
+        self._wished = (packs, cpus, gpus)
+
+    def wait_for(self, cpus: float, gpus: float, patience_s: float, progress: Progress, stop: threading.Event) -> None:
+        """Returns when some node has room for a pack.
+
+        Raises:
+            InvalidSpec: None has, after so many seconds; on a Ray of our own at once.
+        """
+        deadline = time.monotonic() + (0.0 if self.own else patience_s)
+        told = False
+        self.wish(1, cpus, gpus)
+        while not self.slots(cpus, gpus) and time.monotonic() < deadline and not stop.is_set():
+            if not told:
+                progress(f"waiting up to {patience_s:.0f} s for a node with {Node(cpus, gpus)} free for packs ...")
+                told = True
+            stop.wait(1.0)
+            self._seen = (0.0, [])
+        if not stop.is_set():
+            require(self.nodes(), cpus, gpus)
+
+
+@contextlib.contextmanager
+def connect(
+    study_id: str,
+    address: str | None,
+    progress: Progress,
+    *,
+    num_cpus: int | None = None,
+    patient: Callable[[], bool] = lambda: True,
+) -> Iterator[Cluster]:
+    """Ray for one study.
+
+    Args:
+        study_id: The study that will use it.
+        address: Of a Ray cluster; None starts one here, "auto" joins the one this process runs in. A Ray that this
+            process is connected to already is used as it is, and left as it was.
+        progress: Told what happens, in a line each.
+        num_cpus: CPU cores of a Ray started here; what the machine has by default.
+        patient: Whether to go on waiting for a joined cluster that another driver uses.
+
+    Raises:
+        Conflict: This process drives another study.
+        Occupied: Another driver uses the joined cluster, and there is no more patience, or no more time.
+        Unavailable: Ray does not start, or does not answer.
+    """
+    if not _busy.acquire(blocking=False):
+        raise Conflict("this process drives another study already: one study at a time uses a Ray cluster")
+    with contextlib.ExitStack() as stack:
+        stack.callback(_busy.release)
+        folder = stack.enter_context(_folder())
+        stack.callback(settings.read_again)  # once it is put back: the next Ray of this process starts afresh
+        stack.enter_context(environment(settings.variables(private=address is None and not _connected())))
+        if _ray().is_initialized():
+            stack.enter_context(mutex.alone(study_id, progress, patient))
+            yield Cluster(folder, own=False)
+            return
+        _initialize(address, folder, progress, num_cpus)
+        stack.callback(_ray().shutdown)
+        stack.enter_context(logged())
+        if address is not None:
+            stack.enter_context(mutex.alone(study_id, progress, patient))
+        yield Cluster(folder, own=address is None)
+
+
+def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:
+    _ray()
+    settings.read_again()
+    quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
+    started = time.monotonic()
+    try:
+        if address is None:
+            progress("starting Ray (5-20 s) ...")
+            _ray().init(
+                address="local",
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                object_store_memory=_STORE_BYTES,
+                _temp_dir=str(folder / "ray"),
+                **quiet,
+            )
+        else:
+            progress(f"connecting to Ray at {address} ...")
+            _ray().init(address=address, runtime_env={"env_vars": settings.passed_on()}, **quiet)
+    except DriftlineError:
+        raise
+    except Exception as error:
+        where = "on this machine" if address is None else f"at {address}"
+        raise Unavailable(f"Ray {where} must start and answer, got {type(error).__name__}: {error}") from error
+    _LOG.info("Ray answers after %.1f s", time.monotonic() - started)
+
+
+def _ray() -> Any:
+    """Ray, imported only once its environment is set."""
+    return importlib.import_module("ray")
+
+
+def _connected() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A short folder of our own; those that died drivers left are removed first."""
+    root = Path(tempfile.gettempdir())
+    if len(str(root)) + len(_PREFIX) + 8 > _LONGEST and os.access("/tmp", os.W_OK):
+        root = Path("/tmp")
+    for old in root.glob(f"{_PREFIX}????????"):
+        _sweep(old)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
+    with (folder / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(old: Path) -> None:
+    """Removes a folder whose driver is gone: nobody holds its lock."""
+    lock: IO[str]
+    try:
+        if old.stat().st_uid != os.getuid():
+            return
+        with (old / _LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError:
+        return

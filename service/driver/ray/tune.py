@@ -1,0 +1,262 @@
+"""The Ray Tune Searcher and the Tuner around it: Tune executes packs, and decides nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import ray
+from ray import tune
+from ray.tune.search import Searcher
+
+from driftline.errors import DriftlineError, StaleDriver, Unavailable
+from service.driver.lease import Watch
+from service.driver.ray.cluster import Broken
+from service.driver.ray.environment import environment
+from service.driver.ray.worker import Worker
+from service.driver.search.search import Search
+
+_LOG = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+_MOST_PACKS = 4096
+_TIMES = 10.0
+"""A worker that is silent for so many times its longest silence between two reports may hang."""
+
+_STEP_S = 5.0
+"""What a turn of Tune's loop counts at most as: while the driver waits for the API, reports wait for the driver."""
+
+_QUIET = {
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C belongs to whoever runs the driver
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # what Tune would save is in the store
+    "TUNE_WARN_THRESHOLD_S": "30",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "86400",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints a banner whatever verbose says
+}
+
+
+class PackSearcher(Searcher):
+    """Hands the search's packs to Tune, and Tune's results to the search. No exception leaves it.
+
+    An exception in a Searcher aborts the whole `fit`, running packs included; so it is noted as the reason to stop,
+    and the packs come to their checkpoints.
+
+    Args:
+        search: What is searched.
+        watch: Says when to stop.
+    """
+
+    def __init__(self, search: Search, watch: Watch) -> None:
+        super().__init__()
+        self._search = search
+        self._watch = watch
+        self._packs: dict[str, str] = {}  # by Tune's trial id
+        self._hung: dict[str, str] = {}  # what to say of those that were killed, by Tune's trial id
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune pickles its searcher to restore from it; the store is what a driver is restored from
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next pack as a config, None to wait, or FINISHED."""
+        if self._watch.look():
+            return self.FINISHED
+        job = self._guarded(self._search.next_job)
+        if self._search.finished or self._watch.why:
+            return self.FINISHED
+        if job is None:
+            return None
+        self._packs[trial_id] = job.pack
+        return job.config()
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Takes a pack's report."""
+        self._guarded(lambda: self._search.report(json.loads(result["report"])))
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Takes a pack's last report, or notes that its worker died."""
+        pack = self._packs.pop(trial_id, None)
+        if error or not result or "report" not in result:
+            if pack is not None:
+                reason = self._hung.pop(trial_id, "its worker died")
+                self._guarded(lambda: self._search.lost(pack, reason))
+            return
+        self.on_trial_result(trial_id, result)
+
+    def hung(self, trial_id: str, reason: str) -> None:
+        """Notes why a pack's worker is about to be killed."""
+        self._hung[trial_id] = reason
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Saves nothing: the store holds all there is."""
+
+    def _guarded(self, action: Callable[[], _Answer]) -> _Answer | None:
+        if self._watch.why == "stale":
+            return None
+        try:
+            return action()
+        except StaleDriver as error:
+            self._watch.ask("stale", error.message)
+        except Unavailable as error:
+            self._watch.ask("lost", error.message, at_once=isinstance(error, Broken))
+        except DriftlineError as error:
+            self._watch.ask("failed", error.message)
+        except Exception as error:
+            _LOG.exception("the driver failed")
+            self._watch.ask("failed", f"{type(error).__name__}: {error}")
+        return None
+
+
+class Halt(tune.Stopper):
+    """Ends the fit without waiting for packs, when the watch says so."""
+
+    def __init__(self, watch: Watch | None = None) -> None:
+        self._watch = watch
+
+    def __reduce__(self) -> tuple[type[Halt], tuple[()]]:
+        return Halt, ()  # Tune saves it; there is nothing to save
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Never stops a single pack."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether to end at once."""
+        return self._watch is not None and self._watch.at_once()
+
+
+@dataclass
+class _Heard:
+    """A worker that trains a pack.
+
+    Attributes:
+        actor: The worker.
+        at: When it was heard of last, on the loop's clock.
+        reported: Whether it has reported.
+        longest: Its longest silence between two reports, in seconds; before the first one it builds the pack.
+        killed: Whether it was killed for its silence.
+    """
+
+    actor: Any
+    at: float
+    reported: bool = False
+    longest: float = 0.0
+    killed: bool = False
+
+
+class Pulse(tune.Callback):
+    """Kills workers that hang: stuck in a kernel, on a disk that does not answer, or stopped.
+
+    Told of every turn of Tune's loop, it also lets the watch know that the driver itself moves. Time is counted in
+    turns of the loop, so that a pack is never blamed for a silence of the driver.
+
+    Args:
+        watch: Told that the loop moves; its `hang_s` is a silence that is always allowed.
+        hung: Told which of Tune's trials is about to be killed, and why.
+        kill: Ends an actor; tests pass their own.
+        clock: Seconds; tests pass their own.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        hung: Callable[[str, str], None],
+        *,
+        kill: Callable[[Any], None] = lambda actor: ray.kill(actor, no_restart=True),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._watch = watch
+        self._say = hung
+        self._kill = kill
+        self._clock = clock
+        self._turned = clock()
+        self._now = 0.0
+        self._workers: dict[str, _Heard] = {}
+
+    def __reduce__(self) -> tuple[type[tune.Callback], tuple[()]]:
+        return tune.Callback, ()  # Tune saves it; there is nothing to save
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A worker begins with a pack; one that waits for its node is not heard of, and does not hang."""
+        self._workers[trial.trial_id] = _Heard(trial.temporary_state.ray_actor, self._now)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        """A pack has reported."""
+        heard = self._workers.get(trial.trial_id)
+        if heard is not None:
+            if heard.reported:
+                heard.longest = max(heard.longest, self._now - heard.at)
+            heard.reported, heard.at = True, self._now
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A pack has ended."""
+        self._workers.pop(trial.trial_id, None)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A worker has died."""
+        self._workers.pop(trial.trial_id, None)
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """The loop has turned."""
+        self._watch.move()
+        turned = self._clock()
+        self._now += min(turned - self._turned, _STEP_S)
+        self._turned = turned
+        for trial_id, heard in self._workers.items():
+            silence, allowed = self._now - heard.at, max(self._watch.hang_s, _TIMES * heard.longest)
+            if silence <= allowed:
+                continue
+            if heard.killed:
+                self._watch.ask("lost", "a worker hangs and cannot be killed", at_once=True)
+                continue
+            heard.killed, heard.at = True, self._now
+            self._say(trial_id, f"its worker hung: no report for {silence:.0f} s")
+            self._kill(heard.actor)
+
+
+def fit(search: Search, watch: Watch, folder: str) -> None:
+    """Runs packs until the search is finished or the watch says stop. Ray must have been started.
+
+    Args:
+        search: What is searched.
+        watch: Says when to stop.
+        folder: An empty folder of this machine for what Tune insists on writing; removed by the caller.
+    """
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # dead workers are told by the search
+    watch.move()
+    with environment(_QUIET):
+        _tuner(search, watch, folder).fit()
+
+
+def _tuner(search: Search, watch: Watch, folder: str) -> tune.Tuner:
+    packs = PackSearcher(search, watch)
+    return tune.Tuner(
+        Worker,
+        tune_config=tune.TuneConfig(
+            search_alg=packs,
+            num_samples=-1,
+            max_concurrent_trials=_MOST_PACKS,  # the search keeps to the slots, which may grow
+            reuse_actors=True,
+            trial_dirname_creator=_directory,
+            trial_name_creator=_directory,
+        ),
+        run_config=tune.RunConfig(
+            name="packs",
+            storage_path=folder,
+            verbose=0,
+            callbacks=[Pulse(watch, packs.hung)],
+            stop=Halt(watch),
+            failure_config=tune.FailureConfig(max_failures=0),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+        ),
+    )
+
+
+def _directory(trial: Any) -> str:
+    return str(trial.trial_id)

@@ -1,0 +1,175 @@
+"""Trains one pack at a time: the Ray Tune Trainable. Imports Ray and the trainers, nothing else of the service.
+
+A pack comes as one JSON text (`job.Job`), a report goes back as one JSON text (see `Worker.step`), so that Tune neither
+resolves, flattens nor copies what is inside. Each step trains for about two seconds. What a step returns has been
+stored by the time the next one begins; so checkpoints are written at the *beginning* of a step: a stored checkpoint
+never knows of rounds whose reports may still be lost. Errors of the pack come back as a report, not as an exception:
+the process stays, and the driver hears the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ray.tune import PlacementGroupFactory, Trainable
+
+from service.driver import checkpoints
+from service.driver.job import MARK, Job
+
+FIRST_SECONDS = 0.5
+"""The first step of a pack is shorter, so that something is seen of it soon."""
+
+
+class Worker(Trainable):
+    """Trains the pack of its config; reused for the next pack."""
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """CPU cores and GPUs of the pack in this config."""
+        bundle = {"CPU": float(config.get("cpus", 1.0)), "GPU": float(config.get("gpus", 0.0))}
+        return PlacementGroupFactory([{kind: amount for kind, amount in bundle.items() if amount}])
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Takes the first pack."""
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Takes another pack, and prints which, for whoever reads the output of this process."""
+        self.take(new_config)
+        for stream in (sys.stdout, sys.stderr):
+            print(f"{MARK}{self.job.pack}", file=stream, flush=True)
+        return True
+
+    def take(self, config: dict[str, Any]) -> None:
+        """Takes a pack; it is built at its first step, where an error can be told."""
+        self.job = Job.from_config(config)
+        self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
+        self.pack: Any = None
+        self.saved_at = 0.0
+
+    def step(self) -> dict[str, Any]:
+        """Trains for a while.
+
+        Returns:
+            ``done``, and ``report``: a JSON text with
+
+            * pack, pid, host, done (trained to the end), stopped (asked to stop; a checkpoint is written)
+            * reports: for each member, what is new in columns
+            * rounds_done, plan (how it is computed): null while the pack is not built
+            * checkpoint: where the newest lies; null when none was written or restored in this step
+            * error: why it cannot go on, or null; remark: what else should be known, or null
+        """
+        report: dict[str, Any] = {
+            "pack": self.job.pack,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "reports": [],
+            "done": False,
+            "stopped": False,
+            **dict.fromkeys(("rounds_done", "checkpoint", "plan", "error", "remark")),
+        }
+        try:
+            self._step(report)
+        except Exception as error:
+            report["error"] = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+        ended = bool(report["done"] or report["stopped"] or report["error"])
+        if ended:
+            self.pack = None
+        return {"done": ended, "report": json.dumps(report, allow_nan=False)}
+
+    def _step(self, report: dict[str, Any]) -> None:
+        job = self.job
+        seconds = job.chunk_seconds
+        if self.pack is None:
+            if checkpoints.flagged(job.flag):
+                report["stopped"] = True
+                return
+            self.pack, report["checkpoint"], report["remark"] = build(job)
+            self.saved_at = time.monotonic()
+            seconds = min(FIRST_SECONDS, job.chunk_seconds)
+        else:
+            report["stopped"] = checkpoints.flagged(job.flag)
+            if report["stopped"] or time.monotonic() - self.saved_at >= job.checkpoint_seconds:
+                self._save(report)
+        if not report["stopped"]:
+            lines = self.train_for(seconds)
+            report["reports"] = columns(lines, self.pack.members)
+            report["done"] = self.pack.done
+        report["rounds_done"] = self.pack.round
+        report["plan"] = self.pack.plan.to_json()
+
+    def train_for(self, seconds: float) -> list[dict[str, Any]]:
+        """Trains on for about so many seconds; returns the pack's report lines."""
+        lines: list[dict[str, Any]] = self.pack.advance(seconds=seconds)
+        return lines
+
+    def _save(self, report: dict[str, Any]) -> None:
+        """Writes a checkpoint; without one training goes on all the same."""
+        self.saved_at = time.monotonic()
+        try:
+            data = self.pack.to_bytes()
+            report["checkpoint"] = checkpoints.write(self.job.prefix, self.job.start, self.pack.round, data)
+        except OSError as error:
+            report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
+
+
+def build(job: Job) -> tuple[Any, str | None, str | None]:
+    """The pack of a job, the checkpoint that it was restored from, and a remark when a checkpoint was of no use."""
+    import torch
+
+    from trainers import CheckpointError, Pack, Plan, parse
+
+    torch.set_num_threads(max(1, int(job.cpus)))
+    spec = parse(job.document)
+    bad: list[str] = []
+    if job.resume:
+        for url in checkpoints.names(job.prefix, job.rounds_known):
+            try:
+                return Pack.restore(spec, checkpoints.read(url)), url, "; ".join(bad) or None
+            except (CheckpointError, OSError) as error:
+                bad.append(f"checkpoint {url} cannot be used: {error}")
+    plan = Plan.from_json(job.plan) if job.plan is not None else None
+    remark = "; ".join([*bad, "started again from round 0"]) if bad else None
+    return Pack.from_spec(spec, plan=plan), None, remark
+
+
+def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[dict[str, list[Any]]]:
+    """Report lines of a pack as columns of each member.
+
+    Args:
+        lines: In the order of their rounds; ``member`` says whose, member 0's when it is missing.
+        members: How many there are.
+
+    Returns:
+        For each member ``{"round": [...], ...}``, or an empty mapping when it has no lines. None where a line lacks a
+        metric or it is not finite; what is no number is left out.
+
+    Examples:
+        >>> columns([{"round": 0, "member": 0, "loss": 2.0}, {"round": 1, "member": 0, "loss": math.inf}], 2)
+        [{'round': [0, 1], 'loss': [2.0, None]}, {}]
+    """
+    rows: list[list[Mapping[str, Any]]] = [[] for _ in range(members)]
+    for line in lines:
+        rows[int(line.get("member", 0))].append(line)
+    found: list[dict[str, list[Any]]] = []
+    for own in rows:
+        kept = dict.fromkeys(key for line in own for key, value in line.items() if key != "member" and _is_cell(value))
+        found.append({name: [_cell(line.get(name)) for line in own] for name in kept})
+    return found
+
+
+def _is_cell(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, bool | int | float) else None

@@ -1,0 +1,335 @@
+"""The search itself, without Ray: hands out packs, takes their reports, speaks to the API and the samplers.
+
+Everything that `decide` decides is written to the API first and believed afterwards, so that a driver that dies
+anywhere leaves rows from which the next one goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from driftline.client.driver_client import DriverClient
+from driftline.errors import DriftlineError
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from driftline.wire.driver_messages import NewTrial, Released, Report, TrialResult
+from driftline.wire.ids import pack_id
+from driftline.wire.records import TRIAL_FINISHED, TrialRecord
+from service.driver import checkpoints
+from service.driver.job import Job
+from service.driver.search.outcome import outcome, trial_result
+from service.driver.search.policy import Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
+from service.driver.search.state import Pack, Table, append
+from service.samplers.base import Sampler
+from service.samplers.build import build
+from trainers import structure_key
+
+_LOG = logging.getLogger(__name__)
+HOPELESS = 3
+"""Packs that failed for good, with nothing trained at all, after which a study is given up."""
+
+
+class Search:
+    """One study's search under one attempt.
+
+    Args:
+        client: Speaks to the API.
+        study_id: The study.
+        study: What it asks for.
+        attempt: Under which the driver holds it.
+        folder: Path or URL of the folder for checkpoints.
+        slots: How many packs may run at once; asked each time.
+        gpus: GPUs for each pack, or the share of one.
+        build_sampler: Makes a label's sampler.
+        options: Further fields of `Job`: chunk_seconds, checkpoint_seconds.
+
+    Attributes:
+        plan: What is asked for, as `decide` sees it.
+        table: What is known of the study.
+        folder: Where its checkpoints lie.
+        flag: File that asks its packs to stop.
+        finished: Whether `next_job` found that nothing is left to be done.
+    """
+
+    def __init__(
+        self,
+        client: DriverClient,
+        study_id: str,
+        study: Study,
+        attempt: int,
+        *,
+        folder: str,
+        slots: Callable[[], int],
+        gpus: float = 0.0,
+        build_sampler: Callable[..., Sampler] = build,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._client = client
+        self._study_id = study_id
+        self._study = study
+        self._attempt = attempt
+        self._slots = slots
+        self._gpus = gpus
+        self._options = dict(options or {})
+        self.folder = checkpoints.join(folder, study_id)
+        self.flag = checkpoints.flag(self.folder, attempt)
+        budget = study.budget
+        self.plan = Plan(
+            labels=study.labels,
+            trials_per_method=budget.trials_per_method,
+            confirm=budget.confirm,
+            seeds=budget.seeds,
+            seed=study.seed,
+            packs=None if study.resources.packs == "auto" else int(study.resources.packs),
+        )
+        wanted = study.objective.optimize
+        names = ("quality", "speed") if wanted == "both" else (wanted,)
+        self.table = Table(names)
+        self._samplers = {
+            entry.label: build_sampler(study.sampler, entry.parameters(), names, study.seed, start=entry.start)
+            for entry in study.methods
+        }
+        self._packs_started = 0
+        self._failed_packs = 0
+        self._waiting_at: tuple[int, int] | None = None  # (slots, packs) when there was nothing to hand out
+        self.finished = False
+
+    def load(self) -> None:
+        """Reads trials and the curves of unfinished ones from the API, and tells the samplers."""
+        records = self._client.trials(self._study_id)
+        self.table.put(records)
+        begun = [record.id for record in records if not record.finished and record.pack]
+        self.table.curves = self._client.curves(self._study_id, begun) if begun else {}
+        for record in sorted(records, key=lambda record: record.number):
+            if not record.finished:
+                self._classify(record.id)
+            if record.phase == "search":
+                self._inform(record.id)
+
+    def next_job(self) -> Job | None:
+        """The next pack to run; None to wait, also when all is done (then `finished` is set).
+
+        Raises:
+            StaleDriver: Another driver has taken over.
+            DriftlineError: The API or a sampler refuses.
+        """
+        slots = self._slots()
+        if self.finished or self._waiting_at == (slots, len(self.table.packs)):
+            return None
+        while actions := decide(self.plan, self.table.rows(), self.table.running(), slots):
+            for action in actions:
+                match action:
+                    case Ask():
+                        self._ask(action)
+                    case Repeat():
+                        self._repeat(action)
+                    case Launch():
+                        return self._launch(action)
+                    case Finish():
+                        self.finished = True
+                        return None
+        self._waiting_at = (slots, len(self.table.packs))
+        return None
+
+    def report(self, report: Mapping[str, Any]) -> None:
+        """Stores what a pack has reported (see `Worker.step`); when it has ended, its results.
+
+        Raises:
+            StaleDriver: Another driver has taken over.
+            InvalidSpec: The trials do not report what the objective asks for.
+            DriftlineError: Nothing can be trained at all.
+        """
+        pack = self.table.packs.get(report["pack"])
+        if pack is None:
+            return
+        pack.pid, pack.host = report["pid"], report["host"]
+        if report["remark"]:
+            _LOG.warning("pack %s: %s", pack.id, report["remark"])
+        if report["rounds_done"] is not None:
+            self._store(pack, report)
+        if report["error"]:
+            self._retry(pack, report["error"])
+        elif report["done"]:
+            self._finish(pack)
+        elif report["stopped"]:
+            self._end(pack, [TrialResult(trial=trial, state="WAITING") for trial in pack.trials])
+
+    def lost(self, pack: str, reason: str = "its worker died") -> None:
+        """Notes that a pack ended without a last report: its trials run again, or fail (see `decide.ATTEMPTS`)."""
+        found = self.table.packs.get(pack)
+        if found is not None:
+            self._retry(found, reason)
+
+    def complete(self) -> bool:
+        """Whether nothing is left to be done."""
+        return decide(self.plan, self.table.rows(), self.table.running(), 1) == [Finish()]
+
+    def left(self) -> int:
+        """How many trials are still to be finished, those included that nobody has asked for yet.
+
+        0 when all of them are being trained: for a wish Ray's autoscaler may keep an idle node rather than a busy one,
+        which stays without.
+        """
+        a_label = self.plan.trials_per_method + self.plan.repeated * self.plan.seeds
+        left = len(self.plan.labels) * a_label - sum(trial.finished for trial in self.table.trials.values())
+        return left if left > sum(len(trials) for trials in self.table.running().values()) else 0
+
+    def outcome(self) -> tuple[Released, str]:
+        """State and reason of a study that is complete."""
+        return outcome(list(self.table.trials.values()))
+
+    # ---- creating trials
+
+    def _ask(self, ask: Ask) -> None:
+        sampler, seed = self._samplers[ask.label], self.plan.seed
+        numbers = range(ask.first, ask.first + ask.count)
+        configurations = [sampler.ask(number) for number in numbers]
+        self._create(
+            [
+                NewTrial(
+                    label=ask.label,
+                    phase="search",
+                    number=number,
+                    seed=seed,
+                    configuration=number,
+                    hyperparameters=hyperparameters,
+                )
+                for number, hyperparameters in zip(numbers, configurations, strict=True)
+            ]
+        )
+
+    def _repeat(self, repeat: Repeat) -> None:
+        configurations = self.table.configurations(repeat.label, [number for number, _ in repeat.repeats])
+        fresh = [
+            NewTrial(
+                label=repeat.label,
+                phase="confirmation",
+                number=repeat.first + position,
+                seed=self.plan.seed + 1 + index,
+                configuration=number,
+                hyperparameters=hyperparameters,
+            )
+            for position, ((number, index), hyperparameters) in enumerate(
+                zip(repeat.repeats, configurations, strict=True)
+            )
+        ]
+        self._create(fresh)
+
+    def _create(self, fresh: list[NewTrial]) -> None:
+        records = self._client.create_trials(self._study_id, self._attempt, fresh)
+        self.table.put(records)
+        for record in records:
+            self._classify(record.id)
+
+    def _classify(self, trial: str) -> None:
+        record = self.table.trials[trial]
+        document = trial_document(self._study, record.label, [record.hyperparameters], record.seed)
+        self.table.structures[trial] = _digest(structure_key(document))
+
+    def _inform(self, trial: str) -> None:
+        """Tells the label's sampler where a search trial stands."""
+        record = self.table.trials[trial]
+        sampler = self._samplers[record.label]
+        if record.state not in TRIAL_FINISHED:
+            sampler.pending(record.number, record.hyperparameters)
+            return
+        values = record.values.model_dump() if record.values is not None else None
+        sampler.tell(record.number, record.hyperparameters, values, record.state == "DIVERGED")
+
+    # ---- packs
+
+    def _launch(self, launch: Launch) -> Job:
+        first = self.table.trials[launch.trials[0]]
+        self._packs_started += 1
+        name = pack_id(self._study_id, self._attempt, self._packs_started)
+        configurations = [self.table.trials[trial].hyperparameters for trial in launch.trials]
+        prefix = checkpoints.join(self.folder, f"pack.{_digest(' '.join(launch.trials))}")
+        job = Job(
+            pack=name,
+            document=trial_document(self._study, first.label, configurations, first.seed),
+            prefix=prefix,
+            flag=self.flag,
+            start=(self._attempt, self._packs_started),
+            resume=launch.resume,
+            rounds_known=min(self.table.trials[trial].rounds_done for trial in launch.trials),
+            plan=first.plan if launch.resume else None,
+            cpus=self._study.resources.cpus,
+            gpus=self._gpus,
+            **self._options,
+        )
+        self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, self._gpus))
+        self.table.packs[name] = Pack(name, launch.trials, prefix)
+        self._waiting_at = None
+        return job
+
+    def _store(self, pack: Pack, report: Mapping[str, Any]) -> None:
+        fresh = {trial: new for trial, new in zip(pack.trials, report["reports"], strict=False) if new.get("round")}
+        self._client.report(
+            self._study_id,
+            Report(
+                attempt=self._attempt,
+                pack=pack.id,
+                reports=fresh,
+                rounds_done=report["rounds_done"],
+                checkpoint=report["checkpoint"],
+                plan=report["plan"],
+            ),
+        )
+        known = {name: report[name] for name in ("checkpoint", "plan") if report[name] is not None}
+        self.table.change(pack.trials, rounds_done=report["rounds_done"], **known)
+        for trial, new in fresh.items():
+            self.table.curves[trial] = append(self.table.curves.get(trial), new)
+
+    def _finish(self, pack: Pack) -> None:
+        trials, curves = self.table.trials, self.table.curves
+        results = [trial_result(self._study, trials[trial], curves.get(trial, {})) for trial in pack.trials]
+        self._end(pack, results)
+        for trial in pack.trials:
+            self.table.curves.pop(trial, None)
+            if self.table.trials[trial].phase == "search":
+                self._inform(trial)
+        try:
+            checkpoints.remove(pack.prefix)
+        except OSError as error:
+            _LOG.warning("checkpoints %s could not be removed: %s", pack.prefix, error)
+
+    def _retry(self, pack: Pack, reason: str) -> None:
+        """Has the trials of a pack whose worker died, or whose training raised an error, wait again or fail."""
+        _LOG.warning("pack %s of %d trials: %s", pack.id, len(pack.trials), reason)
+        results = [self._after_death(self.table.trials[trial], reason) for trial in pack.trials]
+        self._end(pack, results)
+        failed = [result.trial for result in results if result.state == "FAILED"]
+        for trial in failed:
+            if self.table.trials[trial].phase == "search":
+                self._inform(trial)
+        if failed:
+            self._failed_packs += 1
+            nothing = not any(record.rounds_done for record in self.table.trials.values())
+            if self._failed_packs >= HOPELESS and nothing:
+                raise DriftlineError(f"nothing could be trained; the last error: {reason}")
+
+    def _after_death(self, record: TrialRecord, reason: str) -> TrialResult:
+        newest = checkpoints.round_of(record.checkpoint)
+        deaths = deaths_in_a_row(record.deaths, record.death_round, newest)
+        furthest = max(newest, record.death_round or 0)
+        state, error = after_death(deaths), None
+        if state == "FAILED":
+            error = f"given up after {deaths} attempts without a checkpoint after round {furthest}: {reason}"
+        return TrialResult(trial=record.id, state=state, error=error, deaths=deaths, death_round=furthest)
+
+    def _end(self, pack: Pack, results: list[TrialResult]) -> None:
+        self._client.finish(self._study_id, self._attempt, results)
+        for result in results:
+            changes = result.model_dump(include={"deaths", "death_round"}, exclude_none=True)
+            changes |= {"state": result.state, "values": result.values, "error": result.error}
+            self.table.change([result.trial], **changes)
+        del self.table.packs[pack.id]
+        self._waiting_at = None
+
+
+def _digest(text: str) -> str:
+    """A name for a text. Of a pack's members: they find their checkpoints again however often their workers die."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,124 @@
+"""Results of an output folder, read beside whoever works in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftline.errors import NotFound
+from driftline.results.study_result import StudyResult, study_result
+from driftline.sdk.frontier import Frontier
+from driftline.wire.records import StudyRecord
+from service.embedded.folder import DATABASE
+from service.store.store import Store
+
+
+def stored_frontier(folder: Path, quality: str | None = None, cost: str | None = None) -> Frontier:
+    """The frontiers of a folder's study, as far as it has come; computed from the stored curves.
+
+    Args:
+        folder: An output folder.
+        quality: Read against another metric that its trials reported; the study's objective by default.
+        cost: Read against another cost; the study's objective by default.
+
+    Raises:
+        NotFound: The folder holds no study.
+        InvalidSpec: There is no such cost, or no trial reported the metric.
+    """
+    with _opened(folder) as store:
+        result = stored_result(store, _study(store, folder).id, quality, cost)
+        result.require_reported(quality)
+        return Frontier(result.document, lambda: result.curves)
+
+
+def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:
+    """The result of a study, computed from what is stored of it now; see `stored_frontier`."""
+    study, trials = store.study(study_id), store.trials(study_id)
+    return study_result(study, trials, store.curves(study_id), quality=quality, cost=cost)
+
+
+def stored_study(folder: Path) -> StudyRecord:
+    """The study of a folder.
+
+    Raises:
+        NotFound: The folder holds none.
+    """
+    with _opened(folder) as store:
+        return _study(store, folder)
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[Store]:
+    """The store of a folder; of a copy where the folder is another user's, since SQLite writes where it reads."""
+    database = folder / DATABASE
+    if not os.path.isfile(database):
+        raise NotFound(f"no study in {folder}: name a folder that `driftline run` wrote")
+    with contextlib.ExitStack() as stack:
+        if not (os.access(folder, os.W_OK) and os.access(database, os.W_OK)):
+            copies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-")))
+            for file in folder.glob(f"{DATABASE}*"):  # with what is in its write-ahead log
+                if not file.name.endswith("-shm"):
+                    shutil.copyfile(file, copies / file.name)
+            database = copies / DATABASE
+        store = Store(database)
+        stack.callback(store.close)
+        yield store
+
+
+def _study(store: Store, folder: Path) -> StudyRecord:
+    for record in store.studies(limit=1):
+        return record
+    raise NotFound(f"no study in {folder}: nothing was submitted to it yet")
+
+
+@dataclass(frozen=True)
+class StoredLink:
+    """How a folder's study is opened in MLflow.
+
+    Attributes:
+        url: Its page, once a server runs.
+        tracking_uri: The folder's MLflow database.
+        artifact_root: Where its artifacts are.
+    """
+
+    url: str
+    tracking_uri: str
+    artifact_root: str
+
+
+def stored_link(folder: Path, port: int) -> StoredLink:
+    """How a folder's study is opened in MLflow.
+
+    Args:
+        folder: An output folder.
+        port: Port on this computer where MLflow's server will be.
+
+    Raises:
+        NotFound: The folder holds no study, or nothing of it is in MLflow yet.
+    """
+    from service.recorder.chart_view import VIEW
+    from service.recorder.links import mlflow_link
+
+    uri = mlflow_uri(folder)
+    with _opened(folder) as store:
+        recorded = store.recorded(_study(store, folder).id, "experiment")
+    experiment = next((entry.run_id for entry in recorded if entry.key == "labels"), None)
+    if experiment is None:
+        raise NotFound(f"nothing of the study in {folder} is in MLflow yet: run it (or resume it) first")
+    link = mlflow_link(uri, experiment, view=VIEW, port=port)
+    return StoredLink(link.url, uri, artifact_root(folder))
+
+
+def mlflow_uri(folder: Path) -> str:
+    """Tracking URI of a folder's MLflow database."""
+    return f"sqlite:///{(folder / 'mlflow.db').resolve()}"
+
+
+def artifact_root(folder: Path) -> str:
+    """Where a folder's MLflow artifacts are."""
+    return str((folder / "mlartifacts").resolve())

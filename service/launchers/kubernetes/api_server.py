@@ -1,0 +1,271 @@
+"""The Kubernetes API as plain JSON, with our errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from kubernetes import client, config
+
+from driftline.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unauthorized, Unavailable
+from service.launchers.kubernetes.naming import MANAGER
+
+Item = dict[str, Any]
+_PATHS = {
+    "rayjobs": "/apis/ray.io/v1",
+    "workloads": "/apis/kueue.x-k8s.io/{preferred}",
+    "pods": "/api/v1",
+    "secrets": "/api/v1",
+}
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_TIMEOUT_S = 20.0
+_ERRORS: dict[int, type[DriftlineError]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Conflict,
+}
+
+
+class Expired(DriftlineError):
+    """The version to watch from is too old: list anew."""
+
+
+class Api:
+    """One namespace of a cluster.
+
+    Args:
+        connection: Whom to ask, and with which credentials.
+        namespace: The namespace.
+        timeout_s: Seconds an answer may take.
+    """
+
+    def __init__(self, connection: client.Configuration, namespace: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+        connection.retries = urllib3.Retry(0)  # the caller asks again, and knows when that is right
+        self._client = client.ApiClient(connection)
+        self.namespace = namespace
+        self._timeout_s = timeout_s
+
+    @classmethod
+    def connect(cls, kubeconfig: str | None, context: str | None, namespace: str | None) -> Api:
+        """The cluster that this process runs in, or the one of a kubeconfig.
+
+        Args:
+            kubeconfig: Path of a kubeconfig; None is the pod's own access, else the usual kubeconfig.
+            context: Context in the kubeconfig; None is its current one.
+            namespace: None is that of the pod, or of the context.
+
+        Raises:
+            InvalidSpec: There is neither, or it cannot be read.
+        """
+        connection = client.Configuration()
+        try:
+            if kubeconfig is None and context is None and _OWN_NAMESPACE.exists():
+                config.load_incluster_config(client_configuration=connection)
+                return cls(connection, namespace or _OWN_NAMESPACE.read_text(encoding="utf-8").strip())
+            config.load_kube_config(kubeconfig, context, client_configuration=connection)
+            contexts, current = config.list_kube_config_contexts(kubeconfig)
+        except config.ConfigException as error:
+            raise InvalidSpec("kubeconfig", f"must name a cluster, or this must run in a pod: {error}") from None
+        chosen = next((item for item in contexts if item["name"] == context), current)
+        return cls(connection, namespace or chosen["context"].get("namespace") or "default")
+
+    def close(self) -> None:
+        """Lets go of connections."""
+        self._client.close()
+
+    def knows(self, group: str) -> bool:
+        """Whether the cluster has this group of kinds.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        try:
+            self._preferred(group)
+        except NotFound:
+            return False
+        return True
+
+    def get(self, kind: str, name: str) -> Item:
+        """One object.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._ask("GET", kind, name)
+
+    def items(self, kind: str, selector: str) -> tuple[list[Item], str]:
+        """All objects with these labels, and the version from which to watch them."""
+        found = self._ask("GET", kind, query={"labelSelector": selector})
+        version, group = found["apiVersion"], found["kind"].removesuffix("List")
+        return [{"apiVersion": version, "kind": group, **item} for item in found["items"]], found["metadata"][
+            "resourceVersion"
+        ]
+
+    def watch(self, kind: str, selector: str, version: str, seconds: int) -> Iterator[tuple[str, Item]]:
+        """What happens to objects with these labels after a version, for so many seconds.
+
+        Yields:
+            (ADDED, MODIFIED, DELETED or BOOKMARK, the object).
+
+        Raises:
+            Expired: The version is too old.
+            Unavailable: The connection broke.
+        """
+        query = {
+            "labelSelector": selector,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        answer = self._send("GET", kind, query=query, timeout=(self._timeout_s, seconds + self._timeout_s))
+        try:
+            rest = b""
+            for chunk in answer.stream(65536, decode_content=False):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise _error(event["object"].get("code", 500), event["object"])
+                    yield event["type"], event["object"]
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unavailable(f"the watch of {kind} broke: {error}") from error
+        finally:
+            answer.release_conn()
+            answer.close()
+
+    def apply(self, kind: str, body: Item) -> Item:
+        """Makes an object, or brings it to what the body says (server-side apply as our field manager).
+
+        Raises:
+            InvalidSpec: The API server refuses the body.
+        """
+        return self._ask(
+            "PATCH",
+            kind,
+            body["metadata"]["name"],
+            query={"fieldManager": MANAGER, "force": "true"},
+            body=body,
+            content="application/apply-patch+yaml",
+        )
+
+    def create(self, kind: str, body: Item) -> Item:
+        """Makes an object; a field that its kind does not have is refused, as by `apply` (from Kubernetes 1.25).
+
+        Raises:
+            InvalidSpec: The API server refuses the body.
+            Conflict: There is one of that name.
+        """
+        return self._ask("POST", kind, query={"fieldManager": MANAGER, "fieldValidation": "Strict"}, body=body)
+
+    def merge(self, kind: str, name: str, change: Mapping[str, Any]) -> Item:
+        """Changes some fields of an object.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It is at another version than the change says.
+        """
+        query = {"fieldManager": MANAGER}
+        return self._ask("PATCH", kind, name, query=query, body=change, content="application/merge-patch+json")
+
+    def delete(self, kind: str, item: Mapping[str, Any]) -> None:
+        """Deletes exactly this object, and what it owns; nothing happens when it has gone or was replaced."""
+        options = {"propagationPolicy": "Background", "preconditions": {"uid": item["metadata"]["uid"]}}
+        try:
+            self._ask("DELETE", kind, item["metadata"]["name"], body=options)
+        except (NotFound, Conflict):
+            return
+
+    def _ask(
+        self,
+        method: str,
+        kind: str,
+        name: str | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+    ) -> Item:
+        answer = self._send(method, kind, name, query=query, body=body, content=content, timeout=self._timeout_s)
+        try:
+            found: Item = json.loads(answer.data)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise Unavailable(f"the Kubernetes API broke off: {error}") from error
+        return found
+
+    def _send(
+        self,
+        method: str,
+        kind: str,
+        name: str | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+        timeout: float | tuple[float, float],
+    ) -> Any:
+        base = _PATHS[kind]
+        if base.endswith("{preferred}"):
+            group = base.split("/")[2]
+            base = base.format(preferred=self._preferred(group))
+        path = f"{base}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
+        return self._call(method, path, query=query, body=body, content=content, timeout=timeout)
+
+    def _preferred(self, group: str) -> str:
+        """The version of a group of kinds that the cluster prefers.
+
+        Raises:
+            NotFound: It does not have the group.
+        """
+        found = json.loads(self._call("GET", f"/apis/{group}", timeout=self._timeout_s).data)
+        return str(found["preferredVersion"]["version"])
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+        timeout: float | tuple[float, float],
+    ) -> Any:
+        headers = {"Accept": "application/json", "Content-Type": content}
+        request = self._client.param_serialize(
+            method, path, query_params=list((query or {}).items()), header_params=headers, auth_settings=["BearerToken"]
+        )
+        url, sent = request[1], request[2]
+        try:
+            answer = self._client.call_api(method, url, sent, body, _request_timeout=timeout).response
+            if not 200 <= answer.status < 300:
+                raise _error(answer.status, _status(answer.data))
+        except client.ApiException as error:
+            raise _error(int(error.status or 503), {"message": str(error.reason)}) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unavailable(f"the Kubernetes API must answer, got {type(error).__name__}: {error}") from error
+        return answer
+
+
+def _status(data: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = {"message": data[:300].decode(errors="replace")}
+    return found if isinstance(found, dict) else {"message": str(found)}
+
+
+def _error(code: int, status: Mapping[str, Any]) -> DriftlineError:
+    """Our error for an answer of the API server."""
+    text = f"Kubernetes answers {code} {status.get('reason', '')}: {status.get('message', '')}"
+    if code == 410:
+        return Expired(text)
+    if code in (400, 422) or "field not declared in schema" in text:
+        return InvalidSpec("", text)
+    if code == 429 or code >= 500:
+        return Unavailable(text)
+    return _ERRORS.get(code, DriftlineError)(text)

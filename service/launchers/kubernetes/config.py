@@ -1,0 +1,203 @@
+"""Settings of the Kubernetes launcher, as they stand in its YAML file."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import re
+from typing import Annotated, Any, Literal
+
+from kubernetes.utils.quantity import parse_quantity
+from pydantic import BeforeValidator, Field, model_validator
+
+from driftline.errors import InvalidSpec
+from driftline.study.validation import Section, Whole
+from service.launchers.kubernetes import kueue
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _quantity(value: Any) -> str:
+    if not isinstance(value, int | float | str) or isinstance(value, bool):
+        raise ValueError(f"must be a quantity such as 2, 500m or 8Gi, got {value!r}")
+    try:
+        amount = parse_quantity(value)
+    except ValueError:
+        raise ValueError(f"must be a quantity such as 2, 500m or 8Gi, got {value!r}") from None
+    if amount <= 0:
+        raise ValueError(f"must be a quantity above 0, got {value!r}")
+    return str(value)
+
+
+def _label(value: Any) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError(f"must be lower-case letters, digits and '-', at most 63, got {value!r}")
+    return value
+
+
+Quantity = Annotated[str, BeforeValidator(_quantity)]
+"""An amount as Kubernetes writes it: 2, 500m, 8Gi."""
+Name = Annotated[str, BeforeValidator(_label)]
+"""A name as RFC 1123 has it."""
+
+
+class Placement(Section):
+    """Where pods may run.
+
+    Attributes:
+        node_selector: Labels that a node must have.
+        tolerations: Taints of nodes that do not matter, as a pod has them.
+        affinity: As a pod has it.
+        runtime_class: RuntimeClass, such as nvidia; None is the cluster's default.
+    """
+
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: tuple[dict[str, Any], ...] = ()
+    affinity: dict[str, Any] = Field(default_factory=dict)
+    runtime_class: str | None = None
+
+
+class Head(Placement):
+    """The pod with Ray's head and the study's driver; it trains nothing.
+
+    Attributes:
+        cpu: CPU cores that it requests.
+        memory: Memory: requested, and the limit.
+        limit_cpu: Whether it gets no more cores than it requests.
+    """
+
+    cpu: Quantity = "1"
+    memory: Quantity = "4Gi"
+    limit_cpu: bool = True
+
+
+class Workers(Placement):
+    """The pods that train.
+
+    Attributes:
+        min: Pods that are there from the start. At 0 none is there until a pack waits for one.
+        max: Most pods; with more than `min`, Ray's autoscaler adds and removes them.
+        cpu: CPU cores that a pod requests; Ray counts a part of a core as one.
+        memory: Memory of a pod: requested, and the limit.
+        limit_cpu: Whether a pod gets no more cores than it requests.
+        gpus: Whole GPUs of a pod; packs share them. 0 trains on CPU cores.
+        gpu_resource: How the cluster calls a GPU.
+        idle_seconds: A pod that has trained nothing for so long is removed, down to `min`.
+    """
+
+    min: Whole = Field(1, ge=0)
+    max: Whole = Field(1, ge=1)
+    cpu: Quantity = "4"
+    memory: Quantity = "16Gi"
+    limit_cpu: bool = True
+    gpus: Whole = Field(0, ge=0)
+    gpu_resource: str = "nvidia.com/gpu"
+    idle_seconds: Whole = Field(300, ge=1)
+
+    @property
+    def cores(self) -> int:
+        """CPU cores of a pod, as Ray counts them."""
+        return math.ceil(float(parse_quantity(self.cpu)))
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Workers:
+        if self.min > self.max:
+            raise InvalidSpec("max", f"must be at least min={self.min}, got max={self.max}")
+        return self
+
+
+class Config(Section):
+    """Settings of the Kubernetes launcher.
+
+    Attributes:
+        image: Image of head and workers: Driftline itself, or one derived from it with own methods and tasks.
+        image_pull_policy: Always, IfNotPresent or Never.
+        image_pull_secrets: Names of Secrets with registry credentials.
+        namespace: Where RayJobs are made; None is the namespace of this pod, or of the kubeconfig.
+        instance: Tells this Driftline's RayJobs from those of others in the namespace.
+        kubeconfig: Path of a kubeconfig; None takes the pod's own access, and outside a cluster the usual kubeconfig.
+        context: Context in the kubeconfig; None is its current one.
+        service_account: ServiceAccount of head and workers; "" is the namespace's default. With autoscaling KubeRay
+            gives it the right to change its own RayCluster.
+        ray_version: Version of Ray in the image.
+        head: The head's pod.
+        workers: The pods that train.
+        env: Environment variables of all pods, such as DATA_DIR.
+        env_from: Secrets and ConfigMaps whose keys become environment variables, as a container has them.
+        volumes: Volumes of all pods, as a pod has them.
+        volume_mounts: Where they are mounted, as a container has them.
+        queue: LocalQueue of Kueue in which studies wait for their turn; None is none.
+        queue_priority_class: WorkloadPriorityClass of Kueue, in a queue; None is none.
+        labels: Further labels of RayJobs and pods.
+        annotations: Further annotations of RayJobs and pods.
+        run_as_user: User id of the pods; None is the image's own, which must not be 0.
+        run_as_group: Group id of the pods.
+        fs_group: Group id that owns mounted volumes.
+        priority_class: PriorityClass of the pods; "" is the cluster's default.
+        ttl_seconds: A RayCluster is removed so long after its driver has ended, if nobody has removed it before.
+        deadline_seconds: A driver that runs longer is ended, and its study fails; None is no limit.
+        unschedulable_seconds: A study fails whose pods found no node for so long.
+        image_pull_seconds: A study fails whose image could not be pulled for so long.
+        orphan_seconds: A RayJob of an unknown study is left alone until it is so old.
+    """
+
+    image: str = Field(min_length=1)
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    namespace: Name | None = None
+    instance: Name = "driftline"
+    kubeconfig: str | None = None
+    context: str | None = None
+    service_account: str = ""
+    ray_version: str = Field(default_factory=lambda: importlib.metadata.version("ray"))
+    head: Head = Head()
+    workers: Workers = Workers()
+    env: dict[str, str] = Field(default_factory=dict)
+    env_from: tuple[dict[str, Any], ...] = ()
+    volumes: tuple[dict[str, Any], ...] = ()
+    volume_mounts: tuple[dict[str, Any], ...] = ()
+    queue: Name | None = None
+    queue_priority_class: Name | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    run_as_user: Whole | None = Field(None, ge=1)
+    run_as_group: Whole | None = Field(None, ge=1)
+    fs_group: Whole | None = Field(None, ge=1)
+    priority_class: str = ""
+    ttl_seconds: Whole = Field(60, ge=0)
+    deadline_seconds: Whole | None = Field(None, ge=1)
+    unschedulable_seconds: Whole = Field(900, ge=1)
+    image_pull_seconds: Whole = Field(300, ge=0)
+    orphan_seconds: Whole = Field(120, ge=0)
+
+    @model_validator(mode="after")
+    def _queued(self) -> Config:
+        if self.queue_priority_class and not self.queue:
+            raise InvalidSpec("queue_priority_class", "must have a queue beside it, got none")
+        for key in (kueue.QUEUE, kueue.PRIORITY):
+            if key in self.labels:
+                raise InvalidSpec("labels", f"must not hold {key}: set queue and queue_priority_class instead")
+        elastic = self.annotations.get(kueue.ELASTIC) == "true"
+        if self.queue and self.workers.min != self.workers.max and not elastic:
+            got = f"min={self.workers.min} and max={self.workers.max}"
+            raise InvalidSpec(
+                "workers", f"must have min equal to max in a queue, since Kueue refuses Ray's autoscaler, got {got}"
+            )
+        return self
+
+    def check_folder(self, folder: str) -> None:
+        """Checks that pods can reach the folder for checkpoints.
+
+        Args:
+            folder: A URL, or a path, which must lie on a mounted volume then.
+
+        Raises:
+            InvalidSpec: It lies on no mounted volume.
+        """
+        mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in self.volume_mounts]
+        if "://" in folder or any(folder == mount or folder.startswith(f"{mount}/") for mount in mounts if mount):
+            return
+        have = ", ".join(mounts) or "none"
+        raise InvalidSpec(
+            "volume_mounts", f"must hold the folder for checkpoints, {folder}, so that all pods see it; mounted: {have}"
+        )

@@ -1,0 +1,251 @@
+"""Drivers on Kubernetes: one RayJob of KubeRay for each study, with workers that train and a head that does not.
+
+A RayJob is named after its study and the attempt that its driver is expected to acquire, so that two schedulers that
+start the same thing make one, and whoever starts a later attempt removes the earlier. All it needs, its Secret
+included, is owned by it and goes with it. Needs KubeRay 1.6 or newer.
+
+With a queue, Kueue decides when a RayJob runs: it is made suspended, its `spec.suspend` is never touched again, and a
+paused study's is deleted rather than suspended, since Kueue would let it run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from driftline.errors import Conflict, DriftlineError
+from service.launchers.base import Launch, Launcher, Seen
+from service.launchers.kubernetes import kueue, manifests
+from service.launchers.kubernetes.api_server import Api, Item
+from service.launchers.kubernetes.config import Config
+from service.launchers.kubernetes.informer import Mirror
+from service.launchers.kubernetes.naming import ATTEMPT, attempt_of, job_name, selector, study_of
+from service.launchers.kubernetes.pod_problems import Patience, moment, starved
+from service.launchers.kubernetes.rayjob_status import finished, judge, suspended, waits
+
+__all__ = ["KubernetesLauncher"]
+
+__all__ = ["Config", "KubernetesLauncher", "build"]
+
+_LOG = logging.getLogger(__name__)
+_DRIVER_S = 300.0
+_ASK_KUEUE_S = 10.0
+_PODS_S = 300.0
+"""How long the pods of a driver that hung are waited for. On a node that is away they stay listed; the API refuses what
+their driver reports, and their checkpoints never count as newer than a later driver's."""
+
+
+def build(config: Config, *, url: str, checkpoints: str, logs: Path | None = None) -> KubernetesLauncher:
+    """The launcher of a service.
+
+    Args:
+        config: Its settings.
+        url: Address of the service, as pods reach it.
+        checkpoints: URL of the folder for checkpoints, or a path on a volume that all pods mount.
+        logs: Not used: drivers send their logs to the service.
+
+    Raises:
+        InvalidSpec: The settings do not fit together, or name no cluster.
+    """
+    config.check_folder(checkpoints)
+    return KubernetesLauncher(
+        config, Api.connect(config.kubeconfig, config.context, config.namespace), url=url, folder=checkpoints
+    )
+
+
+class KubernetesLauncher(Launcher):
+    """Runs each driver in a RayJob; a `service.launchers.base.Launcher`.
+
+    Args:
+        config: Its settings.
+        api: The namespace in which it makes RayJobs.
+        url: Address of the service, as pods reach it.
+        folder: URL of the folder for checkpoints, or a path on a mounted volume.
+
+    Attributes:
+        start_seconds: How long a driver may take until it acquires its study: nodes, images and Ray must come first.
+    """
+
+    own_cluster = True
+
+    def __init__(self, config: Config, api: Api, *, url: str, folder: str) -> None:
+        self._config = config
+        self._api = api
+        self._url = url
+        self._folder = folder
+        self._patience = Patience(config.unschedulable_seconds, config.image_pull_seconds)
+        self._all = selector(config.instance)
+        self._jobs = Mirror(api, "rayjobs", self._all)
+        self._pods = Mirror(api, "pods", self._all, remembered=starved)  # gone before anybody looks
+        self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
+        self._killed: dict[str, tuple[float, set[str]]] = {}  # by study: since when which pods (uid) must go
+        self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
+
+    def start(self, launch: Launch) -> None:
+        """Makes the RayJob of a driver, or resumes the suspended one; nothing happens when it runs or waits in a queue.
+
+        Raises:
+            InvalidSpec: A pack of the study fits no worker, or the API server refuses the RayJob.
+            Forbidden: This service may not make it, or a quota does not allow it.
+            Unavailable: The API server does not answer.
+        """
+        manifests.check(self._config, launch)
+        found, _ = self._api.items("rayjobs", selector(self._config.instance, launch.study_id))
+        living = sorted((job for job in found if not finished(job)), key=attempt_of)
+        current = living[-1] if living else None
+        if current is not None and waits(current):
+            job = self._keep(launch, current)
+        elif current is not None and suspended(current) and not self._config.queue:
+            job = self._apply(launch, current["metadata"]["name"])
+        elif current is not None and not suspended(current) and attempt_of(current) >= launch.attempt:
+            job = current
+        else:
+            job = self._make(launch, self._free_name(launch, found))
+        if attempt_of(job) <= launch.attempt:  # else it is a later driver's, and has a Secret of its own
+            self._api.apply("secrets", manifests.secret(self._config, launch, job))
+        self._jobs.note(job)
+        for other in found:
+            if other["metadata"]["uid"] != job["metadata"]["uid"]:
+                self._api.delete("rayjobs", other)
+
+    def seen(self, study_id: str) -> Seen:
+        """The study's driver as it is now.
+
+        Raises:
+            Unavailable: The API server has been away for too long to say.
+        """
+        if left := self._dying(study_id):
+            return Seen(True, f"pods of its last driver have not ended yet: {', '.join(left)}")
+        jobs = [job for job in self._jobs.items() if study_of(job) == study_id]
+        if not jobs:  # the watch may lag behind another scheduler, so ask
+            jobs, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
+        if not jobs:
+            return Seen(False, "its RayJob is gone")
+        job = max(jobs, key=lambda job: (not finished(job), attempt_of(job), job["metadata"]["creationTimestamp"]))
+        if waits(job):
+            return replace(judge(job, (), self._patience, time.time()), reason=self._waiting(job))
+        pods = [pod for pod in self._pods.items() if study_of(pod) == study_id]
+        return judge(job, pods, self._patience, time.time())
+
+    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+        """Deletes the study's RayJobs with all they own; a paused study's that runs, in no queue, is suspended instead.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        found, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
+        newest = max(found, key=attempt_of, default=None)
+        for job in found:
+            if suspend and job is newest and not finished(job) and not kueue.queue_of(job):
+                self._jobs.note(self._suspend(job))
+            else:
+                self._api.delete("rayjobs", job)
+
+    def kill(self, study_id: str) -> None:
+        """Deletes the study's RayJobs; `seen` says alive until their pods have gone, for up to five minutes.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        if study_id not in self._killed:
+            pods = {pod["metadata"]["uid"] for pod in self._living(study_id)}
+            self._killed[study_id] = (time.monotonic(), pods)
+        self.stop(study_id)
+
+    def collect(self, known: Collection[str]) -> None:
+        """Deletes RayJobs of studies that no longer exist.
+
+        Raises:
+            Unavailable: The API server does not answer.
+        """
+        found, _ = self._api.items("rayjobs", self._all)
+        for job in found:
+            age = time.time() - moment(job["metadata"]["creationTimestamp"])
+            if study_of(job) not in known and age >= self._config.orphan_seconds:
+                _LOG.warning("RayJob %s is of no study: deleted", job["metadata"]["name"])
+                self._api.delete("rayjobs", job)
+
+    def close(self) -> None:
+        """Lets go of connections; RayJobs run on."""
+        self._jobs.close()
+        self._pods.close()
+        self._api.close()
+
+    def _living(self, study_id: str) -> list[Item]:
+        """The study's pods whose containers have not ended."""
+        pods, _ = self._api.items("pods", selector(self._config.instance, study_id))
+        return [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
+
+    def _dying(self, study_id: str) -> list[str]:
+        """Names of the pods of a killed driver that are still there; none when they were waited for long enough."""
+        if study_id not in self._killed:
+            return []
+        since, uids = self._killed[study_id]
+        left = sorted(pod["metadata"]["name"] for pod in self._living(study_id) if pod["metadata"]["uid"] in uids)
+        late = time.monotonic() - since > _PODS_S
+        if late and left:
+            _LOG.warning("study %s goes on without waiting for pods any longer: %s", study_id, ", ".join(left))
+        if late or not left:
+            del self._killed[study_id]
+            return []
+        return left
+
+    def _apply(self, launch: Launch, name: str) -> Item:
+        wanted = manifests.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
+        job = self._api.apply("rayjobs", wanted)
+        _LOG.info("driver of study %s, attempt %d: RayJob %s", launch.study_id, launch.attempt, name)
+        return job
+
+    def _make(self, launch: Launch, name: str) -> Item:
+        """A RayJob under a name that none has; in a queue never one that is there, whose turn may have come."""
+        if not self._config.queue:
+            return self._apply(launch, name)
+        wanted = manifests.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
+        try:
+            job = self._api.create("rayjobs", wanted)
+        except Conflict:  # another scheduler was faster
+            return self._api.get("rayjobs", name)
+        _LOG.info("driver of study %s, attempt %d: RayJob %s waits in its queue", launch.study_id, launch.attempt, name)
+        return job
+
+    def _keep(self, launch: Launch, job: Item) -> Item:
+        """A RayJob that waits keeps its place: the driver that it will run is the next attempt's."""
+        if attempt_of(job) >= launch.attempt:
+            return job
+        change = {"metadata": {"uid": job["metadata"]["uid"], "labels": {ATTEMPT: str(launch.attempt)}}}
+        return self._api.merge("rayjobs", job["metadata"]["name"], change)
+
+    def _waiting(self, job: Item) -> str:
+        """Why a RayJob waits in its queue, as Kueue said within the last seconds."""
+        uid = job["metadata"]["uid"]
+        asked, text = self._told.get(uid, (float("-inf"), ""))
+        if time.monotonic() - asked < _ASK_KUEUE_S:
+            return text
+        queue = kueue.queue_of(job)
+        try:
+            if self._api.knows(kueue.GROUP):
+                found, _ = self._api.items("workloads", f"{kueue.JOB_UID}={uid}")
+                text = kueue.reason(job, found, time.time())
+            else:
+                text = f"it waits in the queue {queue}, but this cluster knows no Kueue ({kueue.GROUP}): install it"
+        except DriftlineError as error:  # it waits in any case; why is a courtesy
+            _LOG.info("why RayJob %s waits cannot be seen: %s", job["metadata"]["name"], error)
+            text = text or f"it waits in the queue {queue}"
+        self._told = {key: told for key, told in self._told.items() if time.monotonic() - told[0] < 6 * _ASK_KUEUE_S}
+        self._told[uid] = (time.monotonic(), text)
+        return text
+
+    def _free_name(self, launch: Launch, found: Collection[Item]) -> str:
+        """A name for this attempt that none has: one before may have failed, or be on its way out."""
+        taken = {job["metadata"]["name"] for job in found}
+        again = 0
+        while (name := job_name(launch.study_id, launch.attempt, again)) in taken:
+            again += 1
+        return name
+
+    def _suspend(self, job: Item) -> Item:
+        change = {"metadata": {"uid": job["metadata"]["uid"]}, "spec": {"suspend": True}}
+        return self._api.merge("rayjobs", job["metadata"]["name"], change)

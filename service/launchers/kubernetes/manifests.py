@@ -1,0 +1,248 @@
+"""The objects that one driver needs: a RayJob, and the Secret with its tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from driftline.errors import InvalidSpec
+from service.launchers.base import Launch
+from service.launchers.kubernetes import kueue
+from service.launchers.kubernetes.config import Config, Head, Placement, Workers
+from service.launchers.kubernetes.naming import ATTEMPT, STUDY, common_labels, job_name
+
+RAY_KEY = "auth_token"
+"""Where KubeRay looks for Ray's token in a Secret."""
+DRIVER_KEY = "driver_token"
+_GROUP = "packs"
+_SCRATCH = {"name": "scratch", "mountPath": "/tmp"}
+_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def labels(config: Config, launch: Launch) -> dict[str, str]:
+    """Labels of a study's objects."""
+    own = {**common_labels(config.instance), STUDY: launch.study_id, ATTEMPT: str(launch.attempt)}
+    return {**config.labels, **own}
+
+
+def check(config: Config, launch: Launch) -> None:
+    """Checks that a pack of the study fits a worker.
+
+    Raises:
+        InvalidSpec: It does not, and never will; says what a worker has.
+    """
+    workers = config.workers
+    if launch.cpus > workers.cores:
+        raise InvalidSpec("resources.cpus", f"must be at most the {workers.cores} of a worker, got {launch.cpus:g}")
+    if (launch.gpus or 0) > workers.gpus:
+        raise InvalidSpec("resources.gpu", f"must be at most the {workers.gpus} of a worker, got {launch.gpus:g}")
+
+
+def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: str, folder: str) -> dict[str, Any]:
+    """The RayJob of one start.
+
+    The head takes no work (num-cpus 0), the workers share their GPUs between packs. KubeRay submits the driver itself
+    (HTTPMode), so that there is no third kind of pod, and does so again to a head that had to be replaced. Tokens
+    stand in the Secret alone; only the head gets the driver's.
+
+    Args:
+        config: The launcher's settings.
+        launch: The driver.
+        name: The RayJob's name.
+        namespace: The RayJob's namespace.
+        url: Of the service, as the driver reaches it.
+        folder: For checkpoints.
+    """
+    gpus = 0 if launch.gpus == 0 else config.workers.gpus
+    command = ["python", "-m", "service.driver", "--study", launch.study_id, "--url", url, "--folder", folder]
+    command += ["--address", "auto", "--nodes-seconds", str(config.unschedulable_seconds + config.image_pull_seconds)]
+    if gpus and launch.gpus is None:  # there may be no worker yet to see it from
+        command += ["--worker-gpus", str(gpus)]
+    if config.workers.max > config.workers.min:  # Ray's autoscaler refuses to be asked for more
+        command += ["--most-nodes", str(config.workers.max)]
+    spec: dict[str, Any] = {
+        "entrypoint": shlex.join(command),
+        "submissionMode": "HTTPMode",
+        "suspend": bool(config.queue),  # in a queue it is Kueue's from here on
+        "backoffLimit": 0,  # another attempt is the scheduler's decision
+        "shutdownAfterJobFinishes": True,
+        "ttlSecondsAfterFinished": config.ttl_seconds,
+        "rayClusterSpec": {
+            "rayVersion": config.ray_version,
+            "authOptions": {"mode": "token", "secretName": job_name(launch.study_id, launch.attempt)},
+            "headGroupSpec": {
+                "rayStartParams": {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"},
+                "template": _head(config, launch),
+            },
+            "workerGroupSpecs": [
+                {
+                    "groupName": _GROUP,
+                    "replicas": config.workers.min,
+                    "minReplicas": config.workers.min,
+                    "maxReplicas": config.workers.max,
+                    "rayStartParams": {"num-cpus": str(config.workers.cores), "num-gpus": str(gpus)},
+                    "template": _worker(config, launch, gpus),
+                }
+            ],
+            **_autoscaling(config),
+        },
+    }
+    if config.deadline_seconds is not None:
+        spec["activeDeadlineSeconds"] = config.deadline_seconds
+    about = {"driftline.io/name": launch.name, "driftline.io/project": launch.project}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**labels(config, launch), **kueue.labels(config.queue, config.queue_priority_class)},
+            "annotations": {**config.annotations, **about},
+        },
+        "spec": spec,
+    }
+
+
+def secret(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, Any]:
+    """The Secret with the tokens of one start; it goes with its RayJob.
+
+    Ray's token follows from the driver's, so that making it twice changes nothing for pods that have it already.
+
+    Args:
+        config: The launcher's settings.
+        launch: The driver.
+        job: The RayJob as the API server has it.
+    """
+    name = secret_name(job) or job_name(launch.study_id, launch.attempt)
+    made_for_ray = hmac.new(launch.token.encode(), f"ray:{name}".encode(), hashlib.sha256).hexdigest()
+    owner = {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {
+            "name": name,
+            "namespace": job["metadata"]["namespace"],
+            "labels": labels(config, launch),
+            "ownerReferences": [owner],
+        },
+        "stringData": {RAY_KEY: made_for_ray, DRIVER_KEY: launch.token},
+    }
+
+
+def secret_name(job: Mapping[str, Any]) -> str:
+    """The Secret that a RayJob's pods read; "" when it does not say."""
+    options = job.get("spec", {}).get("rayClusterSpec", {}).get("authOptions", {})
+    return str(options.get("secretName", ""))
+
+
+def _autoscaling(config: Config) -> dict[str, Any]:
+    if config.workers.max == config.workers.min:
+        return {}
+    return {
+        "enableInTreeAutoscaling": True,
+        "autoscalerOptions": {
+            "version": "v2",
+            "idleTimeoutSeconds": config.workers.idle_seconds,
+            "imagePullPolicy": config.image_pull_policy,
+            "securityContext": _SECURITY,
+            "env": [{"name": "HOME", "value": _SCRATCH["mountPath"]}],
+            "volumeMounts": [_SCRATCH],
+        },
+    }
+
+
+def _head(config: Config, launch: Launch) -> dict[str, Any]:
+    amounts = _amounts(config.head)
+    name = job_name(launch.study_id, launch.attempt)
+    token = {"name": "DRIFTLINE_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": DRIVER_KEY}}}
+    container = {
+        **_container(config, "ray-head", amounts),
+        "ports": [
+            {"containerPort": 6379, "name": "gcs-server"},
+            {"containerPort": 8265, "name": "dashboard"},
+            {"containerPort": 10001, "name": "client"},
+        ],
+    }
+    container["env"] = [*_no_gpus(config), *container["env"], token]
+    return _template(config, launch, config.head, container, autoscales=config.workers.max > config.workers.min)
+
+
+def _worker(config: Config, launch: Launch, gpus: int) -> dict[str, Any]:
+    amounts = _amounts(config.workers)
+    container = _container(config, "ray-worker", amounts)
+    if gpus:
+        for part in amounts.values():
+            part[config.workers.gpu_resource] = str(gpus)
+    else:
+        container["env"] = [*_no_gpus(config), *container["env"]]
+    return _template(config, launch, config.workers, container)
+
+
+def _no_gpus(config: Config) -> list[dict[str, str]]:
+    """Keeps a pod that asks for no GPU from seeing them all, where NVIDIA's runtime is a node's default.
+
+    Images made from NVIDIA's say that they want all; its device plugin says otherwise only to who asks for one.
+    """
+    name = "NVIDIA_VISIBLE_DEVICES"
+    return [] if name in config.env else [{"name": name, "value": "void"}]
+
+
+def _amounts(pods: Head | Workers) -> dict[str, dict[str, str]]:
+    asked = {"cpu": pods.cpu, "memory": pods.memory}
+    return {"requests": asked, "limits": dict(asked) if pods.limit_cpu else {"memory": pods.memory}}
+
+
+def _container(config: Config, name: str, amounts: Mapping[str, Any]) -> dict[str, Any]:
+    env = {"HOME": _SCRATCH["mountPath"], "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0", **config.env}
+    return {
+        "name": name,
+        "image": config.image,
+        "imagePullPolicy": config.image_pull_policy,
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        **({"envFrom": list(config.env_from)} if config.env_from else {}),
+        "resources": dict(amounts),
+        "securityContext": _SECURITY,
+        "volumeMounts": [_SCRATCH, *config.volume_mounts],
+    }
+
+
+def _template(
+    config: Config, launch: Launch, place: Placement, container: Mapping[str, Any], *, autoscales: bool = False
+) -> dict[str, Any]:
+    user = {"runAsUser": config.run_as_user, "runAsGroup": config.run_as_group, "fsGroup": config.fs_group}
+    spec = {
+        "restartPolicy": "Never",  # KubeRay makes a new pod; a restarted Ray would have forgotten its cluster
+        "containers": [container],
+        "volumes": [{"name": _SCRATCH["name"], "emptyDir": {}}, *config.volumes],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            **{key: value for key, value in user.items() if value is not None},
+        },
+        "serviceAccountName": config.service_account,
+        "imagePullSecrets": [{"name": name} for name in config.image_pull_secrets],
+        "nodeSelector": dict(place.node_selector),
+        "tolerations": list(place.tolerations),
+        "affinity": dict(place.affinity),
+        "runtimeClassName": place.runtime_class,
+        "priorityClassName": config.priority_class,
+    }
+    given: dict[str, Any] = {key: value for key, value in spec.items() if value}
+    if not autoscales:  # Ray's autoscaler, in the head, alone has to do with Kubernetes
+        given["automountServiceAccountToken"] = False
+    return {"metadata": {"labels": labels(config, launch), "annotations": dict(config.annotations)}, "spec": given}

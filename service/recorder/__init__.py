@@ -1,0 +1,4 @@
+"""Studies in MLflow: `recorder_loop` goes over all studies, `study_recorder` writes one, `tracking` talks to MLflow.
+
+`run_contents`, `curve_rows` and `chart_view` say what is written (pure), `links` where people find it.
+"""

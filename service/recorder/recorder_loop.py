@@ -1,0 +1,111 @@
+"""One loop that keeps MLflow up to date with all studies of a service."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from service.recorder import study_recorder
+from service.recorder.study_recorder import Recorder
+from service.recorder.tracking import connect
+from service.store.store import Store
+
+_LOG = logging.getLogger(__name__)
+
+
+class StudiesRecorder:
+    """Records every study that MLflow does not show in full; several may run, each study has a lease.
+
+    Args:
+        store: Where everything is read from.
+        tracking_uri: MLflow server, or ``sqlite:///`` and a file.
+        artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
+        public_url: Address of the MLflow server as people reach it, where it differs from `tracking_uri`.
+        client: Makes the MLflow client; tests replace it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tracking_uri: str,
+        artifact_root: str | None = None,
+        *,
+        public_url: str = "",
+        client: Callable[[str], Any] = connect,
+    ) -> None:
+        self._store = store
+        self._uri = tracking_uri
+        self._artifact_root = artifact_root
+        self._public_url = public_url
+        self._client = client
+        self._recorders: dict[str, Recorder] = {}
+        self._done: dict[str, int] = {}  # finished study to the version that MLflow shows
+        self._lost: set[str] = set()  # runs that the store knows and MLflow does not
+        self._asks: Any = None
+
+    def sync(self) -> bool:
+        """Write what is new in any study; a study that fails does not hold up the others.
+
+        Returns:
+            Whether anything was written.
+
+        Raises:
+            Exception: What the last study to fail raised, when all have been tried.
+        """
+        wrote, failure = False, None
+        for study in self._store.studies():
+            try:
+                if study.finished and self._shown(study.id) == study.version:
+                    self._recorders.pop(study.id, None)
+                    continue
+                if study.id not in self._recorders:
+                    self._recorders[study.id] = self._recorder(study.id)
+                wrote |= self._recorders[study.id].sync()
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return wrote
+
+    def run(self, stop: threading.Event) -> None:
+        """Sync again and again until `stop` is set; never raises. Waits longer while MLflow is away."""
+        wait = study_recorder.EVERY_S
+        while not stop.is_set():
+            try:
+                self.sync()
+                wait = study_recorder.EVERY_S
+            except Exception as error:
+                wait = min(2 * wait, study_recorder.LONGEST_WAIT_S)
+                _LOG.warning("not everything could be recorded, next attempt in %.0f s: %s", wait, error)
+            stop.wait(wait)
+
+    def _recorder(self, study_id: str) -> Recorder:
+        return Recorder(
+            self._store, study_id, self._uri, self._artifact_root, public_url=self._public_url, client=self._client
+        )
+
+    def _shown(self, study_id: str) -> int | None:
+        """The version at which MLflow shows the whole of a finished study; None when it does not.
+
+        MLflow is asked once for each study that was recorded earlier: its database may have been lost since.
+        """
+        if study_id not in self._done or study_id in self._recorders:
+            for entry in self._store.recorded(study_id, "ended"):
+                if study_id not in self._recorders and not self._has(entry.run_id):
+                    self._lost.add(entry.run_id)
+                if entry.run_id not in self._lost:
+                    self._done[study_id] = entry.version
+        return self._done.get(study_id)
+
+    def _has(self, run_id: str) -> bool:
+        if self._asks is None:
+            self._asks = self._client(self._uri)
+        try:
+            self._asks.get_run(run_id)
+        except Exception as error:
+            if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+                return False
+            raise
+        return True

@@ -1,0 +1,96 @@
+"""What MLflow shows of a study and of its labels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from driftline.results.show.text_table import best_configuration
+from driftline.results.study_result import Reading, StudyResult
+from driftline.wire.records import StudyRecord, TrialRecord
+from service.recorder.curve_rows import metric_name
+from service.recorder.tracking import Row
+from trainers import ROLES
+
+FRONTIER_POINTS = 128  # of an frontier: MLflow draws a few hundred at most
+
+
+def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
+    """The metrics of a label's run.
+
+    ``frontier`` has the cost as its step (seconds in milliseconds), ``frontier_low`` and ``frontier_high`` are its band
+    over seeds; the single numbers are ``hypervolume``, ``diverged``, and ``best_METRIC`` with ``settles_COST``.
+
+    Args:
+        method: The label's part of the result.
+        reading: What is quality and cost.
+    """
+    rows: list[Row] = []
+    frontier = method["frontier"]
+    for index in _picked(len(frontier)):
+        row = frontier[index]
+        step = round(row["cost"] * (1000 if reading.cost == "seconds" else 1))
+        rows += [("frontier", row["quality"], step)]
+        rows += [("frontier_low", row["low"], step), ("frontier_high", row["high"], step)]
+    single = {"hypervolume": method["hypervolume"], "diverged": method["diverged"]}
+    best = best_configuration(method, reading.quality)
+    if best is not None:
+        single |= {metric_name(f"best_{reading.quality}"): best["quality"], f"settles_{reading.cost}": best["cost"]}
+    return rows + [(name, float(value), 0) for name, value in single.items()]
+
+
+def study_key(study: StudyRecord) -> str:
+    """The key of the study's run. An extended study has another one: other parameters, and those of a run stay."""
+    return f"study/{study.fingerprint}"
+
+
+def study_params(study: StudyRecord) -> dict[str, str]:
+    """Parameters of the study's run: what does not change while it runs."""
+    budget, objective = study.spec["budget"], study.spec["objective"]
+    shown = {
+        "study": study.id,
+        "task": study.spec["task"],
+        "labels": ", ".join(entry["label"] for entry in study.spec["methods"]),
+        "quality": objective["quality"],
+        "cost": objective.get("cost", "rounds"),
+        **{name: budget[name] for name in ("trials_per_method", "rounds", "seeds", "confirm") if name in budget},
+    }
+    return {name: _text(value) for name, value in shown.items()}
+
+
+def trial_params(trial: TrialRecord) -> dict[str, str]:
+    """Parameters of a trial's run: its hyperparameters, numbers without loss, with its label and seed."""
+    values = {metric_name(name): value for name, value in trial.hyperparameters.items()}
+    return {name: _text(value) for name, value in (values | {"label": trial.label, "seed": trial.seed}).items()}
+
+
+def label_params(study: StudyRecord, label: str) -> dict[str, str]:
+    """Parameters of a label's run: method, optimizers and schedule."""
+    entry: dict[str, Any] = next((entry for entry in study.spec["methods"] if entry["label"] == label), {})
+    shown = {"label": label, "method": entry.get("name", label)}
+    for part in (*ROLES, "schedule"):
+        if isinstance(entry.get(part), dict):
+            shown[part] = entry[part].get("name", "")
+    return {name: _text(value) for name, value in shown.items()}
+
+
+def note(result: StudyResult, study: StudyRecord) -> str:
+    """The description beside the study's run: its table, and where the rest is."""
+    return (
+        f"State: {study.state}. The frontier with its definitions: artifact `frontier.html` of run `{study.name}`; all "
+        "trials: `trials.csv`. Curves are shown at about 64 rounds a metric; the whole ones stay in Driftline.\n\n"
+        f"```\n{result.table()}\n```\n"
+    )
+
+
+def _picked(count: int) -> list[int]:
+    """Indices of at most `FRONTIER_POINTS` of so many rows, first and last among them."""
+    if count <= FRONTIER_POINTS:
+        return list(range(count))
+    return [int(index) for index in np.unique(np.round(np.linspace(0, count - 1, FRONTIER_POINTS)))]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

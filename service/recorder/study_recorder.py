@@ -1,0 +1,318 @@
+"""Store to MLflow: one experiment a study, with a run for the study and one for each label; trials in another one.
+
+    experiment NAME xxxxxx           the study's run (description, artifacts frontier.{html,png,json}, trials.csv)
+                                     a run for each label: metric `frontier`, with the cost as its step
+    experiment NAME xxxxxx trials    a run for each trial: hyperparameters as parameters, about 64 rounds a metric
+
+MLflow lists the newest hundred runs and folds children into their parents, so a thousand trials beside them would hide
+the labels; hence two experiments, and no nesting. All is read from the store and may be repeated at any time: runs are
+found again by their tag, rows carry the time of their trial. A label's frontier changes while the study runs and MLflow
+cannot take a row back: the label gets a new run whenever the number of finished trials has doubled, and at the end;
+the old one goes to MLflow's bin.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from driftline.results.curves import TrialCurve
+from driftline.results.show.escaped_text import escaped
+from driftline.results.show.palette import styles
+from driftline.results.study_result import FILES, StudyResult, study_result
+from driftline.wire.ids import holder
+from driftline.wire.records import StudyRecord, TrialRecord
+from service.recorder.chart_view import VIEW, VIEW_TAG, charts_view
+from service.recorder.curve_rows import rows, totals
+from service.recorder.links import MlflowLink, mlflow_link
+from service.recorder.run_contents import frontier_rows, label_params, note, study_key, study_params, trial_params
+from service.recorder.tracking import Tracking, connect
+from service.store.records import Recorded
+from service.store.store import Store
+
+_LOG = logging.getLogger(__name__)
+
+LEASE_S = 20.0
+EVERY_S = 2.0  # how often the store is looked at
+LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is away
+LIVE_AFTER_S = 30.0  # a running trial is shown when nothing has been written about it for so long
+_CURVES_AT_ONCE = 50
+_STATUS = {"COMPLETE": "FINISHED", "DIVERGED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
+
+
+class Recorder:
+    """Keeps MLflow up to date with one study; behind a lease, so that only one does.
+
+    Args:
+        store: Where everything is read from, and where it is noted what has been written.
+        study_id: The study.
+        tracking_uri: MLflow server, or ``sqlite:///`` and a file.
+        artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
+        public_url: Address of the MLflow server as people reach it, where it differs from `tracking_uri`.
+        client: Makes the MLflow client; tests replace it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        study_id: str,
+        tracking_uri: str,
+        artifact_root: str | None = None,
+        *,
+        public_url: str = "",
+        client: Callable[[str], Any] = connect,
+    ) -> None:
+        self._store = store
+        self._study_id = study_id
+        self._uri = tracking_uri
+        self._artifact_root = artifact_root
+        self._public_url = public_url
+        self._connect = client
+        self._holder = holder()
+        self._lock_name = f"recorder/{study_id}"
+        self._renewed = 0.0
+        self._shown: tuple[int, str] | None = None  # version and state of the study that MLflow shows in full
+        self._labels: Tracking | None = None
+        self._trials: Tracking | None = None
+        self._touched: dict[str, float] = {}  # trial to when something was written about it
+
+    def sync(self) -> bool:
+        """Write what is new since last time.
+
+        Returns:
+            Whether anything was written; False when there was nothing, or when another recorder has the lease.
+
+        Raises:
+            Exception: Whatever MLflow or its server raises when it is away; nothing is lost, call again later.
+        """
+        study = self._store.study(self._study_id)
+        if self._shown == (study.version, study.state) or not self._lease(force=True):
+            return False
+        try:
+            return self._write(study)
+        except Exception:
+            self._labels = self._trials = None  # what came through is looked up again
+            raise
+
+    def run(self, stop: threading.Event) -> None:
+        """Sync again and again until `stop` is set or the study has finished and is shown; never raises.
+
+        While MLflow is away the time between two attempts doubles up to a minute.
+        """
+        wait = EVERY_S
+        while not stop.is_set():
+            try:
+                self.sync()
+                wait = EVERY_S
+                if self._current(finished=True):
+                    break
+            except Exception as error:
+                wait = min(2 * wait, LONGEST_WAIT_S)
+                _LOG.warning("MLflow at %s is away, next attempt in %.0f s: %s", self._uri, wait, _first_line(error))
+            stop.wait(wait)
+        self._store.unlock(self._lock_name, self._holder)
+
+    def finish(self, timeout_s: float = 60.0) -> bool:
+        """Write all that is left, with the artifacts; tries until it is done or the time is over.
+
+        Returns:
+            Whether MLflow shows everything. If not, nothing is lost: the next recorder of this study goes on.
+        """
+        end = time.monotonic() + timeout_s
+        wait = 0.25
+        while True:
+            try:
+                self.sync()
+                if self._current():
+                    return True
+                reason = "another recorder is at work"
+            except Exception as error:
+                reason = _first_line(error)
+            if time.monotonic() + wait > end:
+                _LOG.warning("study %s is not all in MLflow at %s yet: %s", self._study_id, self._uri, reason)
+                return False
+            time.sleep(wait)
+            wait = min(2 * wait, 5.0)
+
+    def link(self) -> MlflowLink | None:
+        """How to open the study in MLflow; None as long as it is not there."""
+        for entry in self._store.recorded(self._study_id, "experiment"):
+            if entry.key == "labels":
+                return mlflow_link(self._uri, entry.run_id, public_url=self._public_url, view=VIEW)
+        return None
+
+    def _write(self, study: StudyRecord) -> bool:
+        trials = self._store.trials(self._study_id)
+        known = {(entry.kind, entry.key): entry for entry in self._store.recorded(self._study_id)}
+        labels, runs = self._open(study)
+        if not any(runs.has(entry.run_id) or labels.has(entry.run_id) for entry in known.values()):
+            known = {}  # MLflow's database is a new one: everything is shown again
+        if ("experiment", "trials") not in known:
+            self._announce(study, labels, runs)
+        self._tell_link(study, labels)
+        wrote = 0
+        due = [trial for trial in trials if self._due(trial, known.get(("trial", trial.id)))]
+        for start in range(0, len(due), _CURVES_AT_ONCE):
+            part = due[start : start + _CURVES_AT_ONCE]
+            written = self._some(runs, study, part, known)
+            wrote += written
+            if written < len(part):
+                return wrote > 0
+        if not labels.shows(study_key(study)) or self._refresh_due(study, trials, known):
+            self._refresh(labels, study, trials)
+            wrote += 1
+        self._shown = (study.version, study.state)
+        return wrote > 0
+
+    def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
+        if self._labels is None or self._trials is None:
+            client, name = self._connect(self._uri), f"{study.name} {study.id[-6:]}"
+            tags = {"driftline.study": study.id, "mlflow.experimentKind": "custom_model_development"}
+            self._labels = Tracking(client, name, self._artifact_root, tags)
+            self._trials = Tracking(client, f"{name} trials", self._artifact_root, tags)
+        return self._labels, self._trials
+
+    def _announce(self, study: StudyRecord, labels: Tracking, trials: Tracking) -> None:
+        trials.tag_experiment(
+            {"mlflow.note.content": f"Trials of {study.name}; its frontier is in another experiment."}
+        )
+        labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
+        entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
+        self._store.record(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
+
+    def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
+        """Stores where the study can be seen: nowhere, while no server shows the database that is written to."""
+        link = mlflow_link(self._uri, labels.experiment_id, public_url=self._public_url, view=VIEW)
+        url = None if link.command else link.url
+        if study.mlflow_url != url:
+            self._store.set_mlflow_url(self._study_id, url)
+
+    def _due(self, trial: TrialRecord, entry: Recorded | None) -> bool:
+        """Whether a trial has something new to show: it has ended (once more), or run on to twice the rounds shown."""
+        if trial.finished:
+            return entry is None or entry.version != _end(trial)
+        now = time.monotonic()
+        since = self._touched.setdefault(trial.id, now)
+        shown = entry.rounds if entry is not None else 0
+        return trial.rounds_done >= max(2 * shown, 1) and now - since >= LIVE_AFTER_S
+
+    def _some(
+        self,
+        runs: Tracking,
+        study: StudyRecord,
+        trials: Sequence[TrialRecord],
+        known: Mapping[tuple[str, str], Recorded],
+    ) -> int:
+        """Show these trials; gives how many were, fewer than all when the lease is lost."""
+        curves = self._store.curves(self._study_id, [trial.id for trial in trials])
+        shown: list[Recorded] = []
+        try:
+            for trial in trials:
+                if not self._lease():
+                    break
+                curve = TrialCurve.from_record(trial, curves[trial.id])
+                shown.append(self._trial(runs, study, trial, curve, known.get(("trial", trial.id))))
+                self._touched[trial.id] = time.monotonic()
+        finally:
+            if shown:
+                self._store.record(self._study_id, *shown)
+        return len(shown)
+
+    def _trial(
+        self, runs: Tracking, study: StudyRecord, trial: TrialRecord, curve: TrialCurve, entry: Recorded | None
+    ) -> Recorded:
+        """Show a trial as far as it is; `Recorded.version` says under which attempt it ended, 0 as long as it runs."""
+        started = _milliseconds(trial.created_at)
+        short = trial.id.removeprefix(f"{trial.study_id}.")
+        tags = {"driftline.label": trial.label, "driftline.phase": trial.phase}
+        run_id = runs.run(trial.id, short, tags, started)
+        fresh = entry is None or entry.run_id != run_id
+        after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
+        until = curve.rounds_done
+        new = rows(curve.columns, int(study.spec["budget"]["rounds"]), after, until, finished=trial.finished)
+        if trial.finished:
+            new += [(name, value, until) for name, value in totals(curve.columns).items()]
+        params = trial_params(trial) if fresh else {}
+        state: dict[str, str] = {"driftline.state": trial.state}
+        if trial.error or (entry is not None and entry.version):  # a retried trial has had an error
+            state["driftline.error"] = escaped(trial.error or "")
+        runs.write(run_id, new, timestamp_ms=started, params=params, tags=state)
+        if trial.finished:
+            runs.end(run_id, _STATUS[trial.state], _milliseconds(trial.updated_at))
+        return Recorded("trial", trial.id, run_id, _end(trial) if trial.finished else 0, until)
+
+    def _refresh_due(
+        self, study: StudyRecord, trials: Sequence[TrialRecord], known: Mapping[tuple[str, str], Recorded]
+    ) -> bool:
+        """Whether labels and artifacts are made anew: first, when the finished trials have doubled, and at the end."""
+        if study.finished:
+            ended = known.get(("ended", ""))
+            return ended is None or ended.version != study.version
+        entry = known.get(("study", ""))
+        return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
+
+    def _refresh(self, labels: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
+        result = study_result(study, trials, self._store.curves(self._study_id))
+        names = list(result.document["methods"])
+        created = _milliseconds(study.created_at)
+        key = study_key(study)
+        study_run = labels.run(
+            key, study.name, {"driftline.kind": "study", "mlflow.runColor": "#777777"}, created + len(names)
+        )
+        text = note(result, study)
+        labels.write(study_run, timestamp_ms=created, params=study_params(study), tags={"mlflow.note.content": text})
+        kept = [
+            self._label(labels, study, result, label, created + len(names) - 1 - i) for i, label in enumerate(names)
+        ]
+        labels.keep_only("label/", kept)
+        labels.keep_only("study", [key])
+        labels.artifacts(study_run, ((name, result.file(name)) for name in FILES))
+        labels.tag_experiment({"mlflow.note.content": text})
+        if study.finished:
+            status = {"SUCCEEDED": "FINISHED", "CANCELLED": "KILLED"}.get(study.state, "FAILED")
+            labels.end(study_run, status, _milliseconds(study.finished_at or study.updated_at))
+        finished = sum(trial.finished for trial in trials)
+        entries = [Recorded("study", "", study_run, study.version, finished)]
+        if study.finished:
+            entries.append(Recorded("ended", "", study_run, study.version, finished))
+        self._store.record(self._study_id, *entries)
+
+    def _label(self, labels: Tracking, study: StudyRecord, result: StudyResult, label: str, started_ms: int) -> str:
+        """A label's run for this version of the study; gives its key. The list shows the latest begun first."""
+        key = f"label/{label}/{study.version}/{study.state}"
+        tags = {"driftline.kind": "label", "driftline.label": label}
+        tags["mlflow.runColor"] = styles(result.document["methods"])[label].colour
+        run_id = labels.run(key, label, tags, started_ms)
+        given = frontier_rows(result.document["methods"][label], result.reading)
+        labels.write(run_id, given, timestamp_ms=started_ms, params=label_params(study, label))
+        if study.finished:
+            labels.end(run_id, "FINISHED", _milliseconds(study.finished_at or study.updated_at))
+        return key
+
+    def _lease(self, *, force: bool = False) -> bool:
+        now = time.monotonic()
+        if force or now - self._renewed > LEASE_S / 4:
+            if not self._store.lock(self._lock_name, self._holder, LEASE_S):
+                return False
+            self._renewed = now
+        return True
+
+    def _current(self, *, finished: bool = False) -> bool:
+        study = self._store.study(self._study_id)
+        return self._shown == (study.version, study.state) and (study.finished or not finished)
+
+
+def _end(trial: TrialRecord) -> int:
+    """Which end of a trial this is: its attempt, which has grown when a retried trial ends once more."""
+    return max(trial.attempt, 1)
+
+
+def _milliseconds(moment: Any) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,282 @@
+"""The parts of a service, put together: store, API, scheduler with its launcher, recorder."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+
+from driftline.client.connection import Connection
+from driftline.errors import InvalidSpec, Unavailable
+from service.api.app import create_app
+from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
+from service.api.check_process import check_processes
+from service.api.event_streams import StreamLimits
+from service.api.http_server import Server
+from service.api.probes import create_probes
+from service.api.rate_limits import Limits
+from service.launchers.base import Launcher, LauncherModule, launchers
+from service.recorder.recorder_loop import StudiesRecorder
+from service.scheduler.loop import Scheduler
+from service.server.home import ADMIN_TOKEN, SECRET, kept
+from service.settings import ServiceSettings
+from service.store.store import Store
+from trainers import PluginError, data_dir
+
+_LOG = logging.getLogger(__name__)
+DATABASE_S = 60.0
+"""How long the database may take to answer at the start."""
+
+DRIVERS_S = 14.0
+"""How long local drivers get to write their checkpoints when the service ends."""
+
+RECORDER_S = 5.0
+
+Part = Literal["api", "scheduler"]
+Asked = TypeVar("Asked")
+
+
+class Service:
+    """A running service, or one part of it.
+
+    Args:
+        settings: What the environment says.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        only: "api" or "scheduler"; None is everything in this process.
+        per_project: How many studies of a project may run at once; None is as many as there is room for.
+        mlflow_public: How people reach MLflow, instead of what `settings` say.
+        stop: When it is set, the database is not waited for any longer.
+
+    Attributes:
+        url: Where it listens.
+        first: Whether the admin token was made just now.
+
+    Raises:
+        InvalidSpec: A setting cannot be right.
+        Unavailable: The database does not answer, or the port is taken.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        *,
+        host: str,
+        port: int,
+        only: Part | None = None,
+        per_project: int | None = None,
+        mlflow_public: str = "",
+        stop: threading.Event | None = None,
+    ) -> None:
+        self._stop = stop
+        self._closers: list[tuple[str, Callable[[], object]]] = []
+        self._settings = settings
+        self._per_project = per_project
+        self.first = False
+        try:
+            self._open(host, port, only, mlflow_public or settings.mlflow_public)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends everything, within half a minute; local drivers write their checkpoints when all runs in one process."""
+        for what, closer in reversed(self._closers):
+            try:
+                closer()
+            except Exception:
+                _LOG.exception("%s could not be ended in order; it goes on", what)
+        self._closers.clear()
+
+    def _open(self, host: str, port: int, only: Part | None, mlflow_public: str) -> None:
+        settings = self._settings
+        if only != "api":
+            launcher_kind(settings.launcher)  # a wrong name is said before anything is opened
+        issuer = None if only == "scheduler" else read_issuer(settings.oidc)
+        secret = settings.secret or kept(settings.home, SECRET)[0]
+        store = open_store(settings.database, self._stop)
+        self._closers.append(("the store", store.close))
+        tokens = self._tokens(store, secret.encode(), issuer, admin=only != "scheduler")
+        woken: list[Scheduler] = []
+        if only == "scheduler":
+            server = Server(create_probes(store), host=host, port=port)
+        else:
+            server = self._serve(store, tokens, woken, host, port)
+        self._closers.append(("the server", server.close))
+        self.url = server.url
+        if only != "api":
+            self._record(store, mlflow_public)
+            api_url = settings.api_url or _here(server.url if only is None else "http://127.0.0.1:8080")
+            woken.append(self._schedule(store, tokens, api_url, together=only is None))
+            server.metrics.watch(woken[0])
+
+    def _tokens(self, store: Store, secret: bytes, issuer: Issuer | None, *, admin: bool) -> Tokens:
+        known: dict[str, Access] = {}
+        if admin:
+            token = self._settings.admin_token
+            if token is None:
+                token, self.first = kept(self._settings.home, ADMIN_TOKEN)
+            known[token] = Access(scopes=SCOPES)
+        return Tokens(known, secret, store=store, issuer=issuer)
+
+    def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
+        limits = read_yaml(self._settings.limits, "DRIFTLINE_LIMITS")
+        streams = StreamLimits.taken(limits)
+        app = create_app(
+            store,
+            tokens,
+            limits=Limits.from_json(limits),
+            streams=streams,
+            check=check_processes(data_dir()),  # no other file of this machine is opened for a submitter
+            wake=lambda: wake(woken),
+        )
+        return Server(app, host=host, port=port, trusted_proxies=self._settings.trusted_proxies)
+
+    def _schedule(self, store: Store, tokens: Tokens, api_url: str, *, together: bool) -> Scheduler:
+        launcher = self._launcher(api_url)
+        # together, the API of the drivers ends with this process
+        end = partial(launcher.end, DRIVERS_S) if together else launcher.close
+        self._closers.append(("the launcher", end))
+        connection = Connection(api_url)
+        self._closers.append(("the connection to the API", connection.close))
+        scheduler = Scheduler(
+            store,
+            launcher,
+            tokens.driver,
+            cluster=lambda study: None if launcher.own_cluster else "ray",
+            per_project=self._per_project,
+            start_seconds=launcher.start_seconds,
+            back_seconds=self._settings.silent_seconds,
+            answers=connection.ready,
+        )
+        scheduler.start()
+        self._closers.append(("the scheduler", scheduler.close))
+        return scheduler
+
+    def _launcher(self, api_url: str) -> Launcher:
+        settings = self._settings
+        module = launcher_kind(settings.launcher)
+        config = module.Config.from_json(read_yaml(settings.launcher_config, "DRIFTLINE_LAUNCHER_CONFIG"))
+        logs = settings.home / "logs"
+        return module.build(config, url=api_url, checkpoints=settings.checkpoints, logs=logs)
+
+    def _record(self, store: Store, public: str) -> None:
+        if self._settings.mlflow is None:
+            _LOG.info("nothing is recorded in MLflow: DRIFTLINE_MLFLOW_URL is not set")
+            return
+        recorder = StudiesRecorder(store, self._settings.mlflow, self._settings.mlflow_artifacts, public_url=public)
+        stop = threading.Event()
+        thread = threading.Thread(target=recorder.run, args=(stop,), name="driftline-recorder", daemon=True)
+        thread.start()
+
+        def end() -> None:
+            stop.set()
+            thread.join(RECORDER_S)  # what is left is written at the next start
+
+        self._closers.append(("the recorder", end))
+
+
+def wake(schedulers: Sequence[Scheduler]) -> None:
+    """Has schedulers of this process look at once."""
+    for scheduler in schedulers:
+        scheduler.wake()
+
+
+def launcher_kind(name: str) -> LauncherModule:
+    """The module of a launcher.
+
+    Raises:
+        InvalidSpec: There is none of this name, it breaks the contract, or what it needs is not installed.
+    """
+    if name not in launchers():
+        raise InvalidSpec("DRIFTLINE_LAUNCHER", f"must be one of {', '.join(launchers())}, got {name!r}")
+    try:
+        return launchers()[name]
+    except PluginError as error:
+        raise InvalidSpec("DRIFTLINE_LAUNCHER", str(error)) from error
+    except ModuleNotFoundError as error:
+        raise InvalidSpec(
+            "DRIFTLINE_LAUNCHER", f"{name} needs the module {error.name}: install driftline[cluster]"
+        ) from error
+
+
+def read_issuer(file: Path | None) -> Issuer | None:
+    """The issuer whose tokens are good as well; None without a file.
+
+    Raises:
+        InvalidSpec: The file cannot be right.
+    """
+    if file is None:
+        return None
+    from service.api.auth.oidc import Oidc  # half of all services need no cryptography
+
+    return Oidc.from_json(read_yaml(file, "DRIFTLINE_OIDC"))
+
+
+def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
+    """The mapping in a YAML or JSON file; an empty one without a file.
+
+    Args:
+        file: The file.
+        name: The variable that names it, for the error.
+
+    Raises:
+        InvalidSpec: It cannot be read, or holds something else.
+    """
+    if file is None:
+        return {}
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InvalidSpec(name, f"must name a YAML file, got {file}: {error}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InvalidSpec(name, f"{file} must hold a mapping of settings, got {type(found).__name__}")
+    return found
+
+
+def open_store(url: str, stop: threading.Event | None = None) -> Store:
+    """The store, brought to the newest revision, once its database answers.
+
+    Raises:
+        Unavailable: It does not, for a minute or until `stop`.
+        Conflict: It was written by a newer Driftline.
+    """
+    return answered(url, Store, stop)
+
+
+def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None = None) -> Asked:
+    """What a database gives once it answers.
+
+    Args:
+        url: The database's; the folder of an SQLite file is made.
+        ask: What is asked of it.
+        stop: When it is set, nothing is waited for any longer.
+
+    Raises:
+        Unavailable: It does not answer, for a minute or until `stop`.
+    """
+    stop = stop or threading.Event()
+    deadline = time.monotonic() + DATABASE_S
+    if url.startswith("sqlite:///"):
+        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        try:
+            return ask(url)
+        except Unavailable as error:
+            if stop.is_set() or time.monotonic() > deadline:
+                raise
+            _LOG.warning("waiting for the database: %s", error)
+            stop.wait(2.0)
+
+
+def _here(url: str) -> str:
+    """The address under which this machine reaches a server of its own."""
+    return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
