@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trainers.engine.packs.pack import Pack
     from trainers.engine.packs.plan import Plan
     from trainers.errors import CheckpointError, MissingDataError, PluginError, SpecError
-    from trainers.hyperparameters import Hyperparameter, join, refuse_unknown, tunable
+    from trainers.hyperparameters import Hyperparameter, join, refuse_unknown, tunable, withdrawals
     from trainers.plugins import Configured
     from trainers.problem import Task
     from trainers.registry import Registry
@@ -53,7 +53,7 @@ _PLACES = {
     "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
-    "hyperparameters": ("Hyperparameter", "join", "refuse_unknown", "tunable"),
+    "hyperparameters": ("Hyperparameter", "join", "refuse_unknown", "tunable", "withdrawals"),
     "registry": ("Registry",),
     "plugins": ("Configured",),
     "problem": ("Task",),
@@ -101,6 +101,7 @@ __all__ = [
     "step",
     "structure_key",
     "tunable",
+    "withdrawals",
 ]
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from trainers.contracts import Method, Optimizer
-from trainers.hyperparameters import Hyperparameter
+from trainers.hyperparameters import Hyperparameter, withdrawals
 from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
 from trainers.trial.parts import offered
@@ -137,6 +137,8 @@ def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> 
             ("hyperparameter", "what it is", "range", "unit", "default", "limit case"),
             (_row(item, registry[name]) for item in described),
         )
+        for setting, reason in withdrawals(registry[name].Hyper).items():
+            yield f"No `{setting}`: {reason}.\n"
 
 
 def _overview(name: str, module: object, with_exchanges: bool) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from trainers.values import integer, last, number, shown, step
 
 KINDS = ("float", "int", "bool", "floats", "ints", "str", "any")
 _KEY = "hyper"
+_WITHDRAWN = "withdrawn"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,11 +219,30 @@ def tunable(
     return dataclasses.field(default=default, kw_only=True, metadata={_KEY: facts})
 
 
+def withdrawn(reason: str) -> Any:
+    """A dataclass field that takes an inherited hyperparameter back: it is None, and a document may not give it.
+
+    Args:
+        reason: why, as "the adaptation steps are differentiated"; errors and docs/methods.md show it.
+    """
+    return dataclasses.field(default=None, kw_only=True, metadata={_WITHDRAWN: reason})
+
+
+@cache
+def withdrawals(cls: type) -> Mapping[str, str]:
+    """Name -> reason of the hyperparameters that a Hyper dataclass has taken back.
+
+    Args:
+        cls: a dataclass.
+    """
+    return {field.name: field.metadata[_WITHDRAWN] for field in fields(cls) if _WITHDRAWN in field.metadata}
+
+
 @cache
 def describe(cls: type) -> tuple[Hyperparameter, ...]:
     """The hyperparameters of a Hyper dataclass, in the order in which they are written; inherited ones come after.
 
-    Fields that are not declared by `hyper` are left out.
+    Fields that are not declared by `tunable`, withdrawn ones too, are left out.
 
     Args:
         cls: a dataclass.
@@ -233,8 +253,8 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
     hints = typing.get_type_hints(cls)
     found = []
     written = [inspect.get_annotations(base) for base in cls.__mro__]
-    distance = {field.name: next(i for i, own in enumerate(written) if field.name in own) for field in fields(cls)}
-    for field in sorted(fields(cls), key=lambda field: distance[field.name]):
+    place = {name: (i, n) for i, own in reversed(list(enumerate(written))) for n, name in enumerate(own)}
+    for field in sorted(fields(cls), key=lambda field: place[field.name]):
         if _KEY not in field.metadata:
             continue
         facts = dict(field.metadata[_KEY])

@@ -36,6 +36,7 @@ from trainers import (
     refuse_role,
     shown,
     step,
+    withdrawals,
 )
 
 MOST_POINTS = 100_000
@@ -157,6 +158,8 @@ def _check_spaces(entry: Entry, path: str) -> None:
             if key not in known:
                 if kind == "method" and (now := _new_place(key, entry)) is not None:
                     raise InvalidSpec(where, f"is now {now}")
+                if (reason := withdrawals(registry[part.name].Hyper).get(key)) is not None:
+                    raise InvalidSpec(where, f"must be left out for {part.name}: {reason}")
                 raise InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}")
             try:
                 check_space(parameter, known[key], key)

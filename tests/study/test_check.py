@@ -45,6 +45,11 @@ BAD = [
     ("[0.1, 0.5]", "[0.1, 0]", "methods[0].schedule.space.client_decay: must be in (0, 1], got client_decay=0"),
     ("int: [5, 50]", "int: [0, 50]", "methods[0].schedule.space.window: must be in [1, 1000000], got window=0"),
     ("client_lr:", "clent_lr:", "methods[0].space.clent_lr: unknown hyperparameter of fedavg: did you mean client_lr?"),
+    (
+        "name: fedavg\n    space: {",
+        "name: maml\n    space: {clip_norm: 1, ",
+        "methods[0].space.clip_norm: must be left out for maml: the adaptation steps are differentiated",
+    ),
     ("momentum:", "moment:", "methods[0].server.space.moment: unknown hyperparameter of sgd: did you mean momentum?"),
     ("window:", "windw:", "methods[0].schedule.space.windw: unknown hyperparameter of plateau: did you mean window?"),
     ("name: fedavg", "name: fedavgg", 'methods[0].name: no method "fedavgg": did you mean fedavg?'),

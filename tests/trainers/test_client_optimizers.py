@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork, run_local_steps
+from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.work import LocalWork
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
@@ -16,6 +16,7 @@ from trainers.models import linear
 from trainers.problem import Examples, Problem
 from trainers.registry import methods, optimizers
 from trainers.trial.document import parse
+from trainers.trial.parts import offered
 from trainers.trial.roles import lacks, serving, settings
 
 SIZES = np.array([7, 20, 1, 12])
@@ -201,7 +202,7 @@ def test_clients_pass_over_their_own_data():
 
 
 WITH_OPTIMIZER = [name for name, module in methods().items() if lacks(module, "client") is None]
-WITH_CLIPPING = [name for name, module in methods().items() if issubclass(module.Hyper, Clipped)]
+WITH_CLIPPING = [name for name in methods() if "clip_norm" in {item.name for item in offered(methods()[name])}]
 TASK = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
 
 

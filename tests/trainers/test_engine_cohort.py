@@ -1,10 +1,12 @@
 """What a method sees of the engine: means, gradients, exchanges; with methods of several exchanges in mind."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.work import LocalWork
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.counters import Counters
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
@@ -55,6 +57,32 @@ def test_gradients_means_and_losses():
         assert clients.loss(params, "full")[trial].item() == pytest.approx(WEIGHTS @ losses, rel=1e-14)
     assert clients.mean(found).shape == (2, 1, 16)
     torch.testing.assert_close(clients.mean(found.contiguous()), clients.mean(found), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_gradients_beside_the_model_are_decayed_and_clipped(full):
+    model, clients, counters = cohort()
+    params = start(model)
+    aside = torch.tensor([[[0.1, 0.0], [0.0, 0.2], [0.3, -0.1]]] * 2, dtype=torch.float64)
+    aside = model.layout.row(aside)
+    decay, bound = column(0.5, 0.0), column(2.0, 3.0)
+    found = clients.gradients(params, weight_decay=decay, clip_norm=bound, full=full, displacement=aside, down=[params])
+    for trial, client in itertools.product(range(2), range(3)):
+        x = (params[trial, 0] + aside[trial, client])[:2].numpy()
+        wanted = gradient(client, x) + decay[trial].item() * x
+        wanted = wanted * min(1.0, bound[trial].item() / np.linalg.norm(wanted))
+        np.testing.assert_allclose(found[trial, client, :2].numpy(), wanted, rtol=1e-13)
+    assert counters.reported["bytes_down"].tolist() == [2 * 3 * 2 * 8] * 2
+    assert counters.reported["client_gradients"].tolist() == [3, 3]
+
+
+def test_gradients_of_several_batches_are_summed():
+    model, clients, counters = cohort()
+    params = start(model)
+    found = clients.gradients(params, batches=torch.tensor([[[3]], [[1]]]))
+    one = cohort()[1].gradients(params)
+    torch.testing.assert_close(found, one * column(3, 1), rtol=1e-14, atol=0)
+    assert counters.reported["client_gradients"].tolist() == [9, 3]
 
 
 def test_control_variates_take_two_exchanges_and_remove_the_drift():

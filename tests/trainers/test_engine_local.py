@@ -1,15 +1,20 @@
 """The local loop against the definition, step by step in numpy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.engine.local.loop import LocalWork, last_step_only, run_local_steps
+from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.work import LocalWork, last_step_only
 from trainers.engine.oracles.frame import Motion
+from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.models import linear, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
+from trainers.registry import optimizers
 
 CLIENTS, DIMENSION = 4, 3
 
@@ -261,3 +266,83 @@ def test_what_to_do_must_be_said_once():
 
 def test_the_last_step_only():
     assert last_step_only(steps([1, 3])).tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+
+
+TERMS = {
+    "displacement": lambda held: held,
+    "evaluation_offset": lambda held: -0.5 * held,
+    "anchor": lambda held: 1.5 * held[:, :1],
+    "gradient_scale": lambda held: column([0.7, 0.0, 1.5]),
+    "weight_decay": lambda held: column([0.3, 0.2, 0.0]),
+    "prox": lambda held: column([0.0, 0.5, 0.4]),
+    "correction": lambda held: 2 * held,
+    "clip_norm": lambda held: column([1.0, np.inf, 0.4]),
+    "gradient_weights": lambda held: torch.tensor([[1.0, 0.0, 2.0, 0.0], [0.5, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 3.0]]),
+}
+
+
+def by_definition(model, x, client, client_lr, count, terms):
+    """The weighted sum of one client's gradients as the docstring of LocalWork has them; terms are of this client."""
+    hessian, center = model.hessians[client].numpy(), model.centers[client].numpy()
+
+    def gradient(at):
+        return hessian @ (at - center) + terms.get("weight_decay", 0.0) * at
+
+    y, total = x + terms.get("displacement", 0.0), np.zeros(DIMENSION)
+    weights = terms.get("gradient_weights", np.ones(count))
+    for weight in np.trim_zeros(weights, "b"):
+        step = gradient(y + terms.get("evaluation_offset", 0.0))
+        step = step - gradient(terms["anchor"]) if "anchor" in terms else step
+        step = terms.get("gradient_scale", 1.0) * step + terms.get("prox", 0.0) * (y - x) + terms.get("correction", 0.0)
+        step = step * min(1.0, terms.get("clip_norm", np.inf) / np.linalg.norm(step))
+        total, y = total + weight * step, y - client_lr * step
+    return total
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        *([name] for name in TERMS),
+        ["gradient_scale", "correction"],
+        ["gradient_scale", "weight_decay", "anchor", "correction"],
+        ["gradient_scale", "weight_decay", "prox", "displacement"],
+        ["gradient_scale", "gradient_weights", "correction"],
+        ["evaluation_offset", "weight_decay", "anchor"],
+        [name for name in TERMS if name != "clip_norm"],
+        list(TERMS),
+    ],
+    ids="+".join,
+)
+def test_every_term_of_local_work_is_as_defined(names):
+    model, rates, counts = quadratics(), [0.1, 0.05, 0.02], [4, 1, 3]
+    params = start(model, 3)
+    held = torch.randn(3, CLIENTS, DIMENSION, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    terms = {name: TERMS[name](model.layout.row(held)) for name in names}
+    work = LocalWork(column(rates), steps(counts), **terms)
+    done = run(model, params, work)
+    for trial, (rate, count) in enumerate(zip(rates, counts, strict=True)):
+        for client in range(CLIENTS):
+            own = {}
+            for name, value in terms.items():
+                if value.dim() == 2:
+                    own[name] = value[trial].numpy()
+                elif value.shape[-1] == 1:
+                    own[name] = value[trial].item()
+                else:
+                    own[name] = value[trial, client % value.shape[1], :DIMENSION].numpy()
+            wanted = by_definition(model, params[trial, 0, :DIMENSION].numpy(), client, rate, count, own)
+            found = done.pseudo_gradient[trial, client, :DIMENSION].numpy()
+            np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
+
+
+def test_the_sums_of_gradients_are_of_what_an_optimizer_was_given():
+    model = quadratics()
+    params, work = start(model, 2), LocalWork(column([0.1, 0.0]), steps([3, 2]), sum_gradients=True)
+    plain = run(model, params, work)
+    assert plain.gradient_sum is plain.pseudo_gradient
+    torch.testing.assert_close(plain.mean_gradient, plain.pseudo_gradient / torch.tensor([3.0, 2.0]).view(-1, 1, 1))
+    momentum = optimizers()["momentum"]
+    heavy = RoleOptimizer(momentum, momentum.Hyper(momentum=column([0.9, 0.9])))
+    done = run(model, params, replace(work, optimizer=heavy))
+    assert (done.gradient_sum - done.pseudo_gradient).abs().max() > 0.1
+    torch.testing.assert_close(done.gradient_sum[1], plain.gradient_sum[1])  # at rate 0 the gradients are the same

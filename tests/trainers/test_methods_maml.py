@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.work import LocalWork
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.counters import Counters

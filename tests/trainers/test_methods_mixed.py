@@ -34,6 +34,18 @@ def test_rounds_are_the_closed_forms(weights, weight, momentum):
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.3])
+@pytest.mark.parametrize("name", [*METHODS, "all_on_client", "pooled_training"])
+def test_weight_decay_is_a_part_of_the_clients_losses(name, weight):
+    given, hessians, centers, own, center = problem()
+    clients, central = client_quadratics(hessians, centers), central_quadratic(own, center)
+    method = {"federated_weight": weight, "weight_decay": 0.4, "client_lr": 0.05, "server_lr": 0.04, "local_steps": 4}
+    starts = [{}, {"warm_start": True}] if name == "two_way_transfer" else [{}]
+    for more in starts:
+        wanted = round_map({"name": name, **method, **more}, clients, central=central).after(INIT, 10)
+        np.testing.assert_allclose(models(name, 10, given, **method, **more), wanted, rtol=0, atol=1e-10)
+
+
 def test_defaults_follow_the_papers_ties():
     for name in ("parallel_training", "two_way_transfer"):
         spec = parse(

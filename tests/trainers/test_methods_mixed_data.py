@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from trainers.engine.packs.pack import Pack
-from trainers.engine.rounds import central_data
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 
@@ -78,12 +77,6 @@ def test_the_central_gradient_is_the_mean_over_batches():
     exact = central_side(None)[1].at(0, alive).gradient(params, weight, batches=torch.full((1, 1, 1), 3))
     np.testing.assert_allclose(exact, 0.25 * full, rtol=0, atol=1e-14)
     assert (whole - full).abs().max() > 1e-3
-
-
-def test_weighted_losses_refuse_what_they_cannot_hold():
-    work = central_data.LocalWork(torch.ones(1, 1, 1), torch.ones(1, 1, 1), prox=torch.ones(1, 1, 1))
-    with pytest.raises(ValueError, match="without prox and weight_decay"):
-        central_data.weighted(None, None, torch.ones(1, 1, 1), work, np.ones(1, dtype=bool), torch.ones(1, 1, 1))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -170,7 +163,7 @@ BAD = [
     ),
     ({"method": {"federated_weight": 1.5}}, "method.federated_weight must be in [0, 1], got"),
     ({"method": {"central_batch_size": 0}}, "method.central_batch_size must be at least 1, got"),
-    ({"method": {"weight_decay": 0.1}}, 'unknown key "weight_decay" in method: known are'),
+    ({"method": {"epsilon": 0.1}}, 'unknown key "epsilon" in method: known are'),
 ]
 
 

@@ -9,6 +9,7 @@ import torch
 from trainers.engine.evaluation import views
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
+from trainers.hyperparameters import describe
 from trainers.registry import methods, reports
 from trainers.trial.document import parse
 
@@ -25,7 +26,7 @@ METHODS = ("fedavg", "fedga", "scaffold", "maml", "two_way_transfer", "lookahead
 
 def usual(method):
     """Settings of all required hyperparameters."""
-    wanted = methods()[method].Hyper.__dataclass_fields__
+    wanted = {item.name for item in describe(methods()[method].Hyper)}
     names = ("server_lr", "client_lr", "local_steps", "displacement")
     return {"name": method, **{name: USUAL[name] for name in names if name in wanted}}
 

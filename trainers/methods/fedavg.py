@@ -3,12 +3,11 @@
     y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-client_lr at least 0: 0 is large-batch SGD, all gradients at the broadcast model. server_lr above 0: equal to client_lr
-with plain SGD on the server it is model averaging. local_steps at least 1: 1 is FedSGD; or local_epochs, with which
-every client passes so often over its own data. weight_decay at least 0: 0 is none. clip_norm above 0: largest norm of a
-g_k, weight_decay included. With a client optimizer other than sgd y_{k+1} = y_k - client_lr d_k and q is the mean of
-d_1 + ... + d_K = (x - y_{K+1}) / client_lr, summed as it stands, so that no client_lr is too small; what the optimizer
-remembers begins afresh every round. Exchanges: one a round, the model down and a pseudo-gradient up.
+server_lr equal to client_lr, with plain SGD on the server, is model averaging. With local_epochs every client passes so
+often over its own data. weight_decay and clip_norm are of g_k. With a client optimizer other than sgd y_{k+1} =
+y_k - client_lr d_k and q is the mean of d_1 + ... + d_K = (x - y_{K+1}) / client_lr, summed as it stands, so that no
+client_lr is too small; what the optimizer remembers begins afresh every round. Exchanges: one a round, the model down
+and a pseudo-gradient up.
 
 Source: "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017), in the form
 of "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -18,44 +17,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
-from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of FedAvg."""
-
-    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
-    )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
-    work = LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        local_epochs=hyper.local_epochs,
-        weight_decay=hyper.weight_decay,
-        optimizer=cohort.optimizer,
-        clip_norm=hyper.clip_norm,
-    )
-    return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))
+    """The state after one round."""
+    done = cohort.local(state.params, hyper.work())
+    return state.step(cohort.mean(done.pseudo_gradient))

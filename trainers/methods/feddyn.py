@@ -8,10 +8,8 @@ prox is the paper's alpha, and prox a_i stands for its grad f_i at the client's 
 stands still the means of the gradients and of a_i are 0, at the minimizer of the mean loss, whatever server_lr. With
 server_lr equal to client_lr and plain SGD on the server it is the paper's algorithm, x next = mean of y_{K+1} - a, with
 local steps in place of an exact solution. a is a change of models, which schedules do not shorten: rates that decay
-leave x moving by server_lr / client_lr a. prox at least 0: at 0 the clients' work is FedAvg's, but the server still
-adds all of its past mean changes to each new one, as momentum 1 would, and the limit is FedAvg's. client_lr above 0,
-local_steps at least 1, or local_epochs; server_lr above 0. weight_decay at least 0: 0 is none; it is a part of f_i.
-clip_norm above 0 bounds g_k; client optimizer as in FedAvg.
+leave x moving by server_lr / client_lr a. At prox 0 the clients' work is FedAvg's, but the server still adds all of its
+past mean changes to each new one, as momentum 1 would, and the limit is FedAvg's.
 Exchanges: one a round, the model down and a pseudo-gradient up. Clients store one model-sized tensor each, a_i, and the
 server one, a.
 
@@ -26,8 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
@@ -36,7 +33,7 @@ ROLES = {"client": "any"}
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of FedDyn."""
 
     client_lr: Tensor = tunable(low=0, low_open=True, doc="step size of the clients")
@@ -45,10 +42,6 @@ class Hyper(Clipped):
     prox: Tensor = tunable(
         low=0, unit="gradient / model", limit="0 is FedAvg's local work", doc="of the pull and of its correction"
     )
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
-    )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
@@ -57,34 +50,14 @@ def stored(hyper: Hyper) -> tuple[str, ...]:
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: the mean of what the clients keep.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        params: (T, 1, P).
-    """
+    """What the server remembers before the first round: a, the mean of what the clients keep."""
     return {"mean_gone": torch.zeros_like(params)}
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
+    """The state after one round."""
     gone = cohort.stored["gone"]
-    work = LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        prox=hyper.prox,
-        correction=-hyper.prox * gone,
-        local_epochs=hyper.local_epochs,
-        weight_decay=hyper.weight_decay,
-        optimizer=cohort.optimizer,
-        clip_norm=hyper.clip_norm,
-    )
+    work = hyper.work(prox=hyper.prox, correction=-hyper.prox * gone)
     pseudo_gradients = cohort.local(state.params, work).pseudo_gradient
     mean = cohort.mean(pseudo_gradients)
     mean_gone = state.memory["mean_gone"] + cohort.share * hyper.client_lr * mean

@@ -10,11 +10,10 @@ the sum of its weights. The means are of G_i / a_i, gradients of one step, so th
 minimizer of the weighted mean loss, where FedAvg with unequal steps has that of another one, with weights times K_i.
 
 Steps are unequal with local_epochs, by which a client takes as many as its data fill batches; with local_steps they are
-equal, and FedNova is FedAvg (with prox FedProx). effective_steps above 0; null is the weighted mean over the cohort of
-the a_i, the paper's choice. client_lr at least 0: 0 is large-batch SGD with client batches of equal weight. server_lr
-above 0: equal to client_lr with plain SGD on the server it is the paper's averaging. prox at least 0: 0 is no pull.
-weight_decay at least 0: 0 is none; it is a part of f_i. clip_norm above 0: largest norm of a g_k. Clients are weighted
-by their numbers of examples unless the trial says otherwise.
+equal, and FedNova is FedAvg (with prox FedProx). effective_steps null is the weighted mean over the cohort of the a_i,
+the paper's choice. client_lr 0 is large-batch SGD with client batches of equal weight. server_lr equal to client_lr
+with plain SGD on the server is the paper's averaging. weight_decay is a part of f_i. Clients are weighted by their
+numbers of examples unless the trial says otherwise.
 Exchanges: one a round, the model down and a pseudo-gradient up, with one number, a_i, that is not counted. Nothing is
 stored.
 
@@ -31,8 +30,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import ClientOptimizer, Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.client_optimizer import ClientOptimizer
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
@@ -44,16 +43,11 @@ WEIGHTING = "examples"
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of FedNova."""
 
-    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
     local_steps: Tensor = tunable(
         kind="int", low=1, unit="steps", limit="equal steps are FedAvg", doc="gradients a round"
-    )
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
     effective_steps: Tensor | None = tunable(
         None,
@@ -66,27 +60,11 @@ class Hyper(Clipped):
         doc="multiplies the mean normalised gradient",
     )
     prox: Tensor = tunable(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
-    work = LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        prox=hyper.prox,
-        local_epochs=hyper.local_epochs,
-        weight_decay=hyper.weight_decay,
-        optimizer=cohort.optimizer,
-        clip_norm=hyper.clip_norm,
-    )
-    done = cohort.local(state.params, work)
+    """The state after one round."""
+    done = cohort.local(state.params, hyper.work(prox=hyper.prox))
     norms = sums_of_ones(hyper, cohort.optimizer, done.steps, state.params)
     effective = cohort.mean(norms[..., 0]).view(-1, 1, 1)
     if hyper.effective_steps is not None:

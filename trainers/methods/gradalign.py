@@ -7,7 +7,7 @@ To second order a gradient step on the loss plus displacement times the misalign
 exactly so on quadratics. It is FedGA with one local step. displacement at least 0: 0 is FedSGD; half the step of
 sequential SGD gives SGD's own alignment. displacement_source says where g_i comes from: "batch" is the client's first
 batch, which counts as one gradient, "full" all its data, which counts as the mini-batches of one pass over them.
-server_lr above 0. weight_decay at least 0: 0 is none. clip_norm above 0: largest norm of a displaced gradient.
+clip_norm bounds a displaced gradient.
 Exchanges: two a round, the model down and g_i up, then g down and a gradient up. Nothing is stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithm 1.
@@ -17,18 +17,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(ServerSteps):
     """Hyperparameters of GradAlign."""
 
     server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean gradient")
@@ -38,24 +36,17 @@ class Hyper(Clipped):
     displacement_source: str = tunable(
         "batch", choices=("full", "batch"), traced=False, doc="data of the gradients g_i that displace"
     )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
+    """The state after one round."""
     gradients = cohort.gradients(state.params, full=hyper.displacement_source == "full")
     mean = cohort.mean(gradients)
-    work = LocalWork(
-        torch.zeros_like(hyper.server_lr),
-        torch.ones_like(hyper.server_lr, dtype=torch.int64),
+    displaced = cohort.gradients(
+        state.params,
         displacement=hyper.displacement * (gradients - mean),
         weight_decay=hyper.weight_decay,
         clip_norm=hyper.clip_norm,
+        down=[mean],
     )
-    return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))
+    return state.step(cohort.mean(displaced))

@@ -4,10 +4,8 @@
     q = g_1 + ... + g_K of the round's one client;   the server optimizer steps along q with server_lr
 
 delta_lr = server_lr / client_lr is Lookahead's own slow step size: x moves that share of the way to y_{K+1}; 1 keeps
-the fast weights, which is plain SGD. client_lr above 0, server_lr above 0, local_steps at least 1: 1 is SGD with
-server_lr. weight_decay at least 0: 0 is none. A round has one client, so clients_per_round is 1 and may be left out;
-with more clients it is Reptile. client optimizer and clip_norm as in FedAvg. Exchanges: one a round, the model down and
-a pseudo-gradient up.
+the fast weights, which is plain SGD. A round has one client, so clients_per_round is 1 and may be left out; with more
+clients it is Reptile. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Lookahead Optimizer: k steps forward, 1 step back" (Zhang et al. 2019), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -19,8 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
@@ -30,28 +27,15 @@ CLIENTS_PER_ROUND = 1
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of Lookahead."""
 
     client_lr: Tensor = tunable(low=0, low_open=True, doc="step size of the fast weights")
     server_lr: Tensor = tunable(low=0, low_open=True, limit="client_lr is SGD", doc="multiplies the pseudo-gradient")
     local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is SGD", doc="fast steps to a slow one")
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the one client of the round.
-    """
-    work = LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        weight_decay=hyper.weight_decay,
-        optimizer=cohort.optimizer,
-        clip_norm=hyper.clip_norm,
-    )
-    return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))
+    """The state after one round."""
+    done = cohort.local(state.params, hyper.work())
+    return state.step(cohort.mean(done.pseudo_gradient))

@@ -6,9 +6,8 @@
 
 It is found by Hessian products along the path. By default a step's batch serves its gradient and its Hessian, as
 automatic differentiation has it: biased for mini-batches. With unbiased, each Hessian has a batch of its own.
-local_steps at least 1: the number of adaptation steps (FOMAML's local_steps is one more). client_lr at least 0: 0 is
-FedSGD on batch K + 1. prox at least 0: 0 is none, above 0 is proximal MAML. server_lr above 0. weight_decay at least 0:
-0 is none; it is a part of f_i, and is differentiated.
+local_steps is the number of adaptation steps (FOMAML's local_steps is one more). prox above 0 is proximal MAML.
+weight_decay is a part of f_i, and is differentiated.
 Exchanges: one a round, the model down and a gradient up. A Hessian product counts as two gradients: 3 K + 1 a round.
 Nothing is stored; a client holds its K + 1 models while it works.
 
@@ -22,16 +21,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
-from trainers.hyperparameters import tunable
+from trainers.hyperparameters import tunable, withdrawn
 
 ROLES = {"client": "none: its local steps are plain gradient descent"}
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(LocalSteps):
     """Hyperparameters of MAML."""
 
     client_lr: Tensor = tunable(low=0, limit="0 is FedSGD on the last batch", doc="step size of the adaptation")
@@ -39,17 +38,11 @@ class Hyper:
     local_steps: Tensor = tunable(kind="int", low=1, unit="steps", doc="adaptation steps, differentiated through")
     prox: Tensor = tunable(0.0, low=0, limit="0 is no pull", doc="pull of the adaptation to the broadcast model")
     unbiased: bool = tunable(False, traced=False, doc="independent batches for Hessians and gradients")
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    local_epochs: int | None = withdrawn("the adaptation is a number of steps, with one more batch after the last")
+    clip_norm: Tensor | None = withdrawn("the adaptation steps are differentiated")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
-    work = LocalWork(hyper.client_lr, hyper.local_steps, prox=hyper.prox, weight_decay=hyper.weight_decay)
-    done = cohort.meta_gradients(state.params, work, unbiased=hyper.unbiased)
+    """The state after one round."""
+    done = cohort.meta_gradients(state.params, hyper.work(prox=hyper.prox), unbiased=hyper.unbiased)
     return state.step(cohort.mean(done.pseudo_gradient))

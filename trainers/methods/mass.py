@@ -58,12 +58,12 @@ from typing import Any
 
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import Local, LocalWork
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.local.mass_sequences import AUXILIARY, MODEL, ThreeSequences, TwoSequences
+from trainers.engine.local.work import Local
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
-from trainers.hyperparameters import tunable
+from trainers.hyperparameters import tunable, withdrawn
 from trainers.problem import Problem
 from trainers.theory import mass_settings
 
@@ -74,7 +74,7 @@ _AVERAGED = {"momentum_wu": "lookahead", "avg_v": "auxiliary"}
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of MaSS."""
 
     client_lr: Tensor = tunable(low=0, low_open=True, doc="step size of the model sequence, and of the server")
@@ -100,10 +100,7 @@ class Hyper(Clipped):
     sync: str = tunable(
         "lyapunov", choices=(*_KEPT, *_AVERAGED, "reset"), traced=False, doc="what a round leaves behind"
     )
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
-    )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
+    server_lr: Tensor = withdrawn("it is client_lr")
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
@@ -135,32 +132,17 @@ def resolve(
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
-    """Names of what every client keeps.
-
-    Args:
-        hyper: of the method.
-    """
+    """Names of what every client keeps."""
     return (_KEPT[hyper.sync],) if hyper.sync in _KEPT else ()
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        params: (T, 1, P).
-    """
+    """What the server remembers before the first round."""
     return {_AVERAGED[hyper.sync]: params.clone()} if hyper.sync in _AVERAGED else {}
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
+    """The state after one round."""
     rounds = _two_sequences if hyper.sync.startswith("momentum") else _three_sequences
     return rounds(hyper, state, cohort)
 
@@ -176,7 +158,7 @@ def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
     displacement = None if auxiliary is None else mixing / (1 + mixing) * (auxiliary - x)
     begin = None if auxiliary is None else (x - auxiliary) / ((1 + mixing) * rate)
     ratio = 1 / (mixing * hyper.batch_statistical_condition_number)
-    work = _work(hyper, displacement, ThreeSequences(mixing, ratio, begin))
+    work = hyper.work(displacement=displacement, optimizer=ThreeSequences(mixing, ratio, begin))
     down = [state.memory["auxiliary"]] if shared else []
     done = cohort.local(x, work, down=down, up=2 if shared else 1)
     after = state.step(cohort.mean(_moved(done, displacement, rate)))
@@ -197,7 +179,7 @@ def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
         rest = cohort.stored["rest"]
         displacement = ((share - 1) * x + rest).where(cohort.met, x.new_zeros(()))
     ratio = (1 - 1 / hyper.batch_statistical_condition_number) / (1 + hyper.mixing)
-    work = _work(hyper, displacement, TwoSequences(momentum, ratio, displacement / rate))
+    work = hyper.work(displacement=displacement, optimizer=TwoSequences(momentum, ratio, displacement / rate))
     down = [state.memory["lookahead"]] if shared else []
     done = cohort.local(x, work, down=down, up=2 if shared else 1)
     after = state.step(cohort.mean(_moved(done, displacement, rate)))
@@ -206,18 +188,6 @@ def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
         return after.remember(lookahead=cohort.mean(lookahead))
     model = x + displacement - rate * done.kept[MODEL]
     return after.store(rest=lookahead - share * model)
-
-
-def _work(hyper: Hyper, displacement: Tensor | None, optimizer: ThreeSequences | TwoSequences) -> LocalWork:
-    return LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        displacement=displacement,
-        local_epochs=hyper.local_epochs,
-        weight_decay=hyper.weight_decay,
-        optimizer=optimizer,
-        clip_norm=hyper.clip_norm,
-    )
 
 
 def _moved(done: Local, displacement: Tensor | None, client_lr: Tensor) -> Tensor:

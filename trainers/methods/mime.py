@@ -8,11 +8,9 @@
 
 m is 0 at first, and the same for all clients during a round. gradient_source says on what g_i is taken: "full" (the
 paper's) is all data of a client and counts as the mini-batches of one pass over them, "batch" is its first batch, which
-counts as one; each corrected local gradient counts as the two that it is. momentum in [0, 1): 0 with full batches is
-SCAFFOLD with fresh variates. On quadratics the limit is the minimizer of the mean loss. server_lr above 0: equal to
-client_lr with plain SGD on the server it is the paper's algorithm. client_lr at least 0: 0 is gradient descent with
-momentum. local_steps at least 1, or local_epochs. weight_decay at least 0: 0 is none; it is a part of f_i. clip_norm
-above 0 bounds d_k.
+counts as one; each corrected local gradient counts as the two that it is. momentum 0 with full batches is
+SCAFFOLD with fresh variates. On quadratics the limit is the minimizer of the mean loss. server_lr equal to client_lr
+with plain SGD on the server is the paper's algorithm. weight_decay is a part of f_i; clip_norm bounds d_k.
 Exchanges: two a round, the model down and g_i up, then c and m down and a pseudo-gradient up. The server stores m,
 clients nothing.
 
@@ -27,8 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
@@ -37,54 +34,29 @@ ROLES = {"client": "none: its local steps apply the server's momentum"}
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of Mime."""
 
     client_lr: Tensor = tunable(low=0, limit="0 is gradient descent with momentum", doc="step size of the clients")
-    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
     local_steps: Tensor = tunable(kind="int", low=1, unit="steps", doc="corrected gradients a round")
     momentum: Tensor = tunable(
         0.9, low=0, high=1, high_open=True, limit="0 is SVRG on the clients", doc="share of m in every step"
     )
     gradient_source: str = tunable("full", choices=("full", "batch"), traced=False, doc="data of the gradients g_i")
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
-    )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: no momentum.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        params: (T, 1, P).
-    """
+    """What the server remembers before the first round: no momentum."""
     return {"momentum": torch.zeros_like(params)}
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
-    held = state.memory["momentum"]
-    fresh = 1 - hyper.momentum
-    mean = cohort.mean(cohort.gradients(state.params, full=hyper.gradient_source == "full"))
-    # Steps along (1 - momentum) g + momentum m are steps along g + momentum / (1 - momentum) m at a smaller rate. Of
-    # weight decay only the part at y is left: the anchor's and that of the mean gradient cancel.
-    work = LocalWork(
-        fresh * hyper.client_lr,
-        hyper.local_steps,
-        correction=mean + hyper.momentum / fresh * held,
-        local_epochs=hyper.local_epochs,
-        weight_decay=hyper.weight_decay,
-        clip_norm=None if hyper.clip_norm is None else hyper.clip_norm / fresh,
-    )
-    done = cohort.local(state.params, work, down=[mean, held], anchor=state.params)
-    gradient = mean + hyper.weight_decay * state.params
-    state = state.step(fresh * cohort.mean(done.pseudo_gradient))
-    return state.remember(momentum=fresh * gradient + hyper.momentum * held)
+    """The state after one round."""
+    x, held = state.params, state.memory["momentum"]
+    full = hyper.gradient_source == "full"
+    mean = cohort.mean(cohort.gradients(x, weight_decay=hyper.weight_decay, full=full))
+    momentum = (1 - hyper.momentum) * mean + hyper.momentum * held
+    # d_k = (1 - momentum) (g_k - g_k(x) + c) + momentum m = (1 - momentum) (g_k - g_k(x)) + the next m
+    work = hyper.work(gradient_scale=1 - hyper.momentum, anchor=x, correction=momentum)
+    done = cohort.local(x, work, down=[mean, held])
+    return state.step(cohort.mean(done.pseudo_gradient)).remember(momentum=momentum)

@@ -4,11 +4,8 @@
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
 In the language of meta-learning a client is a task, the local steps solve it approximately with (prox / 2) |y - x|^2
-added, and server_lr / client_lr (delta_lr) is the outer step. prox at least 0: 0 is Reptile. client_lr above 0 (a task
-is solved). server_lr above 0; local_steps at least 1: 1 is FedSGD; or local_epochs, with which every client passes so
-often over its own data. weight_decay at least 0: 0 is none. FedProx is the same round in the language of federated
-learning. client optimizer and clip_norm (of gradients with the pull) as in FedAvg. Exchanges: one a round, the model
-down and a pseudo-gradient up.
+added, and server_lr / client_lr (delta_lr) is the outer step. FedProx is the same round in the language of federated
+learning. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Efficient Meta Learning via Minibatch Proximal Update" (Zhou et al. 2019), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.
@@ -20,8 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
@@ -30,34 +26,14 @@ ROLES = {"client": "any"}
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of MetaMinibatchProx."""
 
     client_lr: Tensor = tunable(low=0, low_open=True, doc="step size of the clients")
-    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
     prox: Tensor = tunable(low=0, limit="0 is Reptile", doc="pull to the broadcast model")
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
-    )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
-    work = LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        prox=hyper.prox,
-        local_epochs=hyper.local_epochs,
-        weight_decay=hyper.weight_decay,
-        optimizer=cohort.optimizer,
-        clip_norm=hyper.clip_norm,
-    )
-    return state.step(cohort.mean(cohort.local(state.params, work).pseudo_gradient))
+    """The state after one round."""
+    done = cohort.local(state.params, hyper.work(prox=hyper.prox))
+    return state.step(cohort.mean(done.pseudo_gradient))

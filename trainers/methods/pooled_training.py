@@ -28,9 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.engine.local.local_steps import LocalSteps
+from trainers.engine.rounds.central_branch import MixedLoss
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
-from trainers.hyperparameters import tunable
+from trainers.hyperparameters import tunable, withdrawn
 from trainers.trial import mixed_values as mixing
 
 CENTRAL = True
@@ -39,7 +41,7 @@ complete = mixing.complete
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(MixedLoss, LocalSteps):
     """Hyperparameters of pooled training."""
 
     client_lr: Tensor = tunable(low=0, limit="0 is a larger batch", doc="step size within a round")
@@ -53,24 +55,18 @@ class Hyper:
         doc="of the clients' loss; null is 1 - central_weight, else 1/2",
     )
     central_weight: Tensor = tunable(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
-    central_batch_size: int | None = tunable(
-        None, low=1, unit="examples", traced=False, doc="of the server's part; null is what all clients of a step have"
-    )
+    local_epochs: int | None = withdrawn("all clients take every step together")
+    clip_norm: Tensor | None = withdrawn("a step is along the gradient of all data, not of one client's")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round, and the server's data.
-    """
+    """The state after one round."""
     steps = hyper.local_steps.cpu().numpy().reshape(-1)
     params, total = state.params, torch.zeros_like(state.params)
     for number in range(int(np.where(cohort.central.alive, steps, 0).max(initial=0))):
         taking = steps > number
-        gradient = hyper.federated_weight * cohort.mean(cohort.step_gradients(params, number, taking))
+        mean = cohort.mean(cohort.step_gradients(params, number, taking)) + hyper.weight_decay * params
+        gradient = hyper.federated_weight * mean
         own = cohort.central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size, taking)
         rows = torch.as_tensor(taking, device=params.device).view(-1, 1, 1)
         total = torch.where(rows, total + gradient + own, total)

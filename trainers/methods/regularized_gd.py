@@ -8,8 +8,7 @@ The second part is misalignment_weight times the gradient of the misalignment (1
 exact reference, for small problems: GradAlign has the same step without a Hessian, to second order in its
 displacement, and on quadratics the same to rounding. misalignment_weight at least 0: 0 is FedSGD. displacement_source
 says on what g_i and H_i are taken: "batch" is the client's first batch, "full" is all its data, which counts as the
-mini-batches of one pass over them. server_lr above 0. weight_decay at least 0: 0 is none; it is a part of f_i and
-misaligns nothing.
+mini-batches of one pass over them. weight_decay is a part of f_i and misaligns nothing.
 Exchanges: two a round, the model down and g_i up, then g down and H_i (g_i - g) up; a product counts as two gradients.
 Nothing is stored.
 
@@ -23,13 +22,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.engine.local.local_steps import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
-from trainers.hyperparameters import tunable
+from trainers.hyperparameters import tunable, withdrawn
 
 
 @dataclass(frozen=True)
-class Hyper:
+class Hyper(ServerSteps):
     """Hyperparameters of gradient descent with misalignment."""
 
     server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the regularized gradient")
@@ -39,17 +39,11 @@ class Hyper:
     displacement_source: str = tunable(
         "batch", choices=("full", "batch"), traced=False, doc="data of gradients and Hessians"
     )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to the gradient")
+    clip_norm: Tensor | None = withdrawn("its step is of gradients and Hessian products together")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
+    """The state after one round."""
     full = hyper.displacement_source == "full"
     gradients = cohort.gradients(state.params, full=full)
     mean = cohort.mean(gradients)

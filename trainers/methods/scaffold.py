@@ -13,10 +13,8 @@ of what a client optimizer makes of them. "gradient" (option I) takes grad f_i(x
 which is one more gradient, counted the same way. The original's server step size is server_lr / client_lr (delta_lr).
 
 On losses with equal Hessians the drift is gone; on any quadratics the limit is the minimizer of the mean loss.
-correction in [0, 1]: 0 is FedAvg. client_lr at least 0: 0 is large-batch SGD with fresh variates, for the corrections
-add up to 0, and SAGA-like with stored ones. server_lr above 0: equal to client_lr with plain SGD on the server it is
-model averaging. local_steps at least 1: 1 with fresh variates is FedSGD; or local_epochs, as in FedAvg. weight_decay at
-least 0: 0 is none; it is a part of f_i. client optimizer and clip_norm as in FedAvg, with d_k for its gradient.
+client_lr 0 is large-batch SGD with fresh variates, for the corrections add up to 0, and SAGA-like with stored ones; one
+local step with fresh variates is FedSGD. weight_decay is a part of f_i; clip_norm and client optimizer get d_k.
 Exchanges: two a round with fresh variates, the model down and c_i up, then c down and a pseudo-gradient up; one a round
 with stored ones, the model and c down, a pseudo-gradient and the change of c_i up. With stored ones every client stores
 one model-sized tensor and the server one; with fresh ones nothing is stored.
@@ -33,9 +31,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
-from trainers.engine.local.recorded import mean_gradients, recorded
+from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
@@ -44,12 +40,9 @@ ROLES = {"client": "any"}
 
 
 @dataclass(frozen=True)
-class Hyper(Clipped):
+class Hyper(LocalSteps):
     """Hyperparameters of SCAFFOLD."""
 
-    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
-    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is FedSGD", doc="gradients a round")
     correction: Tensor = tunable(1.0, low=0, high=1, limit="0 is FedAvg", doc="of every local gradient, times c - c_i")
     variates: str = tunable(
         "fresh", choices=("fresh", "stored"), traced=False, doc="c_i taken anew in every round, or kept by the clients"
@@ -63,10 +56,6 @@ class Hyper(Clipped):
     displacement_source: str = tunable(
         "full", choices=("full", "batch"), traced=False, doc="data of the control variates that are gradients at x"
     )
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
-    )
-    weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
@@ -75,28 +64,17 @@ def stored(hyper: Hyper) -> tuple[str, ...]:
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: the mean of the stored variates.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        params: (T, 1, P).
-    """
+    """What the server remembers before the first round: the mean of the stored variates."""
     return {"mean_variate": torch.zeros_like(params)} if hyper.variates == "stored" else {}
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round.
-    """
+    """The state after one round."""
     if hyper.variates == "stored":
         return _stored(hyper, state, cohort)
-    gradients = cohort.gradients(state.params, full=hyper.displacement_source == "full")
-    mean = cohort.mean(gradients)
-    work = _work(hyper, cohort, hyper.correction * (mean - gradients))
+    variates = cohort.gradients(state.params, full=hyper.displacement_source == "full")
+    mean = cohort.mean(variates)
+    work = hyper.work(correction=hyper.correction * (mean - variates))
     return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))
 
 
@@ -104,33 +82,13 @@ def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """A round with stored variates; the mean moves by the share that the cohort has in all clients."""
     variates, mean = cohort.stored["variate"], state.memory["mean_variate"]
     correction = hyper.correction * (mean - variates)
-    work = _work(hyper, cohort, correction)
-    if hyper.variate_update == "gradient":
-        done = cohort.local(state.params, work, down=[mean], up=2)
-        new = cohort.own_gradients(state.params, full=hyper.displacement_source == "full")
-        if not cohort.decoupled:
-            new = new + hyper.weight_decay * state.params
+    path = hyper.variate_update == "path"
+    work = hyper.work(correction=correction, sum_gradients=path)
+    done = cohort.local(state.params, work, down=[mean], up=2)
+    if path:
+        new = done.mean_gradient - correction
     else:
-        done = cohort.local(state.params, recorded(work), down=[mean], up=2)
-        new = mean_gradients(done) - correction
+        full = hyper.displacement_source == "full"
+        new = cohort.own_gradients(state.params, weight_decay=hyper.weight_decay, full=full)
     mean = mean + cohort.share * cohort.mean(new - variates)
     return state.step(cohort.mean(done.pseudo_gradient)).remember(mean_variate=mean).store(variate=new)
-
-
-def _work(hyper: Hyper, cohort: Cohort, correction: Tensor) -> LocalWork:
-    """What the clients do.
-
-    Args:
-        hyper: of the method.
-        cohort: the clients of the round.
-        correction: (T, M, P).
-    """
-    return LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        correction=correction,
-        local_epochs=hyper.local_epochs,
-        weight_decay=hyper.weight_decay,
-        optimizer=cohort.optimizer,
-        clip_norm=hyper.clip_norm,
-    )

@@ -12,17 +12,10 @@ can tell from the pseudo-gradients: equal weights are the paper's equation 10.
 
 Each branch follows the whole loss, so that their sum is a double step: merge_by "mean" takes the single one, and "sum"
 (as the paper has it, and the default) is the first to diverge. warm_start begins with a and b the gradients at x, each
-client's on its first batch: one more exchange in the first round, without the model again. federated_weight,
-central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is the clients alone, 0 the server alone.
-central_lr at least 0, by default server_lr (client_lr delta_lr), through every schedule; a given one stays as it is;
-give one beside an adaptive server. central_steps at least 1, by default local_steps. central_batch_size at least 1, by
-default the examples that a step of the whole cohort has. merge_lr above 0, 1 by default. client_lr at least 0: 0 is
-large-batch SGD of the clients. server_lr above 0: equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on
-the server it is model averaging. local_steps at least 1; or local_epochs, with central_steps. The server's branch and
-the merge are plain SGD, or other optimizers of the trial, `central` and `merge`, which remember from round to round:
-then give central_lr, and a merge_lr of the size of a step. A client optimizer other than sgd turns each d_k into a
-step's direction, and q is the sum of these; clip_norm above 0 bounds the norm of a d_k. The aggregation is by numbers
-of examples unless the trial says otherwise; train_loss and the task's metrics are of the clients' losses.
+client's on its first batch: one more exchange in the first round, without the model again. The weights have the sum 1,
+both 1/2 by default: federated_weight 1 is the clients alone, 0 the server alone. central_lr, central_steps,
+central_batch_size, the optimizers `central` and `merge`, weight_decay and the aggregation are as in parallel_training;
+clip_norm and client optimizer get d_k.
 Exchanges: one a round, the model and a down and a pseudo-gradient up, with a client optimizer other than sgd the sum of
 the d_k as well, for then b does not follow from the pseudo-gradient. The server stores a, b and what its optimizers
 remember.
@@ -37,8 +30,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.local.loop import LocalWork
-from trainers.engine.local.recorded import gradient_sums, recorded
 from trainers.engine.rounds.central_branch import Branches, merge, server_branch
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -55,8 +46,6 @@ complete = mixing.complete
 class Hyper(Branches):
     """Hyperparameters of two-way gradient transfer."""
 
-    client_lr: Tensor = tunable(low=0, limit="0 is large-batch SGD", doc="step size of the clients")
-    server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
     local_steps: Tensor = tunable(
         kind="int", low=1, unit="steps", limit="1 adds the last round's gradient", doc="gradients a round"
     )
@@ -65,18 +54,10 @@ class Hyper(Branches):
     )
     central_weight: Tensor = tunable(None, low=0, high=1, doc="of the server's own loss; null is 1 - federated_weight")
     warm_start: bool = tunable(False, traced=False, doc="begin with the gradients at the first model, not with 0")
-    local_epochs: int | None = tunable(
-        None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
-    )
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """The corrections of both branches, and whether they have been set.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        params: (T, 1, P), the first models.
-    """
+    """The corrections of both branches, a and b, and whether they have been set."""
     return {
         "central_correction": torch.zeros_like(params),
         "federated_correction": torch.zeros_like(params),
@@ -85,37 +66,22 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round.
-
-    Args:
-        hyper: traced fields (T, 1, 1).
-        state: before the round.
-        cohort: the clients of the round, and the server's data.
-    """
-    size = hyper.central_batch_size
+    """The state after one round."""
+    x, size = state.params, hyper.central_batch_size
     central, federated = state.memory["central_correction"], state.memory["federated_correction"]
     if hyper.warm_start and not bool(state.memory["begun"].any()):
-        central = cohort.central.gradient(state.params, hyper.central_weight, size)
-        federated = hyper.federated_weight * cohort.mean(cohort.gradients(state.params))
+        central = cohort.central.gradient(x, hyper.central_weight, size)
+        gradients = cohort.gradients(x, weight_decay=hyper.weight_decay)
+        federated = hyper.federated_weight * cohort.mean(gradients)
 
-    work = LocalWork(
-        hyper.client_lr,
-        hyper.local_steps,
-        correction=central,
-        local_epochs=hyper.local_epochs,
-        optimizer=cohort.optimizer,
-        clip_norm=hyper.clip_norm,
-    )
-    sent = 1 if work.optimizer is None else 2
-    clients = cohort.local(state.params, recorded(work), down=[central], up=sent, loss_weight=hyper.federated_weight)
-    pseudo_gradient = cohort.mean(clients.pseudo_gradient)
-    gradients = pseudo_gradient if work.optimizer is None else cohort.mean(gradient_sums(clients))
-    taken = cohort.mean(torch.tensor(clients.steps).to(state.params)).view(-1, 1, 1).clamp(min=1)
+    work = hyper.work(gradient_scale=hyper.federated_weight, correction=central, sum_gradients=True)
+    clients = cohort.local(x, work, down=[central], up=1 if cohort.optimizer is None else 2)
+    taken = cohort.mean(torch.tensor(clients.steps).to(x)).view(-1, 1, 1).clamp(min=1)
 
     server = server_branch(cohort.central, hyper, state, federated)
-    after = merge(hyper, state, state.step(pseudo_gradient), server)
+    after = merge(hyper, state, state.step(cohort.mean(clients.pseudo_gradient)), server)
     return after.remember(
         central_correction=server.mean_gradient,
-        federated_correction=gradients / taken - central,
+        federated_correction=cohort.mean(clients.gradient_sum) / taken - central,
         begun=torch.ones_like(state.memory["begun"]),
     )

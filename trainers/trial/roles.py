@@ -19,7 +19,7 @@ from typing import Any
 
 from trainers.contracts import Method, Optimizer
 from trainers.errors import SpecError
-from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unknown
+from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unknown, withdrawals
 from trainers.registry import methods, optimizers
 from trainers.trial import version_0_1
 
@@ -112,7 +112,9 @@ def refuse_method_keys(document: Mapping[str, Any], known: list[str]) -> None:
     """
     for key in document:
         if key not in known:
-            _refuse_old(key, join("method", str(key)), document)
+            place = join("method", str(key))
+            _refuse_old(key, place, document)
+            _refuse_withdrawn(key, place, document["name"])
     refuse_unknown(document, known, "method")
 
 
@@ -144,6 +146,7 @@ def refuse_member_keys(member: Mapping[str, Any], known: list[str], path: str, o
             continue
         place = join(path, str(key))
         _refuse_old(key, place, objects["method"])
+        _refuse_withdrawn(key, place, objects["method"]["name"])
         role, _, name = str(key).partition(".")
         method = objects["method"]["name"]
         if role in ROLES and role not in objects and (reason := lacks(methods()[method], role)) is not None:
@@ -161,6 +164,12 @@ def _refuse_old(key: Any, place: str, method: Any) -> None:
     now = version_0_1.new_name(key, method)
     if now is not None:
         raise SpecError(f"{place} is now {now}", place)
+
+
+def _refuse_withdrawn(key: Any, place: str, method: str) -> None:
+    """Refuses a setting that other methods have and this one has withdrawn."""
+    if (reason := withdrawals(methods()[method].Hyper).get(key)) is not None:
+        raise SpecError(f"{place} must be left out for {method}: {reason}", place)
 
 
 def _refuse_others(role: str, name: str, optimizer: str, place: str) -> None:

@@ -1,19 +1,16 @@
 """How clients step: what the local loop asks of an optimizer, and the clipping of gradients.
 
-A method hands `cohort.optimizer` and `hyper.clip_norm` to its LocalWork. The memory of a client's optimizer begins
-afresh in every round and for every client: nothing of it is sent or stored.
+The cohort hands the trial's client optimizer to every LocalWork. The memory of a client's optimizer begins afresh in
+every round and for every client: nothing of it is sent or stored.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-
-from trainers.hyperparameters import tunable
 
 
 class ClientOptimizer(Protocol):
@@ -62,22 +59,6 @@ def rows_of(held: Any, rows: slice) -> Any:
     """
     values = {field.name: getattr(held, field.name) for field in fields(held)}
     return replace(held, **{name: value[rows] for name, value in values.items() if isinstance(value, Tensor)})
-
-
-@dataclass(frozen=True)
-class Clipped:
-    """What every method with local gradients offers."""
-
-    clip_norm: Tensor | None = tunable(
-        None,
-        kind="float",
-        low=0,
-        low_open=True,
-        none_is=math.inf,
-        unit="norm of a gradient",
-        limit="null is no clipping",
-        doc="largest L2 norm of a local gradient, after any correction",
-    )
 
 
 def clipped_(gradient: Tensor, clip_norm: Tensor) -> Tensor:

@@ -9,47 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.engine.local.loop import Local, LocalWork, last_step
-from trainers.engine.oracles.oracle import Batch, Oracle
+from trainers.engine.local.work import Local, LocalWork, last_step
+from trainers.engine.oracles.oracle import Batch
 
-Again = Callable[[Callable[[Oracle], Oracle], LocalWork], Local]
-"""The local loop of a round, with the oracle wrapped and the work changed."""
-
-
-class Watched(Oracle):
-    """An oracle that takes note of how far from a model the models of each step are.
-
-    Args:
-        oracle: that answers.
-        params: (T, 1, P), the model.
-    """
-
-    def __init__(self, oracle: Oracle, params: Tensor) -> None:
-        self._oracle = oracle
-        self._params = params
-        self.squares: list[Tensor] = []
-
-    def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
-        return self._oracle.value(params, batch)
-
-    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
-        self._note(params, batch)
-        return self._oracle.value_and_grad(params, batch)
-
-    def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
-        return self._oracle.hvp(params, batch, vector)
-
-    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
-        self._note(params, batch)
-        return self._oracle.add_gradient_(params, batch, total, want_loss)
-
-    def _note(self, params: Tensor, batch: Batch) -> None:
-        gaps = params - self._params[: params.shape[0]]
-        self.squares.append(gaps.square().sum(-1).expand(-1, batch[-1].stop))
+Again = Callable[..., Local]
+"""`run_local_steps` of a round, but for the work and the keyword `observe`."""
 
 
 def drift(again: Again, params: Tensor, work: LocalWork) -> Tensor:
@@ -62,21 +26,21 @@ def drift(again: Again, params: Tensor, work: LocalWork) -> Tensor:
         params: (T, 1, P), the broadcast models.
         work: of the round.
     """
-    seen: list[Watched] = []
+    distances: list[Tensor] = []
 
-    def wrap(oracle: Oracle) -> Oracle:
-        seen.append(Watched(oracle, params))
-        return seen[-1]
+    def observe(models: Tensor, batch: Batch) -> None:
+        gaps = models - params[: models.shape[0]]
+        distances.append(gaps.square().sum(-1).expand(-1, batch[-1].stop))
 
     if work.gradient_weights is not None:
         steps = torch.as_tensor(last_step(work.gradient_weights)).view(-1, 1, 1)
         work = replace(work, gradient_weights=None, local_steps=steps)
-    done = again(wrap, work)
+    done = again(work, observe=observe)
     start = params if work.displacement is None else params + work.displacement
     end = start - work.client_lr * done.pseudo_gradient - params
     counts = torch.as_tensor(np.array(done.steps), device=params.device)
     total = torch.where(counts > 0, end.square().sum(-1), 0)
-    for step, squares in enumerate(seen[0].squares):
+    for step, squares in enumerate(distances):
         rows, clients = squares.shape
         if step > 0:
             total[:rows, :clients] += torch.where(counts[:rows, :clients] > step, squares, 0)

@@ -12,6 +12,10 @@ weight_decay y_k + correction,
 and weighted sums follow by Abel summation, sum_k theta_k g_k = sum_k (theta_k - theta_{k+1}) U_{k+1} with theta 0 after
 the last step: a pass is needed only where neighbouring weights differ.
 
+With a gradient_scale s, steps along s (grad f + weight_decay y) + correction at client_lr are steps along grad f +
+weight_decay y + correction / s at s client_lr, and the sum of the former is s times that of the latter: the gradients
+are added in place all the same.
+
 With a client optimizer U_k is the sum of its directions d_1, ..., d_{k-1}, and with clipping that of clipped gradients
 (engine/local/optimizer_steps.py): the models are start - client_lr U again, and the pseudo-gradient,
 (start - end) / client_lr with all weights 1, is exact for every client_lr.
@@ -19,8 +23,7 @@ With a client optimizer U_k is the sum of its directions d_1, ..., d_{k-1}, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,110 +32,75 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.batches.examples import Remembered
-from trainers.engine.local.client_optimizer import ClientOptimizer
+from trainers.engine.local.gradients import Observe, displaced, less_anchor, observed
 from trainers.engine.local.optimizer_steps import Stepped
 from trainers.engine.local.replicas import Replicas
 from trainers.engine.local.weighted_sums import WeightedSums
+from trainers.engine.local.work import Local, LocalWork, last_step
 from trainers.engine.oracles.frame import Frame, Motion
-from trainers.engine.oracles.oracle import Oracle, RoundBatches, replicas
+from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
 
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that rows of the same trial meet the same kernels
 
 
-@dataclass(frozen=True)
-class LocalWork:
-    """What the clients of a round do; shapes broadcast against (T, M, P).
-
-    Args:
-        client_lr: (T, 1, 1), at least 0; 0 takes all gradients at the start.
-        local_steps: (T, 1, 1) integers, at least 1; None where gradient_weights or local_epochs say it.
-        gradient_weights: (T, K), rows padded with zeros; the last positive one is the last step. None is all ones.
-        prox: (T, 1, 1) pull to the broadcast model; None is 0.
-        weight_decay: (T, 1, 1) pull to 0; None is 0.
-        displacement: (T, M, P) added to where a client starts; None is 0.
-        correction: (T, 1 or M, P) added to every local gradient; None is 0.
-        local_epochs: passes over each client's own data, instead of local_steps, with all weights 1.
-        optimizer: turns local gradients into steps; None is gradient descent. With it the weighted sums are of its
-            directions.
-        clip_norm: (T, 1, 1) largest L2 norm of a local gradient after all pulls and corrections; None is no clipping.
-    """
-
-    client_lr: Tensor
-    local_steps: Tensor | None = None
-    gradient_weights: Tensor | None = None
-    prox: Tensor | None = None
-    weight_decay: Tensor | None = None
-    displacement: Tensor | None = None
-    correction: Tensor | None = None
-    local_epochs: int | None = None
-    optimizer: ClientOptimizer | None = None
-    clip_norm: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Local:
-    """What came of the local work.
-
-    Args:
-        pseudo_gradient: (T, M, P) weighted sum of each client's local gradients, not multiplied by client_lr.
-        steps: (T, M) gradients that each client took.
-        first_loss: (T, M) losses of the starting models on the first batches.
-        kept: (T, M, P) each, what the client optimizer returns of what it remembers, at each client's last step.
-    """
-
-    pseudo_gradient: Tensor
-    steps: NDArray[np.int64]
-    first_loss: Tensor
-    kept: Mapping[str, Tensor] = field(default_factory=dict)
-
-
-def last_step_only(local_steps: Tensor) -> Tensor:
-    """The gradient weights 0, ..., 0, 1 of first-order MAML, (T, largest number of steps).
-
-    Args:
-        local_steps: (T, 1, 1) integers, at least 1.
-    """
-    last = local_steps.view(-1, 1) - 1
-    return (torch.arange(int(last.max()) + 1) == last).to(torch.float64)
-
-
-def last_step(gradient_weights: Tensor) -> NDArray[np.int64]:
-    """(T,) steps of local work with such weights: the number of the last one above 0.
-
-    Args:
-        gradient_weights: (T, K), at least 0.
-    """
-    positive = gradient_weights.cpu().numpy() > 0
-    return np.asarray(positive.shape[1] - positive[:, ::-1].argmax(1))
-
-
 def run_local_steps(
-    oracle: Oracle,
+    gradients: LocalGradients,
     batches: RoundBatches,
     params: Tensor,
     work: LocalWork,
     alive: NDArray[np.bool_],
-    total: Tensor | None = None,
+    observe: Observe | None = None,
 ) -> Local:
     """Runs the local loop of all clients of all trials.
 
     Args:
-        oracle: of the model.
+        gradients: of the clients' losses, mostly an oracle.
         batches: of the round.
         params: (T, 1, P), the broadcast models.
         work: what to do.
         alive: (T,); trials that are not get no steps, and numbers without meaning.
-        total: (T, M, P) zeros, client-major, which the pseudo-gradients are put into where that spares a copy.
+        observe: is told of the models of every step, for a report.
     """
+    if work.gradient_scale is None or _gradient_by_gradient(work):
+        return _run(gradients, batches, params, work, alive, observe)
+    # The scale moves into the rate: see above. Where it is 0, only the correction is left.
+    scale = torch.where(work.gradient_scale > 0, work.gradient_scale, 1)
+    correction = None if work.correction is None else work.correction / scale
+    rate = work.gradient_scale * work.client_lr
+    inner = replace(work, client_lr=rate, correction=correction, gradient_scale=None)
+    done = _run(gradients, batches, params, inner, alive, observe)
+    total = work.gradient_scale * done.pseudo_gradient
+    if correction is not None and bool((work.gradient_scale == 0).any()):
+        steps = torch.tensor(done.steps).to(total).unsqueeze(-1)
+        total = torch.where(work.gradient_scale > 0, total, steps * correction)
+    return replace(done, pseudo_gradient=total)
+
+
+def _gradient_by_gradient(work: LocalWork) -> bool:
+    """Whether every step needs its gradient alone: for an optimizer, clipping, or a scale beside other weights."""
+    scaled = work.gradient_scale is not None and (work.prox is not None or work.gradient_weights is not None)
+    return work.optimizer is not None or work.clip_norm is not None or scaled
+
+
+def _run(
+    gradients: LocalGradients,
+    batches: RoundBatches,
+    params: Tensor,
+    work: LocalWork,
+    alive: NDArray[np.bool_],
+    observe: Observe | None = None,
+    total: Tensor | None = None,
+) -> Local:
+    """The loop itself; `total` (T, M, P), zeros, client-major, gets the pseudo-gradients where that spares a copy."""
     trials, clients = params.shape[0], len(batches.clients)
-    if trials > 1 and oracle.separate:
-        return _one_by_one(oracle, batches, params, work, alive)
+    if trials > 1 and gradients.separate and observe is None:
+        return _one_by_one(gradients, batches, params, work, alive)
     planned, client_steps = _steps(work, batches, trials)
     member_steps = np.where(alive, planned, 0)
     longest = int(member_steps.max(initial=0))
     batches.prepare(longest)
 
-    frame = _frame(oracle, batches, params, work, longest, total)
+    frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total)
     widths = _widths(planned)  # trials at rest count: nobody else may see them stop
     weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_full((trials, clients), float("nan"))
@@ -150,21 +118,33 @@ def run_local_steps(
     return Local(frame.lift(sums), steps, first_loss, kept)
 
 
+def _terms(gradients: LocalGradients, work: LocalWork, observe: Observe | None) -> LocalGradients:
+    """The gradients with what the work changes about where they are taken."""
+    if work.anchor is not None:
+        gradients = less_anchor(gradients, work.anchor)
+    if work.evaluation_offset is not None:
+        gradients = displaced(gradients, work.evaluation_offset)
+    return gradients if observe is None else observed(gradients, observe)
+
+
 def _frame(
-    oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, longest: int, total: Tensor | None
+    gradients: LocalGradients,
+    batches: RoundBatches,
+    params: Tensor,
+    work: LocalWork,
+    longest: int,
+    total: Tensor | None,
 ) -> Frame:
     """The oracle's own frame where it has one for this work, else replicas of the model."""
     start = params if work.displacement is None else params + work.displacement
-    decoupled = work.optimizer is not None and work.optimizer.decoupled
-    pull, shift = _pulls(replace(work, weight_decay=None) if decoupled else work, params, start)
+    pull, shift = _pulls(work, params, start)
     moving = longest > 1 and bool((work.client_lr != 0).any())
     scale = None if pull is None else 1 - work.client_lr * pull
     motion = Motion(start, work.client_lr, scale, shift, moving, pull)
-    if work.optimizer is not None or work.clip_norm is not None:
-        decay = work.weight_decay if decoupled else None
-        return Stepped(oracle, batches, motion, work.optimizer, work.clip_norm, decay, total)
-    frame = oracle.frame(batches, motion)
-    return Replicas(oracle, batches, motion, total) if frame is None else frame
+    if _gradient_by_gradient(work):
+        return Stepped(gradients, batches, motion, work, total)
+    frame = gradients.frame(batches, motion)
+    return Replicas(gradients, batches, motion, total) if frame is None else frame
 
 
 def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -183,24 +163,30 @@ def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray
 
 def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """(pull to where it all starts, constant) of each gradient; None where they change nothing."""
+    decay = None if work.decoupled else work.weight_decay
+    if decay is not None and work.gradient_scale is not None:
+        decay = work.gradient_scale * decay
+    constants = [] if work.correction is None else [work.correction]
     pull: Tensor | None = None
-    shift = work.correction
-    for strength, origin in ((work.prox, params), (work.weight_decay, None)):
-        if strength is None or not bool((strength != 0).any()):
-            continue
-        pull = strength if pull is None else pull + strength
-        if origin is None or work.displacement is not None:
-            constant = strength * (start if origin is None else start - origin)
-            shift = constant if shift is None else shift + constant
-    return pull, shift
+    if work.prox is not None and bool((work.prox != 0).any()):
+        pull = work.prox
+        if work.displacement is not None:
+            constants.append(work.prox * (start - params))
+    if decay is not None and bool((decay != 0).any()):
+        pull = decay if pull is None else pull + decay
+        if work.anchor is not start:
+            constants.append(decay * (start if work.anchor is None else start - work.anchor))
+        if work.evaluation_offset is not None:
+            constants.append(decay * work.evaluation_offset)
+    return pull, sum(constants[1:], constants[0]) if constants else None
 
 
 def _one_by_one(
-    oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, alive: NDArray[np.bool_]
+    gradients: LocalGradients, batches: RoundBatches, params: Tensor, work: LocalWork, alive: NDArray[np.bool_]
 ) -> Local:
-    """The same trial by trial, for oracles to which it is all one: the models of a trial stay near the processor.
+    """Runs the trials one after another, for oracles that gain nothing from stacking them: a trial stays in the cache.
 
-    Trials at rest and steps beyond a trial's own cost nothing.
+    Finished trials and steps beyond a trial's own cost nothing.
     """
     trials, clients = params.shape[0], len(batches.clients)
     answer = replicas(params, trials, clients, params.shape[-1])
@@ -216,7 +202,7 @@ def _one_by_one(
         }
         if work.optimizer is not None:
             own["optimizer"] = work.optimizer.rows(one)
-        done = run_local_steps(oracle, shared, params[one], replace(work, **own), alive[one], answer[one])
+        done = _run(gradients, shared, params[one], replace(work, **own), alive[one], total=answer[one])
         steps[one], loss[one] = done.steps, done.first_loss
         if done.pseudo_gradient.data_ptr() != answer[one].data_ptr():
             answer[one] = done.pseudo_gradient

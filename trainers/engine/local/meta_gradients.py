@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.local.loop import Local, LocalWork
+from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Oracle, RoundBatches
 
 PRODUCT_COST = 2  # a Hessian product is the derivative of a gradient: counted as so many gradients

@@ -6,21 +6,23 @@ import torch
 from torch import Tensor
 
 from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import Oracle, RoundBatches, replicas
+from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
 
 
 class Replicas:
     """The plain frame: a gradient for every client.
 
     Args:
-        oracle: of the model.
+        gradients: of the clients.
         batches: of the round.
         motion: of the models.
         total: (T, M, P) zeros to keep the gradients in, client-major; None makes them.
     """
 
-    def __init__(self, oracle: Oracle, batches: RoundBatches, motion: Motion, total: Tensor | None = None) -> None:
-        self.oracle = oracle
+    def __init__(
+        self, gradients: LocalGradients, batches: RoundBatches, motion: Motion, total: Tensor | None = None
+    ) -> None:
+        self.gradients = gradients
         self.batches = batches
         self.motion = motion
         trials, _, size = motion.start.shape
@@ -40,7 +42,7 @@ class Replicas:
                 held.mul_(motion.scale[:width])
         if motion.shift is not None:
             held.add_(motion.shift[:width, :busy])
-        return self.oracle.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
+        return self.gradients.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """See Frame."""

@@ -45,7 +45,25 @@ Batch = Sequence[Group]
 """One step's batches of the first clients of a cohort; groups are in order and without gaps."""
 
 
-class Oracle(Protocol):
+class LocalGradients(Protocol):
+    """Gradients for the local loop: one method, and two fast paths that are optional.
+
+    Attributes:
+        separate: it runs trials one after the other; the local loop then does so too, each from first to last step.
+    """
+
+    separate: bool = False
+
+    def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
+        """Better coordinates for the local loop than replicas of the model (engine/local/loop.py), or None."""
+        return None
+
+    @abstractmethod
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """Adds the gradients to `total` (T, M, P), a slice of `replicas`, in place; the losses (T, M) if wanted."""
+
+
+class Oracle(LocalGradients, Protocol):
     """Losses and gradients of one model, for all trials and clients at once.
 
     All oracles of a model give the same numbers (float64, 1e-10); which one is fastest depends on device and width.
@@ -55,17 +73,11 @@ class Oracle(Protocol):
         reference: only a plan chooses it, or a model that has nothing else.
         full_batches_only: it needs all data of every client in every step.
         accelerators_only: it is not timed on a CPU.
-        separate: it runs trials one after the other; the local loop then does so too, each from first to last step.
     """
 
     reference: bool = False
     full_batches_only: bool = False
     accelerators_only: bool = False
-    separate: bool = False
-
-    def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
-        """Better coordinates for the local loop than replicas of the model (engine/local/loop.py), or None."""
-        return None
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses at params (T, M or 1, P)."""
@@ -77,10 +89,6 @@ class Oracle(Protocol):
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """(T, M, P) products of each client's Hessian with a vector (T, M or 1, P)."""
-        ...
-
-    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """Adds the gradients to `total` (T, M, P), a slice of `replicas`, in place; the losses (T, M) if wanted."""
         ...
 
 

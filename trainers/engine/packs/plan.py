@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.engine.local.loop import LocalWork, run_local_steps
+from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches
 
 EVALUATION_SHARE = 0.15

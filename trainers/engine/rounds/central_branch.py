@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import Clipped
-from trainers.engine.local.loop import LocalWork
+from trainers.engine.local.local_steps import LocalSteps
+from trainers.engine.local.work import LocalWork
 from trainers.engine.rounds.central_data import Central, merged
 from trainers.engine.rounds.server_state import Memory, State
 from trainers.hyperparameters import tunable
@@ -26,8 +26,23 @@ SERVER_LR = -1.0
 
 
 @dataclass(frozen=True)
-class Branches(Clipped):
-    """Hyperparameters of a method with a branch of the server beside the clients'; its Hyper inherits them."""
+class MixedLoss:
+    """Hyperparameters of every method for federated_weight (mean of f_i) + central_weight f_c."""
+
+    federated_weight: Tensor = tunable(
+        None, low=0, high=1, limit="1 is FedAvg", doc="of the clients' loss; null is 1 - central_weight, else 1/2"
+    )
+    central_weight: Tensor = tunable(
+        None, low=0, high=1, limit="0 is FedAvg", doc="of the server's own loss; null is 1 - federated_weight"
+    )
+    central_batch_size: int | None = tunable(
+        None, low=1, unit="examples", traced=False, doc="of the server's loss; null is what all clients of a step have"
+    )
+
+
+@dataclass(frozen=True)
+class Branches(MixedLoss, LocalSteps):
+    """Hyperparameters of a method with a branch of the server beside the clients'."""
 
     central_lr: Tensor | None = tunable(
         None,
@@ -38,9 +53,6 @@ class Branches(Clipped):
     )
     central_steps: Tensor = tunable(
         None, kind="int", low=1, unit="steps", doc="of the server's branch; null is local_steps"
-    )
-    central_batch_size: int | None = tunable(
-        None, low=1, unit="examples", traced=False, doc="of a central step; null is what all clients of a step have"
     )
     merge_lr: Tensor = tunable(1.0, low=0, low_open=True, doc="multiplies the added changes of both branches")
     merge_by: str = tunable(
@@ -78,8 +90,8 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
         rate = torch.where(hyper.central_lr < 0, rate, hyper.central_lr)
     optimizer = state.optimizers["central"]
     if optimizer.plain:
-        work = LocalWork(rate, hyper.central_steps, correction=correction)
-        total = central.local(state.params, work, hyper.central_weight, hyper.central_batch_size).pseudo_gradient
+        work = LocalWork(rate, hyper.central_steps, gradient_scale=hyper.central_weight, correction=correction)
+        total = central.local(state.params, work, hyper.central_batch_size).pseudo_gradient
         mean = total / hyper.central_steps.to(total)
         return Branch(-rate * total, mean if correction is None else mean - correction, {})
 

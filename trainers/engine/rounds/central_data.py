@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine import randomness
-from trainers.engine.local.loop import Local, LocalWork, run_local_steps
-from trainers.engine.local.scaled import Scaled
+from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches, Source
 from trainers.engine.rounds.counters import Counters
 from trainers.engine.rounds.server_state import State
@@ -104,19 +104,16 @@ class Central:
         self.alive = alive
         self._counters = counters
 
-    def local(
-        self, params: Tensor, work: LocalWork, loss_weight: Tensor | None = None, batch_size: int | None = None
-    ) -> Local:
+    def local(self, params: Tensor, work: LocalWork, batch_size: int | None = None) -> Local:
         """Local steps on the server's data; what comes of them has one client, (T, 1, P).
 
         Args:
             params: (T, 1, P), where they start.
-            work: central_lr as client_lr, central_steps as local_steps, a correction.
-            loss_weight: (T, 1, 1) multiplies the loss; None is 1.
+            work: central_lr as client_lr, central_steps as local_steps, and its terms.
             batch_size: examples a step; None is as many as all clients of a cohort have, or all data where they have.
         """
         batches = self._data.batches(self._round_index, batch_size)
-        done = weighted(self._data.oracle(batches), batches, params, work, self.alive, loss_weight)
+        done = run_local_steps(self._data.oracle(batches), batches, params, work, self.alive)
         self._count(done.steps[:, 0], batch_size)
         return done
 
@@ -205,47 +202,8 @@ class Central:
         """
         once = torch.ones((params.shape[0], 1, 1), dtype=torch.int64)
         steps = once if batches is None or self._data.batches(self._round_index, batch_size).always_full else batches
-        work = LocalWork(params.new_zeros((params.shape[0], 1, 1)), steps)
-        return self.local(params, work, loss_weight, batch_size).pseudo_gradient / steps.to(params)
-
-
-def weighted(
-    oracle: Oracle,
-    batches: RoundBatches,
-    params: Tensor,
-    work: LocalWork,
-    alive: NDArray[np.bool_],
-    loss_weight: Tensor | None,
-) -> Local:
-    """The local loop on losses times a weight w.
-
-    Steps along w grad f + correction with client_lr are steps along grad f + correction / w with w client_lr, and the
-    sum of the former is w times that of the latter: the loop itself, and the faster frames of some oracles, stay.
-    Client optimizers and clipping are not linear; with them the gradients themselves are weighted.
-
-    Args:
-        oracle: of the losses f.
-        batches: of the round.
-        params: (T, 1, P), the broadcast models.
-        work: without prox and weight_decay.
-        alive: (T,).
-        loss_weight: (T, 1, 1), at least 0; None is 1.
-    """
-    if loss_weight is None:
-        return run_local_steps(oracle, batches, params, work, alive)
-    if work.prox is not None or work.weight_decay is not None:
-        raise ValueError("weighted losses must come without prox and weight_decay, got one: put it into the losses")
-    if work.optimizer is not None or work.clip_norm is not None:
-        return run_local_steps(Scaled(oracle, loss_weight), batches, params, work, alive)
-    kept = torch.where(loss_weight > 0, loss_weight, 1)
-    correction = None if work.correction is None else work.correction / kept
-    work = replace(work, client_lr=loss_weight * work.client_lr, correction=correction)
-    done = run_local_steps(oracle, batches, params, work, alive)
-    total = loss_weight * done.pseudo_gradient
-    if correction is not None and bool((loss_weight == 0).any()):
-        steps = torch.tensor(done.steps).to(total).unsqueeze(-1)
-        total = torch.where(loss_weight > 0, total, steps * correction)
-    return replace(done, pseudo_gradient=total)
+        work = LocalWork(params.new_zeros((params.shape[0], 1, 1)), steps, gradient_scale=loss_weight)
+        return self.local(params, work, batch_size).pseudo_gradient / steps.to(params)
 
 
 def merged(before: State, federated: State, central_delta: Tensor, merge_lr: Tensor) -> State:

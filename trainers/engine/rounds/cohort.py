@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.batches.with_central import JOINED_COST, Joined, JoinedRound
-from trainers.engine.local.anchored import ANCHORED_COST, Anchored
-from trainers.engine.local.client_optimizer import ClientOptimizer
+from trainers.engine.batches.with_central import JOINED_COST, JoinedRound
+from trainers.engine.local.client_optimizer import ClientOptimizer, clipped_
 from trainers.engine.local.drift import Again, drift
-from trainers.engine.local.loop import Local, LocalWork, run_local_steps
+from trainers.engine.local.gradients import with_central
+from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.meta_gradients import PRODUCT_COST, run_meta_gradients
-from trainers.engine.local.shifted import Shifted
-from trainers.engine.oracles.oracle import Batch, Oracle, RoundBatches
-from trainers.engine.rounds.central_data import Central, weighted
+from trainers.engine.local.work import Local, LocalWork
+from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, RoundBatches
+from trainers.engine.rounds.central_data import Central
 from trainers.engine.rounds.counters import Counters
 
 
@@ -71,11 +73,6 @@ class Cohort:
         self._worked: tuple[Again, Tensor, LocalWork] | None = None
 
     @property
-    def decoupled(self) -> bool:
-        """Whether weight decay is beside the clients' gradients and no part of them."""
-        return self.optimizer is not None and self.optimizer.decoupled
-
-    @property
     def clients(self) -> int:
         """M."""
         return len(self._batches.clients)
@@ -97,40 +94,20 @@ class Cohort:
             raise RuntimeError("a method must say CENTRAL = True to have central data, it did not")
         return self._central
 
-    def local(
-        self,
-        params: Tensor,
-        work: LocalWork,
-        down: Sequence[Tensor] = (),
-        up: int = 1,
-        gradients_at: Tensor | None = None,
-        loss_weight: Tensor | None = None,
-        anchor: Tensor | None = None,
-    ) -> Local:
+    def local(self, params: Tensor, work: LocalWork, down: Sequence[Tensor] = (), up: int = 1) -> Local:
         """Broadcasts, lets every client work, and collects: one exchange.
 
         Args:
             params: (T, 1, P), broadcast, unless the clients hold it from the round's last exchange.
-            work: what the clients do.
+            work: what the clients do, with the trial's client optimizer unless it brings its own.
             down: further model-sized tensors that are broadcast with it.
             up: model-sized tensors that every client returns.
-            gradients_at: (T, M, P) added to a client's model wherever its loss is differentiated; None is 0.
-            loss_weight: (T, 1, 1) multiplies the losses; None is 1.
-            anchor: (T, 1, P) a model whose gradients on the same batches are subtracted from the local ones, which
-                then count twice; None is none.
         """
-        oracle = self._oracle if gradients_at is None else Shifted(self._oracle, gradients_at)
-        oracle = oracle if anchor is None else Anchored(oracle, anchor)
-        done = weighted(oracle, self._batches, params, work, self._alive, loss_weight)
-        self._worked = (
-            lambda wrap, work: weighted(wrap(oracle), self._batches, params, work, self._alive, loss_weight),
-            params,
-            work,
-        )
-        if work.displacement is None and gradients_at is None:
+        work = self._with_optimizer(work)
+        done = self._work(self._oracle, self._batches, params, work)
+        if work.displacement is None and work.evaluation_offset is None:
             self._loss = (params, done.first_loss)
-        cost = 1 if anchor is None else ANCHORED_COST
-        self._count(self._sent(params) + len(down), up, cost * done.steps.sum(1))
+        self._count(self._sent(params) + len(down), up, work.gradients_per_step * done.steps.sum(1))
         return done
 
     def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
@@ -146,19 +123,45 @@ class Cohort:
         self._count(self._sent(params), 1, done.steps.sum(1))
         return done
 
-    def gradients(self, params: Tensor, full: bool = False) -> Tensor:
-        """Every client's gradient at the broadcast model, (T, M, P): one exchange.
+    def gradients(
+        self,
+        params: Tensor,
+        *,
+        weight_decay: Tensor | None = None,
+        clip_norm: Tensor | None = None,
+        full: bool = False,
+        batches: Tensor | None = None,
+        displacement: Tensor | None = None,
+        down: Sequence[Tensor] = (),
+    ) -> Tensor:
+        """Every client's gradient at the broadcast model, or beside it, (T, M, P): one exchange.
 
         Args:
-            params: (T, 1, P), broadcast.
+            params: (T, 1, P), broadcast, unless the clients hold it from the round's last exchange.
+            weight_decay: (T, 1, 1) L2 of the loss; None is none.
+            clip_norm: (T, 1, 1) largest L2 norm of a gradient; None is no clipping.
             full: on all data of the client, which counts as the mini-batches of one pass over them; else on its first
                 batch.
+            batches: (T, 1, 1) integers, how many of the first batches give a gradient each, for their sum; None is 1.
+            displacement: (T, M, P) added to the model by every client; None is 0.
+            down: further model-sized tensors that are broadcast with it.
         """
-        loss, gradients = self._oracle.value_and_grad(params, self.data("full" if full else "batches"))
-        if not full:
-            self._loss = (params, loss)
-        self._count(self._sent(params), 1, self._passes(full))
-        return gradients
+        if full:
+            at = params if displacement is None else params + displacement
+            found = self._decayed(self._oracle.value_and_grad(at, self._batches.full())[1], weight_decay, at)
+            found = found if clip_norm is None else clipped_(found, clip_norm)
+            self._count(self._sent(params) + len(down), 1, self._passes(full))
+            return found
+        # local steps of rate 0: they stay at the model, and each trial has its own number of batches
+        rest = params.new_zeros((params.shape[0], 1, 1))
+        count = torch.ones((params.shape[0], 1, 1), dtype=torch.int64) if batches is None else batches
+        decay = None if self._decoupled else weight_decay
+        work = LocalWork(rest, count, displacement=displacement, weight_decay=decay, clip_norm=clip_norm)
+        done = self._work(self._oracle, self._batches, params, work)
+        if displacement is None:
+            self._loss = (params, done.first_loss)
+        self._count(self._sent(params) + len(down), 1, done.steps.sum(1))
+        return done.pseudo_gradient
 
     def step_gradients(self, params: Tensor, step: int, taking: NDArray[np.bool_]) -> Tensor:
         """Every client's gradient on its batch of one step, (T, M, P): one exchange.
@@ -185,14 +188,11 @@ class Cohort:
             batch_size: examples of the server in a step, as in Central.local.
         """
         shared = self.central.batches(batch_size)
-        oracle = Joined(self._oracle, self.central.oracle(shared), *weights)
-        batches = JoinedRound(self._batches, shared)
-        done = run_local_steps(oracle, batches, params, work, self._alive)
-        self._worked = (
-            lambda wrap, work: run_local_steps(wrap(oracle), batches, params, work, self._alive),
-            params,
-            work,
-        )
+        work = self._with_optimizer(work)
+        if work.weight_decay is not None and not work.decoupled:
+            work = replace(work, weight_decay=weights[0] * work.weight_decay)  # a part of the clients' losses
+        gradients = with_central(self._oracle, self.central.oracle(shared), *weights)
+        done = self._work(gradients, JoinedRound(self._batches, shared), params, work)
         self._loss = (params, done.first_loss)
         steps = done.steps.sum(1)
         self._count(self._sent(params), 1, JOINED_COST * steps)
@@ -202,15 +202,16 @@ class Cohort:
         self._counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
         return done
 
-    def own_gradients(self, params: Tensor, full: bool = False) -> Tensor:
+    def own_gradients(self, params: Tensor, *, weight_decay: Tensor | None = None, full: bool = False) -> Tensor:
         """Every client's gradient at the broadcast model, (T, M, P), which stays with the client: no exchange.
 
         Args:
             params: (T, 1, P), broadcast in the exchange to which it belongs.
+            weight_decay: as in `gradients`.
             full: as in `gradients`.
         """
-        self._spend(self._passes(full))
-        return self.peek(params, "full" if full else "batches")
+        self._evaluated(self._passes(full), self._alive)
+        return self._decayed(self.peek(params, "full" if full else "batches"), weight_decay, params)
 
     def products(self, params: Tensor, vectors: Tensor, full: bool = False, down: Sequence[Tensor] = ()) -> Tensor:
         """Every client's Hessian at the broadcast model times a vector of its own, (T, M, P): one exchange.
@@ -222,6 +223,7 @@ class Cohort:
             down: further model-sized tensors that are broadcast with it.
         """
         found = self._oracle.hvp(params, self.data("full" if full else "batches"), vectors)
+        self._worked = None  # a round of products has no local loop, whatever its gradients were taken on
         self._count(self._sent(params) + len(down), 1, PRODUCT_COST * self._passes(full))
         return found
 
@@ -276,6 +278,23 @@ class Cohort:
         """Each client's first batch ("batches"), or all data of each client ("full")."""
         return self._batches.full() if data == "full" else self._batches.batch(0, self.clients)
 
+    @property
+    def _decoupled(self) -> bool:
+        """Whether weight decay is beside the clients' gradients and no part of them."""
+        return self.optimizer is not None and self.optimizer.decoupled
+
+    def _decayed(self, gradients: Tensor, weight_decay: Tensor | None, params: Tensor) -> Tensor:
+        return gradients if weight_decay is None or self._decoupled else gradients + weight_decay * params
+
+    def _with_optimizer(self, work: LocalWork) -> LocalWork:
+        return work if self.optimizer is None or work.optimizer is not None else replace(work, optimizer=self.optimizer)
+
+    def _work(self, gradients: LocalGradients, batches: RoundBatches, params: Tensor, work: LocalWork) -> Local:
+        """Runs the local loop, and notes how to run it again for a report."""
+        again = partial(run_local_steps, gradients, batches, params, alive=self._alive)
+        self._worked = (again, params, work)
+        return again(work)
+
     def _sent(self, params: Tensor) -> int:
         """Models that go down so that the clients hold this one: 0 where the last broadcast of the round was it."""
         held, self._broadcast = self._broadcast, params
@@ -285,9 +304,6 @@ class Cohort:
         """(T,) mini-batch gradients in one gradient of every client: on its first batch, or on all its data."""
         each = int(self._batches.epoch_steps(1).sum()) if full else self.clients
         return np.full(len(self._alive), each, np.int64)
-
-    def _spend(self, gradients: NDArray[np.int64]) -> None:
-        self._evaluated(gradients, self._alive)
 
     def _evaluated(self, gradients: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
         self._counters.add("client_gradients", gradients, among)

@@ -1,0 +1,81 @@
+"""The settings that all methods with local steps share, and those that a method withdraws with a reason."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from trainers import catalogue
+from trainers.engine.local.local_steps import LocalSteps, ServerSteps
+from trainers.errors import SpecError
+from trainers.hyperparameters import describe, withdrawals
+from trainers.registry import methods
+from trainers.run import run
+from trainers.trial.document import parse
+
+SHARED = ["client_lr", "server_lr", "local_steps", "local_epochs", "weight_decay", "clip_norm"]
+STEPPING = [name for name, method in methods().items() if issubclass(method.Hyper, LocalSteps)]
+WITHDRAWN = [(name, setting) for name, method in methods().items() for setting in withdrawals(method.Hyper)]
+DIGITS = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
+
+
+def models(method, **trial):
+    """(rounds + 1, parameters)."""
+    given = {"task": DIGITS, "method": method, "rounds": 3, "batch_size": 20, "dtype": "float64", "report": ["params"]}
+    return np.array([line["params"] for line in run({**given, **trial})])
+
+
+def test_the_shared_settings_are_these():
+    assert sorted(item.name for item in describe(LocalSteps)) == sorted(SHARED)
+    assert not withdrawals(LocalSteps)
+    assert len(STEPPING) > 15
+
+
+@pytest.mark.parametrize("name", STEPPING)
+def test_every_method_with_local_steps_offers_the_shared_settings_or_says_why_not(name):
+    own = methods()[name].Hyper
+    offered, withdrawn = {item.name for item in describe(own)}, withdrawals(own)
+    assert offered | withdrawn.keys() >= set(SHARED)
+    assert not offered & withdrawn.keys()
+    assert ("server_lr" in withdrawn) == methods()[name].TIED
+
+
+def test_methods_share_all_that_they_can():
+    """A method with these settings of its own would miss the next one that all get."""
+    for name, method in methods().items():
+        assert issubclass(method.Hyper, ServerSteps), name
+        steps = {"client_lr", "local_steps"} <= {item.name for item in describe(method.Hyper)}
+        assert issubclass(method.Hyper, LocalSteps) == steps, name
+
+
+@pytest.mark.parametrize(("name", "setting"), WITHDRAWN, ids="-".join)
+def test_a_withdrawn_setting_is_refused_by_name_with_its_reason(name, setting):
+    own = methods()[name].Hyper
+    assert setting in {field.name for field in dataclasses.fields(LocalSteps)}
+    needed = {item.name: [1.0] if item.kind == "floats" else 1 for item in describe(own) if item.required}
+    task = {"name": "quadratic", "hessians": [[[1.0]]], "centers": [[0.0]]}
+    document = {"task": {**task, "central": {"hessian": [[1.0]], "center": [0.0]}}, "rounds": 1}
+    document["task"] = document["task"] if methods()[name].CENTRAL else task
+    parse({**document, "method": {"name": name, **needed}})
+    reason = f"{name} ties server_lr to client_lr" if setting == "server_lr" else withdrawals(own)[setting]
+    wrong = {**document, "method": {"name": name, **needed, setting: 1}}
+    with pytest.raises(SpecError) as error:
+        parse(wrong)
+    assert error.value.path == f"method.{setting}"
+    assert str(error.value).startswith(f"method.{setting} must be left out")
+    assert str(error.value).endswith(reason)
+    with pytest.raises(SpecError, match=rf"^members\.1\.{setting} must be left out.*{reason}$"):
+        parse({**document, "method": {"name": name, **needed}, "members": [{}, {setting: 1}]})
+
+
+def test_the_page_of_methods_says_what_is_withdrawn():
+    part = catalogue.page().partition("\n### maml\n")[2].partition("\n### ")[0]
+    assert "\nNo `clip_norm`: the adaptation steps are differentiated.\n" in part
+    assert "`clip_norm` |" not in part
+
+
+def test_lookahead_passes_over_its_clients_data_as_reptile_with_one_client():
+    method = {"client_lr": 0.1, "server_lr": 0.05, "local_epochs": 2, "weight_decay": 0.1, "clip_norm": 0.5}
+    found = models({"name": "lookahead", **method})
+    np.testing.assert_array_equal(found, models({"name": "reptile", **method}, clients_per_round=1))
+    assert np.abs(found[-1] - found[0]).max() > 1e-3

@@ -1,0 +1,102 @@
+"""What may stand between the local loop and the oracle's gradients: one function for each term, stackable.
+
+Each takes gradients and returns gradients. The loop applies those that a LocalWork asks for (engine/local/loop.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from trainers.engine.batches.with_central import JoinedBatch
+from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, replicas
+
+Observe = Callable[[Tensor, Batch], None]
+"""Is told the models (T, M or 1, P) at which the gradients of a step are taken, and the step's batch."""
+
+
+@dataclass(frozen=True)
+class _Function(LocalGradients):
+    """Gradients made by a function; without the fast paths that an oracle may have.
+
+    Args:
+        add: as LocalGradients.add_gradient_.
+    """
+
+    add: Callable[[Tensor, Batch, Tensor, bool], Tensor | None]
+
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        return self.add(params, batch, total, want_loss)
+
+
+def displaced(gradients: LocalGradients, offset: Tensor) -> LocalGradients:
+    """Grad f_i(y + offset_i) at y.
+
+    Args:
+        gradients: grad f_i.
+        offset: (T, M, P).
+    """
+
+    def add_(params: Tensor, batch: Batch, total: Tensor, want_loss: bool) -> Tensor | None:
+        moved = params + offset[: params.shape[0], : batch[-1].stop]
+        return gradients.add_gradient_(moved, batch, total, want_loss)
+
+    return _Function(add_)
+
+
+def less_anchor(gradients: LocalGradients, anchor: Tensor) -> LocalGradients:
+    """Grad f_i(y) - grad f_i(anchor) on the same batch, with less noise than grad f_i(y), as in SVRG.
+
+    Args:
+        gradients: grad f_i.
+        anchor: (T, 1, P).
+    """
+
+    def add_(params: Tensor, batch: Batch, total: Tensor, want_loss: bool) -> Tensor | None:
+        trials, clients = params.shape[0], batch[-1].stop
+        loss = gradients.add_gradient_(params, batch, total, want_loss)
+        anchored = replicas(total, trials, clients, total.shape[-1])
+        gradients.add_gradient_(anchor[:trials], batch, anchored)
+        total[:, :clients].sub_(anchored)
+        return loss
+
+    return _Function(add_)
+
+
+def with_central(oracle: Oracle, central: Oracle, weight: Tensor, central_weight: Tensor) -> LocalGradients:
+    """Weight grad f_i + central_weight grad f_c, for the batches of a JoinedRound; the losses are f_i.
+
+    Args:
+        oracle: of the losses f_i.
+        central: of the server's loss f_c, as of one client.
+        weight: (T, 1, 1).
+        central_weight: (T, 1, 1).
+    """
+
+    def add_(params: Tensor, batch: Batch, total: Tensor, want_loss: bool) -> Tensor | None:
+        assert isinstance(batch, JoinedBatch)
+        trials, clients, size = params.shape[0], batch[-1].stop, params.shape[-1]
+        loss, own = oracle.value_and_grad(params, batch)
+        models = params.expand(trials, clients, size).reshape(trials * clients, 1, size)
+        shared = central.value_and_grad(models, batch.central)[1].reshape(trials, clients, size)
+        total[:, :clients] += weight[:trials] * own + central_weight[:trials] * shared
+        return loss if want_loss else None
+
+    return _Function(add_)
+
+
+def observed(gradients: LocalGradients, observe: Observe) -> LocalGradients:
+    """The same gradients, with an observer of the models at which they are taken.
+
+    Args:
+        gradients: of the clients.
+        observe: is told of every step.
+    """
+
+    def add_(params: Tensor, batch: Batch, total: Tensor, want_loss: bool) -> Tensor | None:
+        observe(params, batch)
+        return gradients.add_gradient_(params, batch, total, want_loss)
+
+    return _Function(add_)

@@ -1,0 +1,122 @@
+"""What clients do between receiving a model and sending their answer, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.local.client_optimizer import ClientOptimizer
+
+GRADIENTS = "gradients"
+"""Name of the sums of gradients in `Local.kept`."""
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """What the clients of a round do; shapes broadcast against (T, M, P).
+
+    Client i starts at y_1 = x + displacement, x being the broadcast model. With F_i(y) = f_i(y) + weight_decay |y|^2/2
+    the k-th local gradient is
+
+        g_k = gradient_scale (grad F_i(y_k + evaluation_offset; batch k) - grad F_i(anchor; batch k))
+              + prox (y_k - x) + correction
+
+    without the terms that are None, and the next model is y_{k+1} = y_k - client_lr g_k, or a step of the client
+    optimizer along g_k.
+
+    Args:
+        client_lr: (T, 1, 1), at least 0; 0 takes all gradients at the start.
+        local_steps: (T, 1, 1) integers, at least 1; not needed with gradient_weights, None with local_epochs.
+        local_epochs: passes over each client's own data, instead of local_steps, with all weights 1.
+        gradient_weights: (T, K) of g_1, ..., g_K in the answer, rows padded with zeros; the last positive one is the
+            last step. None is all ones.
+        displacement: (T, M, P) added to where a client starts.
+        evaluation_offset: (T, M, P) added to a client's model wherever its loss is differentiated.
+        anchor: (T, 1, P) a model whose gradients on the same batches are subtracted; a step then costs two gradients.
+        gradient_scale: (T, 1, 1), at least 0; multiplies the gradients, as a weight of the loss does.
+        weight_decay: (T, 1, 1) L2 of the loss; with a decoupled client optimizer, of its directions, and not scaled.
+        prox: (T, 1, 1) pull to the broadcast model.
+        correction: (T, 1 or M, P) added to every local gradient.
+        clip_norm: (T, 1, 1) largest L2 norm of a g_k.
+        optimizer: turns local gradients into steps; the weighted sums are then of its directions. The cohort fills in
+            that of the trial.
+        sum_gradients: also answer with the sums of the g_k themselves, where an optimizer makes other directions.
+    """
+
+    client_lr: Tensor
+    local_steps: Tensor | None = None
+    local_epochs: int | None = None
+    gradient_weights: Tensor | None = None
+    displacement: Tensor | None = None
+    evaluation_offset: Tensor | None = None
+    anchor: Tensor | None = None
+    gradient_scale: Tensor | None = None
+    weight_decay: Tensor | None = None
+    prox: Tensor | None = None
+    correction: Tensor | None = None
+    clip_norm: Tensor | None = None
+    optimizer: ClientOptimizer | None = None
+    sum_gradients: bool = False
+
+    @property
+    def decoupled(self) -> bool:
+        """Whether weight decay is beside the gradients and no part of them."""
+        return self.optimizer is not None and self.optimizer.decoupled
+
+    @property
+    def gradients_per_step(self) -> int:
+        """What a step costs, in gradients of the clients."""
+        return 1 if self.anchor is None else 2
+
+
+@dataclass(frozen=True)
+class Local:
+    """What came of the local work.
+
+    Args:
+        pseudo_gradient: (T, M, P) weighted sum of each client's local gradients, not multiplied by client_lr.
+        steps: (T, M) gradients that each client took.
+        first_loss: (T, M) losses of the starting models on the first batches.
+        kept: (T, M, P) each, what the client optimizer returns of what it remembers, at each client's last step.
+    """
+
+    pseudo_gradient: Tensor
+    steps: NDArray[np.int64]
+    first_loss: Tensor
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def gradient_sum(self) -> Tensor:
+        """(T, M, P) sums of each client's local gradients, of work with sum_gradients."""
+        return self.kept.get(GRADIENTS, self.pseudo_gradient)
+
+    @property
+    def mean_gradient(self) -> Tensor:
+        """(T, M, P) means of each client's local gradients over its own steps, of work with sum_gradients."""
+        sums = self.gradient_sum
+        return sums / torch.tensor(self.steps).clamp(min=1).to(sums).unsqueeze(-1)
+
+
+def last_step_only(local_steps: Tensor) -> Tensor:
+    """The gradient weights 0, ..., 0, 1 of first-order MAML, (T, largest number of steps).
+
+    Args:
+        local_steps: (T, 1, 1) integers, at least 1.
+    """
+    last = local_steps.view(-1, 1) - 1
+    return (torch.arange(int(last.max()) + 1) == last).to(torch.float64)
+
+
+def last_step(gradient_weights: Tensor) -> NDArray[np.int64]:
+    """(T,) steps of local work with such weights: the number of the last one above 0.
+
+    Args:
+        gradient_weights: (T, K), at least 0.
+    """
+    positive = gradient_weights.cpu().numpy() > 0
+    return np.asarray(positive.shape[1] - positive[:, ::-1].argmax(1))
