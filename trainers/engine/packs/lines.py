@@ -32,7 +32,7 @@ def lines(
     counters: Mapping[str, NDArray[np.int64]],
     diverged: NDArray[np.bool_],
     members: NDArray[np.int64],
-    wall_seconds: float,
+    wall_seconds: NDArray[np.float64],
 ) -> list[dict[str, Any]]:
     """The lines of one round, in the order of the members. What is not finite is None.
 
@@ -42,7 +42,7 @@ def lines(
         counters: name -> (T,).
         diverged: (T,).
         members: (T,) number of the member in each slot; negative has no line.
-        wall_seconds: since the pack began.
+        wall_seconds: time spent in training, of each member of the pack.
     """
     columns = {name: _finite(values.tolist()) for name, values in metrics.items()}
     counted = {name: values.tolist() for name, values in counters.items()}
@@ -54,7 +54,7 @@ def lines(
         for column in (columns, counted):
             line.update({name: values[slot] for name, values in column.items()})
         line["diverged"] = bool(diverged[slot])
-        line["wall_seconds"] = wall_seconds
+        line["wall_seconds"] = float(wall_seconds[members[slot]])
         found.append(line)
     return found
 
