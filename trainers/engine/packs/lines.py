@@ -46,15 +46,16 @@ def lines(
     """
     columns = {name: _finite(values.tolist()) for name, values in metrics.items()}
     counted = {name: values.tolist() for name, values in counters.items()}
+    numbers, seconds = members.tolist(), wall_seconds.tolist()
     found = []
     for slot in np.argsort(members, kind="stable").tolist():
-        if members[slot] < 0:
+        if numbers[slot] < 0:
             continue
-        line: dict[str, Any] = {"round": number, "member": int(members[slot])}
+        line: dict[str, Any] = {"round": number, "member": numbers[slot]}
         for column in (columns, counted):
             line.update({name: values[slot] for name, values in column.items()})
         line["diverged"] = bool(diverged[slot])
-        line["wall_seconds"] = float(wall_seconds[members[slot]])
+        line["wall_seconds"] = seconds[numbers[slot]]
         found.append(line)
     return found
 

@@ -115,8 +115,7 @@ class Pack:
     @property
     def done(self) -> bool:
         """Whether nothing is left to report: all rounds done, or all trials diverged."""
-        alive = any(lane.now.alive.any() for lane in self._lanes)
-        return self._opened and (self.round >= self.rounds or not alive)
+        return self._opened and (self.round >= self.rounds or not any(lane.now.alive.any() for lane in self._lanes))
 
     def advance(self, max_rounds: int | None = None, seconds: float | None = None) -> list[dict[str, Any]]:
         """Trains on, and returns one report line a round and trial; the first call begins with those of round 0.

@@ -4,10 +4,11 @@ A plan is decided once, stored in every checkpoint and forced when the pack is c
 restarted pack gives the same curve to the bit, under another one to rounding.
 
 Under a plan that is not `separate` the trials of a pack are the rows of common products. Products of other shapes round
-differently, and even rows of one product do, by their place: the last rows of a product go through other kernels, and
-matrix-vector products sum four rows at a time and the rest one by one (torch 2.13 with MKL: in one of seven shapes that
-were tried). So a trial has the same bits next to any neighbours, idle places included, as long as it keeps its place,
-the width stays, and the numbers of local steps in the pack do; elsewhere it agrees to rounding only.
+differently, and even the rows of one product do, by their place: the last rows go through other kernels than the first
+(torch 2.13 with MKL: in one of seven shapes of products that were tried, and in one of four of products with a vector).
+So a trial keeps its bits next to other neighbours or idle places only while its place, the width and the numbers of
+local steps in all places stay the same, and no neighbour brings a term that the pack had not (clipping, momentum, a
+pull). Otherwise it agrees to rounding.
 
 Under a `separate` plan every trial is computed as if it were alone, whole rounds at a time, with the model, the data
 and the batches of the pack. So its bits depend on nothing but the oracle, the number of threads and the processor: not
