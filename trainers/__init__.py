@@ -5,14 +5,16 @@ Public, and all that `service`, `driftline` and `search_spaces` need to train:
     spec = parse(document)                  a trial document, checked in full (trainers/trial)
     structure_key(document)                 equal for trials that may share a pack
     pack = Pack.from_spec(spec)             trials of one structure, trained together on one device (trainers/engine)
-    lines = pack.advance(round)             report lines; pack.to_bytes(), Pack.restore(spec, data) for checkpoints
+    lines = pack.advance(round)             report lines; pack.to_bytes(), Pack.restore(spec, data) for checkpoints,
+                                            which engine/packs/checkpoint.py takes apart by member and joins
     Plan                                    how a pack is computed: forced by a resume
     run(document)                           the lines of a whole trial
 
 The way of one round, from the document to the arithmetic:
 
     trial/document.py          reads the document once, from top to bottom
-    engine/packs/pack.py       asks the schedule for the rates of the round, and for every trial
+    engine/packs/pack.py       trains all trials of a pack round by round
+    engine/packs/lane.py       asks the schedule for the rates of the round, and for every trial
     methods/fedavg.py          says what clients and server do: its own term only
     engine/rounds/cohort.py    what a method may ask of the clients of a round; counts what is sent
     engine/local/loop.py       the local steps of all clients and trials at once

@@ -215,13 +215,13 @@ def test_the_reported_lyapunov_value_is_its_definition(sync):
     spec = parse({**given, "eval_every": 1})
     pack, form = Pack.from_spec(spec), spec.method.member(0)
     line = pack.advance()[-1]
-    state, x = pack._now.state, np.array(line["params"])
+    state, x = pack._lanes[0].now.state, np.array(line["params"])
     if sync == "reset":
         auxiliary = [x] * 5
     elif sync == "avg_v":
         auxiliary = [state.memory["auxiliary"][0, 0, :6].numpy()] * 5
     else:
-        kept = pack._now.clients.gather(np.arange(5)) if sync != "momentum_wu" else {}
+        kept = pack._lanes[0].now.clients.gather(np.arange(5)) if sync != "momentum_wu" else {}
         rest = (1 + form["momentum"]) / 2 * x + kept["rest"][0, :, :6].numpy() if "rest" in kept else None
         looks = rest if rest is not None else [state.memory.get("lookahead", state.params)[0, 0, :6].numpy()] * 5
         auxiliary = ((1 + form["mixing"]) * np.array(looks) - x) / form["mixing"]

@@ -84,7 +84,7 @@ def test_every_client_learns_from_its_support_and_is_measured_on_its_query(lette
     for steps in (0, 3):
         losses, accuracies = [], []
         for client in range(4):
-            x = pack._now.state.params.clone()
+            x = pack._lanes[0].now.state.params.clone()
             batch = oracle.source(0, None, "shuffled").round(0, np.array([client])).full()
             for _ in range(steps):
                 x = x - 0.3 * oracle.oracles["autograd"].value_and_grad(x, batch)[1]

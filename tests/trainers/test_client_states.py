@@ -1,11 +1,13 @@
 """What clients keep from round to round: the store by itself, its limit, and whole trials that use it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from trainers.engine.memory import available_memory
-from trainers.engine.packs import pack as packs
+from trainers.engine.packs import lane
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds import client_states as stores
 from trainers.engine.rounds.client_states import ClientStore, Size, place
@@ -74,15 +76,26 @@ def test_a_name_that_is_not_kept_is_refused():
         ClientStore(("a",), 3, like(), "test").put(np.array([0]), {"b": like()}, np.ones(2, bool))
 
 
+def test_nothing_is_kept_for_idle_places():
+    store = ClientStore(("a",), 5, like(), "test", idle=3)
+    assert store.size.trials == 2
+    values = torch.randn(5, 1, 16, dtype=torch.float64)
+    store.put(np.array([1]), {"a": values}, np.array([True, False, False, False, False]))
+    found = store.gather(np.array([1]))["a"]
+    assert found.shape == (5, 1, 16)
+    assert torch.equal(found[0], values[0])
+    assert not found[1:].any()
+
+
 def test_a_checkpoint_holds_the_clients_that_took_part():
     store = ClientStore(("a",), 1000, like(), "test")
     values = torch.randn(2, 2, 16, dtype=torch.float64)
     store.put(np.array([7, 900]), {"a": values}, np.ones(2, bool))
-    payload = store.payload()
-    assert payload["of a"].shape == (2, 2, 16)
+    rows = [store.row(0), store.row(1)]
+    assert all(row["of a"].shape == (2, 16) for row in rows)
     again = ClientStore(("a",), 1000, like(), "test")
     again.put(np.array([5]), {"a": values[:, :1]}, np.ones(2, bool))  # is forgotten
-    again.load(payload)
+    again.load(rows)
     everyone = np.arange(1000)
     assert torch.equal(again.gather(everyone)["a"], store.gather(everyone)["a"])
 
@@ -123,16 +136,20 @@ def test_too_large_a_store_is_refused_before_training(method, monkeypatch):
     # 12 clients x 800 numbers (650 and pads) x 3 trials x 8 bytes, three times while a checkpoint is written
     needed = 3 * 12 * 800 * 3 * 8
 
-    def made(free, method=method):
-        def limited(*arguments):
-            return ClientStore(*arguments, host_free=lambda: free)
+    def made(free, method=method, plan=None):
+        def limited(*arguments, **more):
+            return ClientStore(*arguments, host_free=lambda: free, **more)
 
-        monkeypatch.setattr(packs, "ClientStore", limited)
-        return Pack.from_spec(parse(document(method)))
+        monkeypatch.setattr(lane, "ClientStore", limited)
+        return Pack.from_spec(parse(document(method)), plan=plan)
 
-    made(int(needed / 0.9) + 1)
+    plan = made(int(needed / 0.9) + 1).plan
     with pytest.raises(SpecError, match=rf"what the clients of {method['name']} keep must fit into memory, got"):
         made(int(needed / 0.9) - 1)
+    for other in (replace(plan, separate=True), replace(plan, width=7)):  # idle places take nothing
+        made(int(needed / 0.9) + 1, plan=other)
+        with pytest.raises(SpecError, match="must fit into memory"):
+            made(int(needed / 0.9) - 1, plan=other)
     made(0, {"name": "scaffold", **WORK})  # fresh variates: nothing is stored, and nothing can be too large
 
 

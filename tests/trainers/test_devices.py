@@ -29,7 +29,7 @@ def agrees(given):
     lines = here.advance()
     with fake_device() as calls:
         there = Pack.from_spec(spec, device=str(FAKE), plan=here.plan)
-        assert there._now.state.params.device == FAKE
+        assert there._lanes[0].now.state.params.device == FAKE
         same(there.advance(), lines, tolerance=1e-12)
     assert calls.operations
 

@@ -260,7 +260,7 @@ def test_a_schedule_may_watch_the_accuracy():
 def test_every_oracle_gives_the_same_curve(batch_size):
     given = document(dtype="float64", batch_size=batch_size, members=[{}, {"local_steps": 2, "client_lr": 0.0}])
     spec = parse({**given, "method": {**given["method"], "name": "fedprox", "prox": 0.5}})
-    names = list(Pack.from_spec(spec)._model.oracles)
+    names = list(Pack.from_spec(spec)._setting.model.oracles)
     assert len(names) > 1
     curves = {}
     for name in names:
@@ -288,7 +288,7 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
 
     monkeypatch.setattr(plan, "_measure", measure)
     spec = parse(document(batch_size=None))
-    model = Pack.from_spec(spec, plan=Plan("stacked", 1, torch.get_num_threads(), "cpu", "float32", 1))._model
+    model = Pack.from_spec(spec, plan=Plan("stacked", 1, torch.get_num_threads(), "cpu", "float32", 1))._setting.model
     assert Pack.from_spec(spec).plan.oracle == "example_space"
     assert set(timed) == {"stacked", "example_space"}
     count = len(timed)

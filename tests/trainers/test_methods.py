@@ -155,11 +155,11 @@ def test_a_round_leaves_its_input_alone_and_pads_zero(method):
     pack = Pack.from_spec(parse({**document(method), "init": [1.0, -2.0, 0.5]}))
     pack.advance(1)
     for _ in range(3):
-        before = pack._now.state
+        before = pack._lanes[0].now.state
         copies = {name: held.clone() for name, held in tensors(before).items()}
         pack.advance(1)
         assert all(torch.equal(held, copies[name]) for name, held in tensors(before).items())
-        after = pack._now.state
+        after = pack._lanes[0].now.state
         assert not torch.equal(after.params, before.params)
         assert after.params.isfinite().all()
         assert (after.params[..., 3:] == 0).all()

@@ -225,7 +225,7 @@ def test_a_full_gradient_counts_as_the_batches_of_a_pass():
 
 def examples(chosen):
     spec = parse({"task": chosen, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1})
-    return Pack.from_spec(spec)._model.examples
+    return Pack.from_spec(spec)._setting.model.examples
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_without_compensation_it_is_nesterov_on_the_clients():
     assert spec.method.member(0)["compensation_lr"] == 0.0
     pack = Pack.from_spec(spec)
     pack.advance()
-    lookahead = pack._now.state.memory["lookahead"][0, 0, :6]
+    lookahead = pack._lanes[0].now.state.memory["lookahead"][0, 0, :6]
     other = {"name": "local_sgd", "client_lr": 0.1, "local_steps": 6}
     found = models(document(other, task=task, rounds=1, client={"name": "nesterov", "momentum": 0.8}))[-1]
     np.testing.assert_allclose(lookahead.numpy(), found, rtol=0, atol=1e-14)
@@ -209,8 +209,8 @@ def test_clients_that_sit_out_keep_what_they_had_and_new_ones_begin_with_the_mod
     first = Pack.from_spec(parse(document({**FORM, "sync": "reset"}, clients_per_round=2, rounds=1)))
     pack.advance()
     first.advance()
-    torch.testing.assert_close(pack._now.state.params, first._now.state.params, rtol=0, atol=1e-14)
-    assert pack._now.clients.gather(np.arange(5))["auxiliary"][0].any(-1).sum() == 2
+    torch.testing.assert_close(pack._lanes[0].now.state.params, first._lanes[0].now.state.params, rtol=0, atol=1e-14)
+    assert pack._lanes[0].now.clients.gather(np.arange(5))["auxiliary"][0].any(-1).sum() == 2
 
 
 def test_schedules_of_client_lr_move_the_other_rates_with_it():
@@ -223,8 +223,8 @@ def test_schedules_of_client_lr_move_the_other_rates_with_it():
     halved = document({**FORM, "sync": "reset", "client_lr": 0.04}, rounds=3, init=lines[2]["params"])
     task = {**TASK, "label_noise": 1.0}
     source = Pack.from_spec(parse({**halved, "task": task}))
-    source._now.round = 2
-    source._now.opened = True
+    source._round = 2
+    source._opened = True
     assert source.advance()[-1]["params"] == pytest.approx(lines[3]["params"], rel=1e-12)
 
 

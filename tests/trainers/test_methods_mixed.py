@@ -137,8 +137,8 @@ def test_memories_of_two_way_transfer_end_at_the_gradients():
     document["method"]["local_steps"] = 3
     pack = Pack.from_spec(parse(document))
     pack.advance()
-    x = pack._now.state.params[0, 0, :3].numpy()
-    memory = {key: held[0, 0, :3].numpy() for key, held in pack._now.state.memory.items() if key != "begun"}
+    x = pack._lanes[0].now.state.params[0, 0, :3].numpy()
+    memory = {key: held[0, 0, :3].numpy() for key, held in pack._lanes[0].now.state.memory.items() if key != "begun"}
     np.testing.assert_allclose(memory["central_correction"], own @ (x - center) / 2, rtol=0, atol=1e-12)
     wanted = np.einsum("ijk,ik->j", hessians, x - centers) / 8
     np.testing.assert_allclose(memory["federated_correction"], wanted, rtol=0, atol=1e-12)

@@ -37,7 +37,7 @@ def central_side(batch_size, given=DIGITS):
         }
     )
     pack = Pack.from_spec(spec)
-    return pack, pack._central
+    return pack, pack._setting.central
 
 
 def test_central_batches_are_of_the_server_alone():
@@ -60,14 +60,14 @@ def test_central_batches_are_of_the_server_alone():
     assert torch.equal(drawn(1, 1), drawn(1, 1))
     assert not torch.equal(drawn(1, 1), drawn(2, 1))
     assert not torch.equal(drawn(1, 1), drawn(1, 0))
-    assert pack._source.seed != held.batches(0, None).source.seed
+    assert pack._setting.source.seed != held.batches(0, None).source.seed
 
 
 def test_the_central_gradient_is_the_mean_over_batches():
     pack, held = central_side(5)
     alive = np.ones(1, dtype=bool)
-    params = torch.randn((1, 1, pack._model.layout.size), dtype=torch.float64, generator=torch.manual_seed(0))
-    params = pack._model.layout.row(pack._model.layout.vector(params[:, 0])[0]).view(1, 1, -1) * 0.1
+    params = torch.randn((1, 1, pack._setting.model.layout.size), dtype=torch.float64, generator=torch.manual_seed(0))
+    params = pack._setting.model.layout.row(pack._setting.model.layout.vector(params[:, 0])[0]).view(1, 1, -1) * 0.1
     whole = held.at(0, alive).gradient(params, batch_size=15 * 3)
     parts = held.at(0, alive).gradient(params, batches=torch.full((1, 1, 1), 3))
     np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-14)  # consecutive batches of one shuffled pass
@@ -113,7 +113,7 @@ def test_hand_written_and_module_oracles_agree(name):
     }
     first = Pack.from_spec(parse(document))
     found = []
-    for oracle in first._model.oracles:
+    for oracle in first._setting.model.oracles:
         pack = Pack.from_spec(parse(document), plan=type(first.plan)(**{**first.plan.to_json(), "oracle": oracle}))
         found.append(pack.advance()[-1]["params"])
     assert len(found) > 1
@@ -205,7 +205,7 @@ def test_the_federated_correction_is_the_mean_of_all_gradients_of_unequal_client
     method = {"client_lr": 0.05, "server_lr": 0.05, "local_epochs": 1, "central_steps": 3}
     document = {"task": given, "rounds": 1, "batch_size": 9, "weighting": "uniform", "dtype": "float64"}
     pack = Pack.from_spec(parse({**document, "method": {"name": "two_way_transfer", **method}}))
-    before = pack._now.state.params
+    before = pack._lanes[0].now.state.params
     pack.advance()
     alone = {"name": "parallel_training", **method, "central_lr": 0.0}  # the same first round of the clients
     after = Pack.from_spec(parse({**document, "method": alone}))
@@ -213,5 +213,5 @@ def test_the_federated_correction_is_the_mean_of_all_gradients_of_unequal_client
     sizes = pack.spec.task.examples
     steps = -(-sizes // 9)
     assert len(set(steps)) > 1
-    mean = (before - after._now.state.params) / 0.05 / steps.mean()
-    np.testing.assert_allclose(pack._now.state.memory["federated_correction"], mean, rtol=0, atol=1e-14)
+    mean = (before - after._lanes[0].now.state.params) / 0.05 / steps.mean()
+    np.testing.assert_allclose(pack._lanes[0].now.state.memory["federated_correction"], mean, rtol=0, atol=1e-14)

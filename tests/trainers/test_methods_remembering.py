@@ -202,9 +202,9 @@ def test_feddyn_with_some_of_the_clients_is_the_papers(size):
 def test_the_server_holds_the_mean_of_what_all_clients_keep(method, own, mean, weights):
     running = pack(method, 15, task(weights, noise=0.3), clients_per_round=2, batch_size=1, seed=2)
     running.advance()
-    kept = running._now.clients.gather(np.arange(4))[own][0]
+    kept = running._lanes[0].now.clients.gather(np.arange(4))[own][0]
     p = np.full(4, 0.25) if weights is None else np.array(weights)
-    np.testing.assert_allclose(running._now.state.memory[mean][0, 0], p @ kept.numpy(), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(running._lanes[0].now.state.memory[mean][0, 0], p @ kept.numpy(), rtol=0, atol=1e-13)
     assert np.abs(kept[:, :3].numpy()).max() > 0.01
 
 
@@ -283,7 +283,7 @@ def test_with_local_epochs_a_variate_is_the_mean_over_the_clients_own_steps(tmp_
     for update in ("path", "gradient"):
         running = pack({**epochs, "variate_update": update}, 1, given, batch_size=4, batching="shuffled", init=None)
         assert running.advance()[-1]["client_gradients"] == 16 * (1 if update == "path" else 2)
-        found.append(running._now.clients.gather(np.arange(4))["variate"])
+        found.append(running._lanes[0].now.clients.gather(np.arange(4))["variate"])
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-14)
     assert np.abs(found[0].numpy()).max() > 0.05
 
@@ -351,7 +351,7 @@ def test_costs_of_a_round(method, costs):
         method = {**method, "local_steps": 3}
     running = pack(method, 2, given, batch_size=7, init=None)
     line = running.advance()[-1]
-    passes = int(np.ceil(running._model.examples / 7).sum())
+    passes = int(np.ceil(running._setting.model.examples / 7).sum())
     exchanges, down, up, gradients = costs(passes)
     one = 4 * len(line["params"]) * 8
     found = [line[name] for name in ("exchanges", "bytes_down", "bytes_up", "client_gradients")]

@@ -42,7 +42,7 @@ def moved(given, weights=None):
     """The change of the model in one round; weights: in place of the trial's own."""
     pack = Pack.from_spec(parse(given))
     if weights is not None:
-        pack._weights = np.asarray(weights, dtype=np.float64)
+        pack._setting.weights = np.asarray(weights, dtype=np.float64)
     first, last = pack.advance()
     return np.array(last["params"]) - np.array(first["params"])
 
@@ -83,18 +83,18 @@ def test_weights_are_scaled_within_the_cohort():
 
 @pytest.mark.parametrize("method", methods())
 def test_a_round_has_different_clients(method, monkeypatch):
-    from trainers.engine.packs import pack as engine
+    from trainers.engine.packs import lane
 
     size = methods()[method].CLIENTS_PER_ROUND or 4
     seen = []
 
-    class Spy(engine.Cohort):
+    class Spy(lane.Cohort):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             seen.append(tuple(self._batches.clients.tolist()))
 
-    monkeypatch.setattr(engine, "Cohort", Spy)
-    engine.Pack.from_spec(parse(document(method, clients_per_round=size, rounds=25))).advance()
+    monkeypatch.setattr(lane, "Cohort", Spy)
+    Pack.from_spec(parse(document(method, clients_per_round=size, rounds=25))).advance()
     assert len(seen) == 25
     assert all(len(set(clients)) == len(clients) == size for clients in seen)
     assert len({frozenset(clients) for clients in seen}) > 3  # drawn anew in each round

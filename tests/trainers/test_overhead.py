@@ -118,8 +118,8 @@ def test_members_count_their_own_steps_and_restarts_go_on():
 def test_operations_of_a_gradient_are_those_of_its_products(model, flops):
     method = {"name": "fedsgd", "server_lr": 0.1}
     pack = Pack.from_spec(parse({"task": {**DIGITS, "model": model}, "method": method, "rounds": 1}))
-    assert gradient_flops(pack._model) == flops
-    assert gradient_flops(pack._model) == flops
+    assert gradient_flops(pack._setting.model) == flops
+    assert gradient_flops(pack._setting.model) == flops
 
 
 def test_full_batches_count_the_clients_own_examples():

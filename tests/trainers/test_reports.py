@@ -74,13 +74,13 @@ def test_parts_of_the_clients_join_exactly(model, monkeypatch):
     settings = {"method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1, "dtype": "float64"}
     pack = Pack.from_spec(parse({"task": given, **settings, "members": [{}, {"server_lr": 0.5}]}))
     pack.advance()
-    params, weights = pack._now.state.params, np.linspace(1, 3, 12) / 24
+    params, weights = pack._lanes[0].now.state.params, np.linspace(1, 3, 12) / 24
     found = []
     for most in (1 << 30, 700, 1):
         monkeypatch.setattr(views, "_CHUNK_EXAMPLES", most)
-        found.append(views.ModelView(params, pack._model, pack._oracle, weights).spread)
-    everyone = pack._model.source(0, None, "shuffled").round(0, np.arange(12))
-    gradients = pack._model.oracles["autograd"].value_and_grad(params, everyone.full())[1]
+        found.append(views.ModelView(params, pack._setting.model, pack._setting.oracle, weights).spread)
+    everyone = pack._setting.model.source(0, None, "shuffled").round(0, np.arange(12))
+    gradients = pack._setting.model.oracles["autograd"].value_and_grad(params, everyone.full())[1]
     held = torch.as_tensor(weights[everyone.clients])
     gaps = gradients - (held @ gradients).unsqueeze(1)
     for spread in found:

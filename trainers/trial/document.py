@@ -193,11 +193,19 @@ def structure_key(document: Any) -> str:
     Raises:
         SpecError: as `parse`.
     """
-    spec = parse(document)
+    return json.dumps(structure_of(parse(document)), sort_keys=True)
+
+
+def structure_of(spec: TrialSpec) -> dict[str, Any]:
+    """The canonical document of a trial without what may differ between the members of a pack.
+
+    Args:
+        spec: of one trial or several.
+    """
     key = {name: value for name, value in spec.canonical.items() if name != "members"}
     for part in Parts(spec.method, spec.optimizers, spec.schedule).by_kind.values():
         key[part.kind] = {"name": part.name, **part.structural}
-    return json.dumps(key, sort_keys=True)
+    return key
 
 
 def _plain(value: Any) -> Any:

@@ -147,3 +147,18 @@ def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
     if listed:
         result["members"] = members
     return result
+
+
+def own_document(canonical: Mapping[str, Any], member: int) -> dict[str, Any]:
+    """The canonical document of one member alone.
+
+    Args:
+        canonical: the document with all defaults filled in, with or without members.
+        member: its number.
+    """
+    own = {key: dict(value) if isinstance(value, Mapping) else value for key, value in canonical.items()}
+    listed = own.pop("members", None)
+    for key, value in listed[member].items() if listed else ():
+        kind, _, name = key.rpartition(".")
+        own[kind or "method"][name] = value
+    return own

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trainers.engine.evaluation.after_adaptation import Adapted, split
 from trainers.engine.oracles.oracle import Model
+from trainers.engine.packs.plan import Plan
 from trainers.engine.rounds.central_data import CentralData
 from trainers.errors import SpecError
 from trainers.plugins import Configured
@@ -142,14 +143,21 @@ def default_device(name: str = "auto") -> torch.device:
     return torch.device("cpu")
 
 
-def slots(spec: TrialSpec) -> NDArray[np.int64]:
-    """(T,) number of the member in each slot: many local steps first, so that those still busy lie together.
+def slots(spec: TrialSpec, plan: Plan) -> list[tuple[NDArray[np.int64], int]]:
+    """The lanes of a pack: ((T,) number of the member in each place, how many of the places are not idle).
+
+    Under a separate plan every member has a lane of its own. Else there is one lane, as wide as the plan: many local
+    steps first, so that those still busy lie together, then idle places with the settings of the last member.
 
     Args:
         spec: of the trials.
+        plan: with at least as many places as there are members.
     """
+    if plan.separate:
+        return [(np.array([member]), 1) for member in range(spec.members)]
     steps = spec.method.values.get("local_steps", (0,) * spec.members)
-    return np.argsort([-(count or 0) for count in steps], kind="stable")
+    order = np.argsort([-(count or 0) for count in steps], kind="stable")
+    return [(np.append(order, np.full(plan.width - spec.members, order[-1])), spec.members)]
 
 
 def rate_of(spec: TrialSpec, name: str, order: NDArray[np.int64]) -> Tensor:

@@ -3,7 +3,10 @@ r"""Checkpoints as bytes: a header that shows damage, and a payload of tensors a
 16 bytes  magic        "DRIFTLINE-PACK\n\0"
  4 bytes  version      unsigned, little-endian
 32 bytes  sha256       of the payload
-          payload      torch.save, loadable with weights_only
+          payload      torch.save, loadable with weights_only: a list with a dict for each member
+
+A checkpoint is made of its members' checkpoints. `members` takes it apart, and `joined` puts members of several packs
+together, so that a pack can go on with some of its members, or with those of other packs.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ import hashlib
 import io
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from trainers.errors import CheckpointError
+from trainers.trial.document import TrialSpec, structure_of
+from trainers.trial.members import own_document
+from trainers.values import shown
 
-VERSION = 2
+VERSION = 3
 _MAGIC = b"DRIFTLINE-PACK\n\0"
 _HEADER = struct.Struct(f"<{len(_MAGIC)}sI32s")
 _FREE = (
@@ -28,28 +34,74 @@ _FREE = (
     "eval_every",
     "adaptation",
 )  # may differ between a checkpoint and the trial that continues it
+_SHARED = {
+    "structure": "of the same structure",
+    "round": "at the same round",
+    "opened": "all before the lines of round 0 or all after them",
+    "plan": "under the same plan",
+}
 
 
-def to_bytes(payload: Mapping[str, Any]) -> bytes:
-    """The checkpoint of a payload.
+def members(data: bytes) -> list[bytes]:
+    """The checkpoints of the single members of a checkpoint, in their order.
 
     Args:
-        payload: tensors, numbers, texts, and dicts and lists of these.
+        data: from `Pack.to_bytes` or `joined`.
+
+    Raises:
+        CheckpointError: as `from_bytes`.
+    """
+    return [to_bytes([member]) for member in from_bytes(data)]
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """One checkpoint of several members, in this order, from which `Pack.restore` continues with all of them.
+
+    Args:
+        parts: checkpoints of one member or several, of the same structure, plan and round.
+
+    Raises:
+        CheckpointError: as `from_bytes`, or parts that do not go together.
+    """
+    found = [member for data in parts for member in from_bytes(data)]
+    if not found:
+        raise CheckpointError("a checkpoint must be joined from at least one, got none")
+    for number, member in enumerate(found):
+        for key, rule in _SHARED.items():
+            if member[key] != found[0][key]:
+                raise CheckpointError(
+                    f"members joined to a checkpoint must be {rule}, got {_given(key, found[0], member)} for member 0 "
+                    f"and {_given(key, member, found[0])} for member {number}"
+                )
+    if len(found) > found[0]["plan"]["width"]:
+        raise CheckpointError(
+            f"members joined to a checkpoint must be at most {found[0]['plan']['width']}, the width of their plan, "
+            f"got {len(found)}: join fewer"
+        )
+    return to_bytes(found)
+
+
+def to_bytes(found: Sequence[Mapping[str, Any]]) -> bytes:
+    """The checkpoint of some members.
+
+    Args:
+        found: of each member tensors, numbers, texts, and dicts and lists of these. Tensors must not be views: what
+            else is in their memory would be written too.
     """
     buffer = io.BytesIO()
     buffer.write(bytes(_HEADER.size))
-    torch.save(dict(payload), buffer)
+    torch.save([dict(member) for member in found], buffer)
     with buffer.getbuffer() as whole:  # what clients keep may be large: no copies
         digest = hashlib.sha256(whole[_HEADER.size :]).digest()
         _HEADER.pack_into(whole, 0, _MAGIC, VERSION, digest)
     return buffer.getvalue()
 
 
-def from_bytes(data: bytes) -> dict[str, Any]:
-    """The payload of a checkpoint.
+def from_bytes(data: bytes) -> list[dict[str, Any]]:
+    """What a checkpoint holds of each member.
 
     Args:
-        data: from `to_bytes`.
+        data: from `to_bytes` or `joined`.
 
     Returns:
         Tensors are on the CPU.
@@ -67,15 +119,37 @@ def from_bytes(data: bytes) -> dict[str, Any]:
     body = data[_HEADER.size :]
     if hashlib.sha256(body).digest() != digest:
         raise CheckpointError("the checkpoint is damaged, its checksum does not fit: use an older one")
-    payload: dict[str, Any] = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-    return payload
+    found: list[dict[str, Any]] = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    return found
 
 
-def fingerprint(canonical: Mapping[str, Any]) -> str:
-    """What must be equal for a trial to continue from a checkpoint: all but its length and what it reports.
+def fingerprints(spec: TrialSpec) -> list[str]:
+    """For each member what must be equal for it to continue: all of its own trial but its length and its reports.
 
     Args:
-        canonical: the trial document with all defaults filled in.
+        spec: of one trial or several.
     """
-    kept = {key: value for key, value in canonical.items() if key not in _FREE}
+    task = _digest(spec.canonical["task"])  # may be large: once for all members
+    return [_digest({**own_document(spec.canonical, member), "task": task}) for member in range(spec.members)]
+
+
+def structure(spec: TrialSpec) -> str:
+    """What must be equal for members to be joined: that of `structure_key`, but for lengths and reports.
+
+    Args:
+        spec: of one trial or several.
+    """
+    return _digest(structure_of(spec))
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    kept = {key: value for key, value in document.items() if key not in _FREE}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _given(key: str, member: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What a member has that another one has not, as an error shows it."""
+    own, theirs = member[key], other[key]
+    if key == "plan":
+        return ", ".join(f"{name}={shown(value)}" for name, value in own.items() if value != theirs.get(name))
+    return f"{key}={shown(own[:8] if key == 'structure' else own)}"

@@ -32,7 +32,7 @@ def lines(
     counters: Mapping[str, NDArray[np.int64]],
     diverged: NDArray[np.bool_],
     members: NDArray[np.int64],
-    wall_seconds: float,
+    wall_seconds: NDArray[np.float64],
 ) -> list[dict[str, Any]]:
     """The lines of one round, in the order of the members. What is not finite is None.
 
@@ -42,19 +42,20 @@ def lines(
         counters: name -> (T,).
         diverged: (T,).
         members: (T,) number of the member in each slot; negative has no line.
-        wall_seconds: since the pack began.
+        wall_seconds: time spent in training, of each member of the pack.
     """
     columns = {name: _finite(values.tolist()) for name, values in metrics.items()}
     counted = {name: values.tolist() for name, values in counters.items()}
+    numbers, seconds = members.tolist(), wall_seconds.tolist()
     found = []
     for slot in np.argsort(members, kind="stable").tolist():
-        if members[slot] < 0:
+        if numbers[slot] < 0:
             continue
-        line: dict[str, Any] = {"round": number, "member": int(members[slot])}
+        line: dict[str, Any] = {"round": number, "member": numbers[slot]}
         for column in (columns, counted):
             line.update({name: values[slot] for name, values in column.items()})
         line["diverged"] = bool(diverged[slot])
-        line["wall_seconds"] = wall_seconds
+        line["wall_seconds"] = seconds[numbers[slot]]
         found.append(line)
     return found
 

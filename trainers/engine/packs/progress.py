@@ -1,8 +1,8 @@
-"""Everything that changes while a pack trains; exactly this is in a checkpoint."""
+"""Everything that changes while trials train; checkpoints hold it member by member."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,18 +18,16 @@ from trainers.engine.rounds.server_state import State
 
 @dataclass
 class Progress:
-    """How far a pack has come. T trials, in the order of the slots.
+    """How far the trials of a lane have come. T places, of which the last ones may be idle.
 
     Args:
         state: models and memories.
         schedule: state of the schedule.
         counters: what has been used.
-        alive: (T,), False from the round in which a trial has diverged.
+        alive: (T,), False from the round in which a trial has diverged, and of idle places.
         first_loss: (T,) training loss of the first round; NaN before.
         clients: what clients keep.
-        round: server updates done.
-        opened: whether the lines of round 0 have been given.
-        wall_seconds: time spent in training.
+        members: places that are not idle, the first ones.
     """
 
     state: State
@@ -38,63 +36,67 @@ class Progress:
     alive: NDArray[np.bool_]
     first_loss: NDArray[np.float64]
     clients: ClientStore
-    round: int = 0
-    opened: bool = False
-    wall_seconds: float = 0.0
+    members: int
 
     @staticmethod
-    def start(state: State, schedule: dict[str, Tensor], clients: ClientStore) -> Progress:
+    def start(state: State, schedule: dict[str, Tensor], clients: ClientStore, occupied: NDArray[np.bool_]) -> Progress:
         """Nothing done yet.
 
         Args:
             state: with the first models.
             schedule: before the first round.
             clients: with nothing in it.
+            occupied: (T,), False where a place is idle.
         """
-        trials = state.params.shape[0]
-        counters, alive = Counters.zero(trials), np.ones(trials, dtype=bool)
-        return Progress(state, schedule, counters, alive, np.full(trials, np.nan), clients)
+        trials, members = len(occupied), int(occupied.sum())
+        return Progress(state, schedule, Counters.zero(trials), occupied, np.full(trials, np.nan), clients, members)
 
-    def payload(self) -> dict[str, Any]:
-        """Tensors and plain types, for a checkpoint."""
-        return {
-            "round": self.round,
-            "opened": self.opened,
-            "wall_seconds": self.wall_seconds,
-            "params": self.state.params,
-            "optimizers": {role: dict(held) for role, held in self.state.optimizer_memory.items()},
-            "memory": self.state.memory,
-            "clients": self.clients.payload(),
-            "schedule": self.schedule,
-            "alive": torch.from_numpy(self.alive.copy()),
-            "first_loss": torch.from_numpy(self.first_loss.copy()),
-            "counters": {name: torch.from_numpy(held.copy()) for name, held in self.counters.totals.items()},
-        }
+    def rows(self) -> list[dict[str, Any]]:
+        """What a checkpoint keeps of each member, by place: tensors of its own and plain types."""
+        return [self._row(place) for place in range(self.members)]
 
-    def load(self, payload: Mapping[str, Any]) -> None:
-        """Goes to where `payload` was taken.
+    def load(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Continues from where the rows were taken.
+
+        A member may come from another pack, whose members needed more or less room: the ring of a schedule is as long
+        as the longest window of its pack, and an optimizer without momentum anywhere remembers nothing. What a row has
+        too much is not in use by its member, and what is missing begins as in a new pack.
 
         Args:
-            payload: with tensors on the CPU.
+            rows: from `rows`, of every member by place, with tensors on the CPU.
         """
-        device = self.state.params.device
-        self.round, self.opened, self.wall_seconds = payload["round"], payload["opened"], payload["wall_seconds"]
+        state = self.state
         self.state = replace(
-            self.state,
-            params=payload["params"].to(device),
+            state,
+            params=_filled({"params": state.params}, rows)["params"],
             optimizer_memory={
-                role: {name: tensor.to(device) for name, tensor in held.items()}
-                for role, held in payload["optimizers"].items()
+                role: _filled(held, [row["optimizers"][role] for row in rows])
+                for role, held in state.optimizer_memory.items()
             },
-            memory={name: held.to(device) for name, held in payload["memory"].items()},
+            memory=_filled(state.memory, [row["memory"] for row in rows]),
         )
-        if "clients" in payload:  # not in checkpoints from before clients kept anything
-            self.clients.load(payload["clients"])
-        self.schedule = payload["schedule"]
-        self.alive = payload["alive"].numpy()
-        self.first_loss = payload["first_loss"].numpy()
-        kept = {name: held.numpy() for name, held in payload["counters"].items()}
-        self.counters = Counters.of(kept, len(self.alive))
+        self.schedule = _filled(self.schedule, [row["schedule"] for row in rows])
+        self.clients.load([row["clients"] for row in rows])
+        self.alive, self.first_loss = self.alive.copy(), self.first_loss.copy()
+        for place, row in enumerate(rows):
+            self.alive[place], self.first_loss[place] = row["alive"], row["first_loss"]
+            for name, total in row["counters"].items():
+                self.counters.totals[name][place] = total
+
+    def _row(self, place: int) -> dict[str, Any]:
+        def own(held: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor[place].clone() for name, tensor in held.items()}
+
+        return {
+            "params": self.state.params[place].clone(),
+            "optimizers": {role: own(held) for role, held in self.state.optimizer_memory.items()},
+            "memory": own(self.state.memory),
+            "clients": self.clients.row(place),
+            "schedule": own(self.schedule),
+            "alive": bool(self.alive[place]),
+            "first_loss": float(self.first_loss[place]),
+            "counters": {name: int(total[place]) for name, total in self.counters.totals.items()},
+        }
 
     def exploded(self, loss: NDArray[np.float64], rest: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
         """(T,) trials that diverge in this round.
@@ -133,7 +135,6 @@ class Progress:
             state = replace(state, params=params, optimizer_memory=optimizers, memory=memory)
             schedule = _where(alive, schedule, self.schedule)
         self.state, self.schedule, self.alive = state, schedule, alive
-        self.round += 1
 
 
 def _where(alive: NDArray[np.bool_], new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -143,3 +144,14 @@ def _where(alive: NDArray[np.bool_], new: Mapping[str, Tensor], old: Mapping[str
         name: torch.where(rows.to(held.device).view(-1, *[1] * (held.dim() - 1)), held, old[name])
         for name, held in new.items()
     }
+
+
+def _filled(fresh: Mapping[str, Tensor], rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Copies of the tensors (T, ...) of a new pack, with the rows of its members as far as shapes agree."""
+    filled = {name: held.clone() for name, held in fresh.items()}
+    for place, row in enumerate(rows):
+        for name in filled.keys() & row.keys():
+            held, own = filled[name], row[name]
+            part = tuple(slice(min(sizes)) for sizes in zip(held.shape[1:], own.shape, strict=True))
+            held[place][part].copy_(own[part])
+    return filled

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -83,7 +82,7 @@ def place(size: Size, device_free: int | None, host_free: int | None, method: st
 
 
 class ClientStore:
-    """The store of a pack. T trials, N clients of the population, M of a cohort.
+    """The store of a lane. T trials, N clients of the population, M of a cohort.
 
     Args:
         names: of what is kept.
@@ -91,6 +90,8 @@ class ClientStore:
         like: (T, 1, P), of the type and on the device of the models.
         method: its name, for errors.
         host_free: gives the bytes available to this process.
+        stores: how many such stores the pack has; all of them must fit.
+        idle: places after the T trials for which nothing is kept; `gather` gives zeros for them.
 
     Raises:
         SpecError: too large for memory; says how large, and what to do.
@@ -103,10 +104,14 @@ class ClientStore:
         like: Tensor,
         method: str,
         host_free: Callable[[], int | None] = available_memory,
+        *,
+        idle: int = 0,
+        stores: int = 1,
     ) -> None:
         trials, _, parameters = like.shape
+        self._idle = idle
         self.device = like.device
-        self.size = Size(len(names), clients, parameters, trials, like.element_size())
+        self.size = Size(len(names), clients, parameters, trials * stores, like.element_size())
         cuda = self.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.device)[0] if cuda else None
         self.place = place(self.size, free, host_free(), method) if names else "device"
@@ -122,10 +127,13 @@ class ClientStore:
             clients: (M,) numbers.
         """
         rows = torch.as_tensor(clients)
-        return {
-            name: held.index_select(0, rows.to(held.device)).to(self.device).transpose(0, 1)
-            for name, held in self._held.items()
-        }
+        found = {}
+        for name, held in self._held.items():
+            own = held.index_select(0, rows.to(held.device)).to(self.device)
+            if self._idle:
+                own = torch.cat([own, own.new_zeros((len(own), self._idle, own.shape[-1]))], 1)
+            found[name] = own.transpose(0, 1)
+        return found
 
     def met(self, clients: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of a cohort's clients have taken part before, (M,).
@@ -148,27 +156,31 @@ class ClientStore:
         for name, value in values.items():
             held = self._held[name]
             rows = torch.as_tensor(clients, device=held.device)
+            own, value = alive[: held.shape[1]], value[: held.shape[1]]
             fresh = value.transpose(0, 1).to(held.device)
-            if not alive.all():
-                kept = torch.as_tensor(alive, device=held.device).view(1, -1, 1)
+            if not own.all():
+                kept = torch.as_tensor(own, device=held.device).view(1, -1, 1)
                 fresh = torch.where(kept, fresh, held.index_select(0, rows))
             held.index_copy_(0, rows, fresh)
         if values:
             self._seen[clients] = True
 
-    def payload(self) -> dict[str, Any]:
-        """Tensors for a checkpoint: of the clients that have taken part."""
+    def row(self, trial: int) -> dict[str, Tensor]:
+        """What a checkpoint keeps of one trial: copies of what the clients keep that have taken part."""
         seen = torch.from_numpy(np.flatnonzero(self._seen))
-        return {"seen": seen, **{f"of {name}": held[seen.to(held.device)] for name, held in self._held.items()}}
+        own = {f"of {name}": held[seen.to(held.device), trial] for name, held in self._held.items()}
+        return {"seen": seen, **own}
 
-    def load(self, payload: Mapping[str, Any]) -> None:
-        """Goes to where `payload` was taken.
+    def load(self, rows: Sequence[Mapping[str, Tensor]]) -> None:
+        """Continues from where the rows were taken.
 
         Args:
-            payload: with tensors on the CPU.
+            rows: from `row`, of every trial, with tensors on the CPU.
         """
         self._seen[:] = False
-        self._seen[payload["seen"].numpy()] = True
-        for name, held in self._held.items():
+        for held in self._held.values():
             held.zero_()
-            held.index_copy_(0, payload["seen"].to(held.device), payload[f"of {name}"].to(held.device))
+        for trial, row in enumerate(rows):
+            self._seen[row["seen"].numpy()] = True
+            for name, held in self._held.items():
+                held[row["seen"].to(held.device), trial] = row[f"of {name}"].to(held.device)

@@ -1,0 +1,304 @@
+"""Members taken out of packs, packed again with others, padded: under a separate plan no bit of a curve changes."""
+
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.engine.packs import checkpoint
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
+from trainers.errors import CheckpointError, SpecError
+from trainers.registry import methods
+from trainers.trial.document import parse
+from trainers.trial.members import own_document
+
+from .test_checkpoints import NETWORKS, document, stripped
+
+ROUNDS, RUNG, WIDTH = 4, 2, 4
+DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
+QUADRATIC = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 5}
+LINEAR = {"name": "linear_regression", "clients": 6, "dimension": 4, "examples": 9}
+MEMBERS = [
+    {"local_steps": 4},
+    {"local_steps": 1, "client_lr": 0.02},
+    {"client_lr": 1e4, "server_lr": 1e9, "local_steps": 6},  # diverges
+    {"server_lr": 0.03},
+    {"local_steps": 2, "client_lr": 0.2},
+]
+
+
+def fedavg(task=DIGITS, **changes):
+    return {
+        "task": task,
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
+        "clients_per_round": 4,
+        "batch_size": 6,
+        "rounds": ROUNDS,
+        "eval_every": 1,
+        "seed": 3,
+        "report": ["params"],
+        **changes,
+    }
+
+
+def separate(given, oracle=None, width=WIDTH):
+    """The separate plan of a document."""
+    spec = parse({**given, "members": [{}]})
+    plan = Plan("", width, torch.get_num_threads(), "cpu", spec.dtype, 1, separate=True)
+    return replace(plan, oracle=oracle or Pack.from_spec(spec).plan.oracle)
+
+
+def pack_of(given, members, chosen, plan):
+    return Pack.from_spec(parse({**given, "members": [members[one] for one in chosen]}), device="cpu", plan=plan)
+
+
+def curves(lines, chosen):
+    """Member of the whole list -> its lines, without their number in the pack and the time."""
+    found = {one: [] for one in chosen}
+    for line in stripped(lines):
+        found[chosen[line.pop("member")]].append(line)
+    return found
+
+
+def packed_again(given, members, plan, packs, then, rung=RUNG):
+    """Member -> its lines, trained in `packs` until the rung and then in `then`."""
+    before, parts = {}, {}
+    for chosen in packs:
+        pack = pack_of(given, members, chosen, plan)
+        before.update(curves(pack.advance(rung), chosen))
+        parts.update(zip(chosen, checkpoint.members(pack.to_bytes()), strict=True))
+    found = {}
+    for chosen in then:
+        spec = parse({**given, "members": [members[one] for one in chosen]})
+        pack = Pack.restore(spec, checkpoint.joined([parts[one] for one in chosen]), device="cpu")
+        after = curves(pack.advance(), chosen)
+        found.update({one: before[one] + after[one] for one in chosen})
+    return found
+
+
+def law(given, members, oracle=None):
+    """(a) in the pack that it began in, (b) packed again at another place, (c) alone, padded: equal to the bit."""
+    plan = separate(given, oracle)
+    packs, then = ([0, 1, 2], [3, 4]), ([4, 2, 0], [1, 3])
+    again = packed_again(given, members, plan, packs, then)
+    for chosen in packs:
+        stayed = curves(pack_of(given, members, chosen, plan).advance(), chosen)
+        for one in chosen:
+            assert stayed[one] == again[one]
+            assert len(stayed[one]) == ROUNDS + 1 or stayed[one][-1]["diverged"]
+    for one in (1, 3):
+        assert again[one] == curves(pack_of(given, members, [one], plan).advance(), [one])[one]
+
+
+FEW = {"clients_per_round": 2, "batch_size": 3, "eval_every": ROUNDS}
+KINDS = {
+    "softmax stacked": (fedavg(), "stacked"),
+    "softmax full": (fedavg(batch_size=None, task={**DIGITS, "clients": 100}), "stacked"),
+    "softmax example_space": (fedavg(batch_size=None, task={**DIGITS, "clients": 100}), "example_space"),
+    "softmax autograd": (fedavg(**FEW), "autograd"),
+    "quadratic": (fedavg(QUADRATIC), "closed_form"),
+    "quadratic with noise": (fedavg({**QUADRATIC, "gradient_noise": 0.1}), "closed_form"),
+    "linear": (fedavg(LINEAR), "stacked"),
+    "linear example_space": (fedavg(LINEAR, batch_size=None), "example_space"),
+    **{
+        f"{model} {oracle}": (fedavg({**DIGITS, "model": NETWORKS[model]}, **FEW), oracle)
+        for model, oracles in {"mlp": ("stacked", "vmap"), "cnn": ("loop", "autograd")}.items()
+        for oracle in oracles
+    },
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_bit_changes_for_any_model_and_oracle(kind, dtype):
+    given, oracle = KINDS[kind]
+    law({**given, "dtype": dtype}, MEMBERS, oracle)
+
+
+def members_with(**columns):
+    """MEMBERS with more settings: name -> function of the member's number; None leaves a setting out."""
+    own = [{name.replace("__", "."): value(one) for name, value in columns.items()} for one in range(len(MEMBERS))]
+    return [
+        {**member, **{name: value for name, value in more.items() if value is not None}}
+        for member, more in zip(MEMBERS, own, strict=True)
+    ]
+
+
+THEORY = {"name": "theory_1_over_t", "strong_convexity": 1.0, "smoothness": 3.0}
+PLATEAU = {"name": "plateau", "window": 2, "patience": 1, "cooldown": 0, "min_delta": 0.1}
+SPECIAL = {
+    "plateau": ({"schedule": PLATEAU}, members_with(schedule__window=lambda one: 1 + one % 3)),
+    "theory_1_over_t": ({"schedule": THEORY}, members_with(schedule__smoothness=lambda one: 3.0 + one)),
+    "server adam": ({"server": {"name": "adam"}}, members_with(server__beta2=lambda one: 0.9 + one / 100)),
+    "server momentum": ({}, members_with(server__momentum=lambda one: 0.9 * (one % 2))),
+    "client adam": ({"client": {"name": "adam"}}, members_with(client__beta1=lambda one: one / 10)),
+    "client momentum": ({"client": {"name": "momentum"}}, members_with(client__momentum=lambda one: 0.9 * (one % 2))),
+    "clipping": ({}, members_with(clip_norm=lambda one: 0.5 if one % 2 else None)),
+}
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_no_bit_changes_for_schedules_and_optimizers(special):
+    changes, members = SPECIAL[special]
+    law(fedavg(**changes), members)
+
+
+@pytest.mark.parametrize("method", methods())
+def test_no_bit_changes_for_any_method(method):
+    given = {**document(method, rounds=ROUNDS, seed=3), "eval_every": 2}
+    rate = "client_lr" if methods()[method].TIED else "server_lr"
+    members = [{rate: 0.03 * (1 + one), "server.momentum": 0.9 * (one % 2)} for one in range(len(MEMBERS))]
+    if "local_steps" in given["method"]:
+        members = [{**member, "local_steps": 1 + one % 4} for one, member in enumerate(members)]
+    members[2][rate] = 1e9
+    law(given, members)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    first=st.permutations(range(6)),
+    second=st.permutations(range(6)),
+    cut=st.integers(2, 4),
+    other=st.integers(2, 4),
+    rung=st.integers(0, ROUNDS),
+)
+def test_no_bit_changes_however_members_are_packed(first, second, cut, other, rung):
+    trial = fedavg({**QUADRATIC, "gradient_noise": 0.1})
+    members = [{"local_steps": 1 + one % 3, "client_lr": 0.02 * one} for one in range(6)]
+    plan = separate(trial)
+    found = packed_again(trial, members, plan, (first[:cut], first[cut:]), (second[:other], second[other:]), rung=rung)
+    for one, member in enumerate(members):
+        assert found[one] == curves(pack_of(trial, [member], [0], replace(plan, width=1)).advance(), [0])[0]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "feddyn"])
+@pytest.mark.parametrize("batch_size", [6, None])
+def test_idle_places_do_no_harm_and_leave_no_trace(method, batch_size):
+    members = [{"server_lr": 0.05 * (1 + one)} for one in range(6)]
+    trial = {**document(method, batch_size=batch_size), "eval_every": 1, "report": ["params"]}
+    whole = Pack.from_spec(parse({**trial, "members": members}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pack = Pack.from_spec(parse({**trial, "members": members[:4]}), plan=whole.plan)
+        lines = pack.advance(3)
+        assert pack.plan.width == 6
+        again = Pack.restore(pack.spec, pack.to_bytes())
+        assert again.plan == pack.plan
+        assert len(checkpoint.members(again.to_bytes())) == 4
+        lines += again.advance()
+    # at the same place of a pack as wide, with as many local steps, a member's curve is equal to the bit
+    assert stripped(lines) == [line for line in stripped(whole.advance()) if line["member"] < 4]
+
+
+def test_a_padded_pack_is_done_when_all_its_members_have_diverged():
+    members = [{"client_lr": 1e4, "server_lr": 1e9}] * 2
+    spec = parse(fedavg(members=members, rounds=50))
+    plan = replace(Pack.from_spec(spec).plan, width=5)
+    pack = Pack.from_spec(spec, plan=plan)
+    lines = pack.advance()
+    assert pack.done
+    assert lines[-1]["round"] < 50
+    assert {line["member"] for line in lines} == {0, 1}
+
+
+@pytest.mark.parametrize("separately", [False, True])
+def test_members_of_packs_that_needed_more_room_are_packed_again(separately):
+    """A longer ring of the schedule, or momentum for others, does not stay with a member."""
+    trial = fedavg(QUADRATIC, schedule={**PLATEAU, "patience": None, "cooldown": None}, rounds=8)
+    small, large = {"schedule.window": 1}, {"schedule.window": 4, "server.momentum": 0.9}
+    plan = replace(separate(trial), separate=separately)
+    members = [small, large, small]
+    found = packed_again(trial, members, plan, ([0, 1], [2]), ([2, 0], [1]), rung=3)
+    for one, member in enumerate(members):
+        alone = curves(pack_of(trial, [member], [0], plan).advance(), [0])[0]
+        for line, other in zip(found[one], alone, strict=True):
+            assert line["client_lr"] == other["client_lr"]
+            assert line["loss"] == pytest.approx(other["loss"], rel=1e-9)
+
+
+def test_a_plan_with_fewer_places_than_members_is_refused():
+    spec = parse(fedavg(members=[{}, {}, {}]))
+    plan = replace(Pack.from_spec(spec).plan, width=2)
+    with pytest.raises(SpecError, match=r"^the plan's width must be at least 3, the members of the pack, got width=2$"):
+        Pack.from_spec(spec, plan=plan)
+
+
+def test_what_does_not_fit_is_not_joined():
+    trial = fedavg(QUADRATIC)
+    plan = separate(trial, width=2)
+
+    def part(rounds=1, plan=plan, **changes):
+        pack = Pack.from_spec(parse({**trial, **changes}), plan=plan)
+        if rounds is not None:
+            pack.advance(rounds)
+        return pack.to_bytes()
+
+    def refused(*parts):
+        with pytest.raises(CheckpointError) as caught:
+            checkpoint.joined(parts)
+        return str(caught.value)
+
+    own = part()
+    assert len(checkpoint.from_bytes(checkpoint.joined([own, part(method={**trial["method"], "client_lr": 0.3})]))) == 2
+    assert "must be of the same structure, got structure=" in refused(own, part(seed=4))
+    assert refused(own, part(rounds=2)).endswith(
+        "must be at the same round, got round=1 for member 0 and round=2 for member 1"
+    )
+    assert "all before the lines of round 0 or all after them" in refused(part(rounds=None), part(rounds=0))
+    assert refused(own, part(plan=replace(plan, eval_every=2))).endswith(
+        "must be under the same plan, got eval_every=1 for member 0 and eval_every=2 for member 1"
+    )
+    assert refused(own, own, own).endswith("must be at most 2, the width of their plan, got 3: join fewer")
+    assert refused() == "a checkpoint must be joined from at least one, got none"
+    assert "damaged" in refused(own, own[:-1])
+
+
+def test_members_must_be_those_of_the_spec_in_their_order():
+    trial = fedavg(QUADRATIC)
+    members = [{"client_lr": 0.1}, {"client_lr": 0.2}]
+    spec, turned = (parse({**trial, "members": listed}) for listed in (members, members[::-1]))
+    data = Pack.from_spec(spec, plan=separate(trial)).to_bytes()
+    with pytest.raises(
+        CheckpointError, match=r"^the checkpoint must be of the same trials, got another one as member 0"
+    ):
+        Pack.restore(turned, data)
+    Pack.restore(turned, checkpoint.joined(checkpoint.members(data)[::-1]))
+    with pytest.raises(CheckpointError, match=r"^the checkpoint must be of the same trials, got 1 members for 2"):
+        Pack.restore(spec, checkpoint.members(data)[0])
+
+
+def test_a_member_has_the_fingerprint_of_its_trial_alone():
+    listed = parse(fedavg(members=[{"client_lr": 0.2, "server.momentum": 0.9}, {"clip_norm": 1.0}]))
+    own = fedavg(server={"name": "sgd", "momentum": 0.9})
+    own["method"] = {**own["method"], "client_lr": 0.2}
+    other = fedavg()
+    other["method"] = {**other["method"], "clip_norm": 1.0}
+    for number, alone in enumerate((own, other)):
+        spec = parse(alone)
+        assert own_document(listed.canonical, number) == spec.canonical
+        assert checkpoint.fingerprints(listed)[number] == checkpoint.fingerprints(spec)[0]
+    assert len(set(checkpoint.fingerprints(listed))) == 2
+
+
+def test_a_member_takes_no_more_than_its_share_of_a_checkpoint():
+    spec = parse(fedavg(members=[{}] * 8))
+    data = Pack.from_spec(spec).to_bytes()
+    assert len(data) > 8 * 650 * 4
+    assert max(len(part) for part in checkpoint.members(data)) < len(data) / 4
+    assert len(checkpoint.joined(checkpoint.members(data))) < 1.2 * len(data)
+
+
+def test_time_goes_on_for_each_member():
+    trial = fedavg(QUADRATIC, rounds=9)
+    plan = separate(trial)
+    packs = [pack_of(trial, MEMBERS, [one], plan) for one in (0, 1)]
+    spent = [pack.advance(3)[-1]["wall_seconds"] for pack in packs]
+    spec = parse({**trial, "members": MEMBERS[:2]})
+    pack = Pack.restore(spec, checkpoint.joined([pack.to_bytes() for pack in packs]))
+    first, second = (line["wall_seconds"] for line in pack.advance(1))
+    assert first - spent[0] == pytest.approx(second - spent[1])
+    assert first > spent[0] > 0

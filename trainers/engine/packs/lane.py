@@ -1,0 +1,162 @@
+"""A lane: trials of a pack whose tensors are computed together, round by round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.evaluation.views import ModelView, RoundView
+from trainers.engine.packs.build import hyper_of, rate_of, rates_of
+from trainers.engine.packs.lines import Metrics, lines, opening
+from trainers.engine.packs.progress import Progress
+from trainers.engine.packs.setting import Draw, Setting
+from trainers.engine.rounds.client_states import ClientStore
+from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
+from trainers.engine.rounds.server_state import State
+from trainers.errors import SpecError
+
+
+class Lane:
+    """Trials that are computed together; T places, of which the last ones may be idle.
+
+    An idle place has the settings of a member and the first model. It counts as diverged from the start: it is never
+    trained on, reported, counted or written to a checkpoint, and its clients keep nothing.
+
+    Args:
+        setting: of the pack.
+        order: (T,) number of the member in each place, or of the member whose settings an idle place has.
+        members: places that are not idle, the first ones.
+    """
+
+    def __init__(self, setting: Setting, order: NDArray[np.int64], members: int) -> None:
+        self._setting = setting
+        self._order = order
+        self._members = members
+        spec, like = setting.spec, setting.like
+        rates = torch.empty(0, dtype=torch.float64)
+        self._method = hyper_of(spec.method, order, (1, 1), like)
+        self._schedule = hyper_of(spec.schedule, order, (), rates)
+        params = setting.first_models(len(order))
+        optimizers = {
+            role: RoleOptimizer(part.module, hyper_of(part, order, (1, 1), like))
+            for role, part in spec.optimizers.items()
+        }
+        client = spec.optimizers.get("client")
+        self._client_optimizer = None if client is None or client.name == "sgd" else optimizers["client"]
+        client_lr, server_lr = rate_of(spec, "client_lr", order), rate_of(spec, "server_lr", order)
+        method = spec.method.module
+        state = State(
+            params=params,
+            optimizers=optimizers,
+            optimizer_memory=first_memory(optimizers, params),
+            server_lr=server_lr.to(like).view(-1, 1, 1),
+            memory=method.init(self._method, params),
+        )
+        store = ClientStore(
+            method.stored(self._method), setting.model.clients, params[:members], spec.method.name,
+            idle=len(order) - members, stores=spec.members if setting.plan.separate else 1,
+        )  # fmt: skip
+        schedule = spec.schedule.module.init(self._schedule, client_lr, server_lr)
+        self.now = Progress.start(state, schedule, store, np.arange(len(order)) < members)
+
+    @property
+    def members(self) -> NDArray[np.int64]:
+        """Numbers of the members, by place."""
+        return self._order[: self._members]
+
+    def first_lines(self, wall_seconds: NDArray[np.float64]) -> list[dict[str, Any]]:
+        """The lines of round 0.
+
+        Args:
+            wall_seconds: of each member of the pack.
+        """
+        params = self.now.state.params
+        client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
+        metrics = opening(self._evaluated(params, client_lr), client_lr, server_lr)
+        if "params" in self._setting.spec.report:
+            metrics["params"] = self._setting.model.layout.vector(params[:, 0])
+        return self.lines(0, metrics, self.now.alive, wall_seconds)
+
+    def train_round(self, round_index: int, draw: Draw) -> Metrics:
+        """Trains one round (from 0); the metrics of all trials."""
+        now, setting = self.now, self._setting
+        spec, plan = setting.spec, setting.plan
+        client_lr, server_lr = rates_of(spec, now.schedule)
+        old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
+        cohort = self._cohort(round_index, draw)
+        hyper = self._method_at(client_lr, server_lr)
+        new = spec.method.module.train_round(hyper, old, cohort)
+        if new.update_norm is None:
+            raise RuntimeError(f"method {spec.method.name} must call state.step in every round, it did not")
+        train_loss = cohort.loss(old.params, spec.loss_data)
+        loss, norm, total = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
+        metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
+        if (round_index + 1) % plan.eval_every == 0 or round_index + 1 == spec.rounds:
+            metrics.update(self._evaluated(new.params, client_lr))
+        view = RoundView(old, new, hyper, cohort, spec.loss_data, setting.model)
+        for report in setting.reports:
+            metrics.update(report.of_round(view))
+        if "params" in spec.report:
+            metrics["params"] = setting.model.layout.vector(new.params[:, 0])
+
+        schedule = spec.schedule.module.update(self._schedule, now.schedule, self._monitored(loss, old.params, cohort))
+        exploded = now.exploded(loss.numpy(), (norm + total).numpy(), setting.model.explosion)
+        now.move(new, schedule, now.alive & ~exploded, cohort.numbers)
+        return metrics
+
+    def lines(
+        self, number: int, metrics: Metrics, reported: NDArray[np.bool_], wall_seconds: NDArray[np.float64]
+    ) -> list[dict[str, Any]]:
+        """Report lines, in the order of the members.
+
+        Args:
+            number: server updates done.
+            metrics: of all trials.
+            reported: (T,) trials that have a line.
+            wall_seconds: of each member of the pack.
+        """
+        members = np.where(reported, self._order, -1)
+        diverged = reported & ~self.now.alive
+        return lines(number, metrics, self.now.counters.reported, diverged, members, wall_seconds)
+
+    def _evaluated(self, params: Tensor, client_lr: Tensor) -> Metrics:
+        """The metrics of an evaluation, with those that the trial asks for; client_lr (T,) is for adaptation."""
+        setting = self._setting
+        metrics = setting.model.evaluate(params, setting.spec.report)
+        view = ModelView(params, setting.model, setting.oracle, setting.weights)
+        for report in setting.reports:
+            metrics.update(report.of_model(view))
+        if setting.adapted is not None:
+            metrics.update(setting.adapted.evaluate(params, client_lr.to(params).view(-1, 1, 1)))
+        return metrics
+
+    def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
+        """(T,) what the schedule watches: the training loss, or the accuracy on the same data."""
+        if self._setting.monitor == "loss":
+            return loss
+        accuracy = self._setting.model.accuracy(params, cohort.data(self._setting.spec.loss_data))
+        if accuracy is None:
+            raise SpecError('schedule.monitor must be "loss": the model has no accuracy', "schedule.monitor")
+        return cohort.mean(accuracy).double().cpu()
+
+    def _cohort(self, round_index: int, draw: Draw) -> Cohort:
+        now, setting, clients = self.now, self._setting, draw.batches.clients
+        central = None if setting.central is None else setting.central.at(round_index, now.alive, now.counters)
+        stored, met = now.clients.gather(clients), now.clients.met(clients)
+        return Cohort(
+            setting.oracle, draw.batches, draw.weights, setting.model.layout.count, now.counters, now.alive, central,
+            stored, draw.share, draw.examples, met, self._client_optimizer,
+        )  # fmt: skip
+
+    def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
+        """The method's hyperparameters with the rates of the round."""
+        rates = {"client_lr": client_lr, "server_lr": server_lr}
+        like, values = self.now.state.params, self._setting.spec.method.values
+        own = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates.items() if name in values}
+        return replace(self._method, **own)

@@ -1,0 +1,135 @@
+"""What the trials of a pack share: the task's model and data, the draws of a round, and the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from trainers.engine import randomness
+from trainers.engine.batches.examples import Remembered
+from trainers.engine.memory import owned
+from trainers.engine.oracles.oracle import RoundBatches
+from trainers.engine.packs.build import (
+    adapted_clients,
+    build_model,
+    central_data,
+    client_weights,
+    default_device,
+    dtype_of,
+    first_model,
+)
+from trainers.engine.packs.plan import Plan, evaluation_interval, fastest_oracle
+from trainers.errors import SpecError
+from trainers.registry import reports
+from trainers.trial.document import TrialSpec
+from trainers.values import shown
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The clients of one round and their batches, the same for all trials.
+
+    Args:
+        batches: of the round.
+        weights: (M,) of the clients, sum 1.
+        share: of the cohort in the weights of all clients.
+        examples: mean number of examples of a mini-batch.
+    """
+
+    batches: RoundBatches
+    weights: Tensor
+    share: float
+    examples: float
+
+
+class Setting:
+    """Model, data and plan of a pack.
+
+    Args:
+        spec: of the trials.
+        device: "auto", "cpu", "cuda", ...
+        plan: how to compute; None decides here.
+
+    Raises:
+        SpecError: a plan with an unknown oracle, or with fewer places than there are members.
+    """
+
+    def __init__(self, spec: TrialSpec, device: str, plan: Plan | None) -> None:
+        self.spec = spec
+        self.device = default_device(device)
+        self._name, self.model = build_model(spec, self.device)
+        self.like = torch.empty(0, dtype=dtype_of(spec.dtype), device=self.device)
+        self.source = self.model.source(spec.seed, spec.batch_size, spec.batching)
+        self.clients_per_round = spec.clients_per_round or self.model.clients
+        self.weights = client_weights(spec, self.model)
+        self.reports = [reports()[name] for name in spec.report if name in reports()]
+        self.monitor = spec.schedule.structural.get("monitor", "loss")
+        self.first_model = first_model(spec, self.model).to(self.like)
+        self.plan = self._decide() if plan is None else self._adopt(plan)
+        self.oracle = self.model.oracles[self.plan.oracle]
+        self.adapted = adapted_clients(spec, self.device, self.plan.oracle)
+        self.central = central_data(spec, self.device, self.plan.oracle, self.clients_per_round)
+
+    def first_models(self, trials: int) -> Tensor:
+        """(T, 1, P): the model that training starts from, once for each trial."""
+        return self.first_model.expand(trials, 1, -1).clone()
+
+    def draw(self, round_index: int) -> Draw:
+        """The clients of a round (from 0)."""
+        clients = randomness.cohort(self.spec.seed, round_index, self.model.clients, self.clients_per_round)
+        batches = self.source.round(round_index, clients)
+        weights = self.weights[batches.clients]
+        total = weights.sum()
+        weights = weights / total if total > 0 else weights  # clients of weight 0 alone change nothing
+        sizes = self.model.examples
+        examples = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
+        several = self.plan.separate and self.spec.members > 1
+        return Draw(
+            Remembered(batches) if several else batches,
+            owned(weights, self.like),
+            float(total / self.weights.sum()),
+            examples,
+        )
+
+    def _decide(self) -> Plan:
+        spec, every = self.spec, self.spec.eval_every
+        params, steps = self.first_models(spec.members), self._most_steps()
+        oracle = fastest_oracle(self._name, self.model, self._typical, params, steps)
+        if not isinstance(every, int):
+            model = self.model
+            examples = model.test_examples
+            if model.examples is not None:
+                passes = sum(report.PASSES for report in self.reports)
+                examples += int(passes * model.examples.sum())
+            adapting = adapted_clients(spec, self.device, oracle)
+            examples += 0 if adapting is None else adapting.examples
+            every = evaluation_interval(examples, self.source.step_examples(self.clients_per_round), spec.rounds)
+        return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, every)
+
+    def _typical(self) -> RoundBatches:
+        """The batches of a round as training meets them: of a new cohort, unless all clients take part in each."""
+        source = self.source
+        if self.clients_per_round < self.model.clients:
+            source = self.model.source(self.spec.seed, self.spec.batch_size, self.spec.batching)
+        cohort = randomness.cohort(self.spec.seed, 0, self.model.clients, self.clients_per_round)
+        return source.round(0, cohort)
+
+    def _most_steps(self) -> int | None:
+        """The most local steps of any trial; None where only the method knows."""
+        return max((count or 0 for count in self.spec.method.values.get("local_steps", ())), default=0) or None
+
+    def _adopt(self, plan: Plan) -> Plan:
+        """A given plan, forced; device and dtype are what they are."""
+        if plan.oracle not in self.model.oracles:
+            known = ", ".join(self.model.oracles)
+            raise SpecError(f"the plan's oracle must be one of {known}, got oracle={shown(plan.oracle)}")
+        if plan.width < self.spec.members:
+            raise SpecError(
+                f"the plan's width must be at least {self.spec.members}, the members of the pack, "
+                f"got width={shown(plan.width)}"
+            )
+        if plan.threads != torch.get_num_threads():
+            torch.set_num_threads(plan.threads)
+        return replace(plan, device=self.device.type, dtype=self.spec.dtype)
