@@ -26,8 +26,26 @@ _KEPT = 4  # with central data, or held-out clients that adapt, a trial has more
 _models: OrderedDict[tuple[str, ...], tuple[str, Model]] = OrderedDict()
 
 
+RATES = ("client_lr", "server_lr")
+"""What the schedule owns: it gets them once, as they were given, and methods have them from it alone."""
+
+
 def hyper_of(part: Part[Configured], order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
-    """The Hyper of a method, optimizer or schedule for all trials of a pack.
+    """The Hyper of an optimizer or schedule for all trials of a pack; its fields are as `settings_of` has them.
+
+    Args:
+        part: with the values of all members.
+        order: number of the member in each place.
+        shape: trailing ones, (1, 1) for optimizers, () for schedules.
+        like: tensor of the pack's type and device.
+    """
+    return part.module.Hyper(**settings_of(part, order, shape, like))
+
+
+def settings_of(
+    part: Part[Configured], order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor
+) -> dict[str, Any]:
+    """The hyperparameters of a method, optimizer or schedule for all trials of a pack, without rates of a method.
 
     Structural values stay as they are. Traced ones become tensors (T, *shape): floats in the type and on the device of
     `like`, integers on the CPU (loops run on them), lists of floats (T, longest) padded with zeros, on the CPU.
@@ -40,6 +58,8 @@ def hyper_of(part: Part[Configured], order: NDArray[np.int64], shape: tuple[int,
     """
     values = {}
     for item in part.described:
+        if part.kind == "method" and item.name in RATES:
+            continue
         column = [part.values[item.name][member] for member in order.tolist()]
         missing = sum(value is None for value in column)
         if not item.traced or missing == len(column):
@@ -51,7 +71,7 @@ def hyper_of(part: Part[Configured], order: NDArray[np.int64], shape: tuple[int,
             path = f"{part.kind}.{item.name}"
             raise SpecError(f"{path} must be given for all members or for none, got {missing} without it", path)
         values[item.name] = _column(item.kind, column, shape, like)
-    return part.module.Hyper(**values)
+    return values
 
 
 def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
@@ -160,16 +180,17 @@ def slots(spec: TrialSpec, plan: Plan) -> list[tuple[NDArray[np.int64], int]]:
     return [(np.append(order, np.full(plan.width - spec.members, order[-1])), spec.members)]
 
 
-def rate_of(spec: TrialSpec, name: str, order: NDArray[np.int64]) -> Tensor:
-    """(T,) float64 values of a rate as they were given; 0 where the method has no such rate, or it is tied.
+def given_rates(spec: TrialSpec, order: NDArray[np.int64]) -> list[Tensor]:
+    """(T,) float64 values of each of RATES as they were given; 0 where the method has no such rate, or it is tied.
 
     Args:
         spec: of the trials.
-        name: "client_lr" or "server_lr".
-        order: number of the member in each slot.
+        order: number of the member in each place.
     """
-    column = spec.method.values.get(name, (0.0,) * spec.members)
-    return torch.tensor([column[member] or 0.0 for member in order.tolist()], dtype=torch.float64)
+    columns = [spec.method.values.get(name, (0.0,) * spec.members) for name in RATES]
+    return [
+        torch.tensor([column[member] or 0.0 for member in order.tolist()], dtype=torch.float64) for column in columns
+    ]
 
 
 def rates_of(spec: TrialSpec, schedule: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

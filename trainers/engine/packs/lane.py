@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.evaluation.views import ModelView, RoundView
-from trainers.engine.packs.build import hyper_of, rate_of, rates_of
+from trainers.engine.packs.build import RATES, given_rates, hyper_of, rates_of, settings_of
 from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
 from trainers.engine.packs.setting import Draw, Setting
@@ -39,9 +39,10 @@ class Lane:
         self._order = order
         self._members = members
         spec, like = setting.spec, setting.like
-        rates = torch.empty(0, dtype=torch.float64)
-        self._method = hyper_of(spec.method, order, (1, 1), like)
-        self._schedule = hyper_of(spec.schedule, order, (), rates)
+        self._settings = settings_of(spec.method, order, (1, 1), like)
+        self._schedule = hyper_of(spec.schedule, order, (), torch.empty(0, dtype=torch.float64))
+        schedule = spec.schedule.module.init(self._schedule, *given_rates(spec, order))
+        client_lr, server_lr = rates_of(spec, schedule)
         params = setting.first_models(len(order))
         optimizers = {
             role: RoleOptimizer(part.module, hyper_of(part, order, (1, 1), like))
@@ -49,20 +50,18 @@ class Lane:
         }
         client = spec.optimizers.get("client")
         self._client_optimizer = None if client is None or client.name == "sgd" else optimizers["client"]
-        client_lr, server_lr = rate_of(spec, "client_lr", order), rate_of(spec, "server_lr", order)
-        method = spec.method.module
+        method, hyper = spec.method.module, self._method_at(client_lr, server_lr)
         state = State(
             params=params,
             optimizers=optimizers,
             optimizer_memory=first_memory(optimizers, params),
             server_lr=server_lr.to(like).view(-1, 1, 1),
-            memory=method.init(self._method, params),
+            memory=method.init(hyper, params),
         )
         store = ClientStore(
-            method.stored(self._method), setting.model.clients, params[:members], spec.method.name,
+            method.stored(hyper), setting.model.clients, params[:members], spec.method.name,
             idle=len(order) - members, stores=spec.members if setting.plan.separate else 1,
         )  # fmt: skip
-        schedule = spec.schedule.module.init(self._schedule, client_lr, server_lr)
         self.now = Progress.start(state, schedule, store, np.arange(len(order)) < members)
 
     @property
@@ -156,7 +155,7 @@ class Lane:
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""
-        rates = {"client_lr": client_lr, "server_lr": server_lr}
-        like, values = self.now.state.params, self._setting.spec.method.values
-        own = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates.items() if name in values}
-        return replace(self._method, **own)
+        part, like = self._setting.spec.method, self._setting.like
+        rates = zip(RATES, (client_lr, server_lr), strict=True)
+        own = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates if name in part.values}
+        return part.module.Hyper(**self._settings, **own)
