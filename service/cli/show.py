@@ -12,7 +12,7 @@ import typer
 
 from driftline.client.environment import environment
 from driftline.errors import NotFound
-from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown
+from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown, withdrawals
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
 from trainers.registry import methods, optimizers, schedules, tasks
 
@@ -126,6 +126,8 @@ def _print_whole(name: str, module: object, described: tuple[Hyperparameter, ...
     typer.echo(f"{name}\n\n{inspect.cleandoc(module.__doc__ or '')}\n")
     for line in _hyperparameters(described, module):
         typer.echo(f"  {line}")
+    for setting, reason in (withdrawals(module.Hyper) if isinstance(module, Configured) else {}).items():
+        typer.echo(f"  no {setting:<19}{reason}")
 
 
 def _hyperparameters(described: tuple[Hyperparameter, ...], module: object) -> Iterator[str]:

@@ -101,6 +101,7 @@ def test_the_example_is_on_the_page_and_in_the_command(copy: Path) -> None:
     printed = called(commands()[2], copy)
     assert printed.startswith("client_momentum\n\nClient momentum: a share")
     assert "share of the last mean; in [0, 1); default 0.5; 0 is FedAvg" in printed
+    assert "  no local_epochs       m is a mean over local_steps\n" in printed
 
 
 @pytest.mark.skipif(shutil.which("ruff", path=Path(sys.executable).parent) is None, reason="needs ruff: make check")

@@ -9,10 +9,9 @@ learning would do if data could move. With server_lr equal to client_lr (delta_l
 round is K steps of SGD on all data together, by numbers of examples unless the trial says otherwise. Measured curves
 of other methods are compared with its own.
 
-federated_weight, central_weight in [0, 1] of sum 1, both 1/2 by default: federated_weight 1 is SGD on the clients'
-data alone. client_lr at least 0: 0 is a larger batch. server_lr above 0. local_steps at least 1: 1 is SGD on the mixed
-loss, as parallel training and one-way transfer. central_batch_size at least 1, by default the examples that a step of
-the whole cohort has. train_loss and the task's metrics are of the clients' losses.
+The weights have the sum 1, both 1/2 by default. One local step is that of parallel training and one-way transfer.
+central_batch_size is by default the number of examples that a step of the whole cohort has. weight_decay is a part of
+f_i. train_loss and the task's metrics are of the clients' losses.
 Exchanges: one a local step, the model down and a gradient up: what the same would cost with the data left where they
 are. Nothing is stored.
 
