@@ -167,8 +167,8 @@ def test_a_stream_that_fails_at_its_start_counts_no_more(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"per_token": 0}, "event_streams.per_token: must be at least 1, got per_token=0"),
-        ({"per_tokens": 5}, "event_streams.per_tokens: unknown key"),
+        ({"per_token": 0}, "streams.per_token: must be at least 1, got per_token=0"),
+        ({"per_tokens": 5}, "streams.per_tokens: unknown key"),
         (7, "streams: must be a mapping of keys to values, got 7"),
     ],
 )
