@@ -57,6 +57,21 @@ def test_commands_and_links_lead_somewhere(page: str) -> None:
             assert ((ROOT / page).parent / link).exists(), link
 
 
+def test_the_map_names_files_that_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = 0
+    for line in text.splitlines():
+        if not (found := re.match(r"    ((?:\w+/)+\w+\.py(?:, [\w/]+\.py)*)", line)):
+            continue
+        first, *others = found[1].split(", ")
+        for name in (first, *(name if "/" in name else str(Path(first).with_name(name)) for name in others)):
+            assert (ROOT / name).is_file(), name
+            named += 1
+    assert named > 40
+    for package in re.findall(r"help\('([\w.]+)'\)", text):
+        assert (ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8").startswith('"""')
+
+
 @pytest.mark.parametrize("example", sorted(str(file.relative_to(ROOT)) for file in (ROOT / "examples").rglob("*.yaml")))
 def test_examples_are_read(example: str) -> None:
     study = Study.from_yaml(ROOT / example)
