@@ -42,7 +42,7 @@ def returned(name, clients, params):
     if name == "linear_scaling":
         return count * mean
     if name == "aligned_linear_scaling":
-        others = count * mean - own
+        others = count * mean - count * weights[:, None] * own
         return count * weights @ gradients(clients, anchor - LR / 2 * others)
     raise AssertionError(name)
 

@@ -58,7 +58,7 @@ class Losses:
         gradients = self.gradients(params)
         return self.oracle.hvp(params, self.full, gradients - gradients.mean(1, keepdim=True)).mean(1, keepdim=True)
 
-    def round(self, method, rates, server_lr=None, start=None, batches=None, **settings):
+    def round(self, method, rates, server_lr=None, start=None, batches=None, weights=None, **settings):
         """(T, 1, P) models after a round with client_lr = server_lr = rates, unless told otherwise."""
         count = len(rates)
         given = {"client_lr": rates, "displacement_source": "full", **settings}
@@ -73,7 +73,7 @@ class Losses:
         memory = method.init(hyper, start) if hasattr(method, "init") else {}
         state = State(start, optimizers, first_memory(optimizers, start), hyper.server_lr, memory)
         batches = self.source.round(0, np.arange(CLIENTS)) if batches is None else batches
-        weights = torch.full((CLIENTS,), 1 / CLIENTS, dtype=torch.float64)
+        weights = torch.full((CLIENTS,), 1 / CLIENTS, dtype=torch.float64) if weights is None else weights
         counters = Counters.zero(count)
         cohort = Cohort(self.oracle, batches, weights, self.model.layout.count, counters, np.ones(count, bool))
         return method.train_round(hyper, state, cohort).params
@@ -85,13 +85,14 @@ class Losses:
             params = params - column(rates, len(rates)) * self.gradient(params)
         return params
 
-    def sequential(self, rates, orders):
-        """(T, 1, P), the mean over the orders of one step of SGD on every client after the other."""
+    def sequential(self, rates, orders, sizes=(1,) * CLIENTS):
+        """(T, 1, P), the mean over the orders of one step of SGD on every client after the other, of rates * sizes."""
         ends = []
         for order in orders:
             params = self.start.repeat(len(rates), 1, 1)
             for client in order:
-                params = params - column(rates, len(rates)) * self.gradients(params)[:, client : client + 1]
+                gradient = self.gradients(params)[:, client : client + 1]
+                params = params - sizes[client] * column(rates, len(rates)) * gradient
             ends.append(params)
         return torch.stack(ends).mean(0)
 

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
 from trainers.methods import aligned_linear_scaling, fedavg, fedga, gradalign, linear_scaling, regularized_gd, scaffold
 from trainers.models import quadratic
@@ -50,6 +51,13 @@ def test_linear_scaling_is_the_mean_sgd_to_first_order_and_aligned_to_second(cli
     mean = clients.sequential(RATES, ORDERS)
     assert slope(clients.round(linear_scaling, RATES) - mean) == pytest.approx(2, abs=0.15)
     assert slope(clients.round(aligned_linear_scaling, RATES) - mean) == pytest.approx(3, abs=0.15)
+
+
+def test_clients_of_unequal_weights_step_by_their_share_of_the_rate(clients):
+    weights = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    mean = clients.sequential(RATES, ORDERS, sizes=(CLIENTS * weights).tolist())
+    assert slope(clients.round(linear_scaling, RATES, weights=weights) - mean) == pytest.approx(2, abs=0.15)
+    assert slope(clients.round(aligned_linear_scaling, RATES, weights=weights) - mean) == pytest.approx(3, abs=0.15)
 
 
 def test_a_step_of_gradalign_adds_the_slope_of_the_misalignment(clients):

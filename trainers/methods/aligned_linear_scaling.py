@@ -1,11 +1,12 @@
 """Alignment-aware linear scaling: one summed step that equals the mean sequential SGD over the cohort to second order.
 
-    g_i = grad f_i(x; batch),   s = sum over the cohort of g_i
-    q = sum over the cohort of grad f_i(x - (client_lr / 2) (s - g_i); the same batch)
+    g_i = grad f_i(x; batch),   s = sum over the cohort of v_i g_i
+    q = sum over the cohort of v_i grad f_i(x - (client_lr / 2) (s - v_i g_i); the same batch)
     the server optimizer steps along q with server_lr
 
-In SGD over the clients in random order a client finds, on average, half of the others' steps already taken. Sums are
-the number of clients times the mean (weighted, where clients have weights). client_lr is the step size of the
+v_i is the weight of a client times the number of clients, 1 where clients count alike: the SGD that is imitated takes
+steps of client_lr v_i. In SGD over the clients in random order a client finds, on average, half of the others' steps
+already taken. client_lr is the step size of the
 sequential SGD that is imitated; server_lr equal to it is the paper's rule. weight_decay is a part of f_i. With many
 clients or large steps the error is amplified, and GradAlign or FedGA are better. clip_norm bounds a gradient of the
 second pass. Exchanges: two a round, the model down and g_i up, then s down and a gradient up; each of the two gradients
@@ -40,7 +41,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     total = cohort.clients * cohort.mean(gradients)
     halfway = cohort.gradients(
         state.params,
-        displacement=hyper.client_lr / 2 * (gradients - total),
+        displacement=hyper.client_lr / 2 * (cohort.relative_weights * gradients - total),
         weight_decay=hyper.weight_decay,
         clip_norm=hyper.clip_norm,
         down=[total],

@@ -83,6 +83,11 @@ class Cohort:
         return self._batches.clients
 
     @property
+    def relative_weights(self) -> Tensor:
+        """(1, M, 1) weights of the clients times their number: all 1 where clients count alike."""
+        return (self.clients * self._weights).view(1, -1, 1)
+
+    @property
     def met(self) -> Tensor:
         """(1, M, 1) whether these clients have kept anything yet; a 0 in `stored` may be kept as any other number."""
         return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)

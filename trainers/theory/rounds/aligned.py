@@ -93,12 +93,16 @@ def linear_scaling(clients: ClientQuadratics) -> AffineRound:
 
 
 def aligned_linear_scaling(clients: ClientQuadratics, *, client_lr: float) -> AffineRound:
-    """The matrix n sum_i p_i A_i (I - client_lr (n A - A_i) / 2), n clients; client_lr 0 is linear scaling."""
+    """The matrix sum_i v_i A_i (I - client_lr (n A - v_i A_i) / 2), n clients, v_i = n p_i.
+
+    With client_lr 0 it is linear scaling.
+    """
     count = len(clients.weights)
+    relative = count * clients.weights
     pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers)
-    others = client_lr / 2 * (count * clients.hessian - clients.hessians)
+    others = client_lr / 2 * (count * clients.hessian - relative[:, None, None] * clients.hessians)
     gradient = np.einsum("i,ijk,ikl->jl", clients.weights, clients.hessians, np.eye(clients.dimension) - others)
     turned = pulls - client_lr / 2 * np.einsum(
-        "ijk,ik->ij", clients.hessians, count * (clients.weights @ pulls) - pulls
+        "ijk,ik->ij", clients.hessians, relative @ pulls - relative[:, None] * pulls
     )
     return AffineRound(count * gradient, count * (clients.weights @ turned))
