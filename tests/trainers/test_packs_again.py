@@ -16,7 +16,7 @@ from trainers.registry import methods
 from trainers.trial.document import parse
 from trainers.trial.members import own_document
 
-from .test_checkpoints import NETWORKS, document, stripped
+from .test_checkpoint import NETWORKS, document, stripped
 
 ROUNDS, RUNG, WIDTH = 4, 2, 4
 DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}

@@ -11,7 +11,7 @@ from service.recorder import study_recorder
 from service.recorder.recorder_loop import StudiesRecorder
 from service.store.store import Store
 
-from .test_mlflow_recorder import Stored, connect, pytestmark, shown, trials
+from .test_study_recorder import Stored, connect, pytestmark, shown, trials
 
 __all__ = ["pytestmark"]
 
