@@ -1,7 +1,7 @@
 """Every error that Driftline raises on purpose, with its HTTP status and its exit code in one place.
 
     DriftlineError              500   exit 1   something of ours failed; the base of all
-    ├── InvalidSpec             422   exit 2   a study or setting that cannot be right; a ValueError; has .path
+    ├── InvalidSpec             422   exit 2   an invalid study or setting; a ValueError; has .path
     │   └── InvalidRequest      400   exit 2   a malformed request: unknown parameter, page token, size (413)
     ├── Unauthorized            401   exit 3   no token, or one that is not known
     │   └── Forbidden           403   exit 3   a known token that may not do this
@@ -52,7 +52,7 @@ class DriftlineError(Exception):
 
 
 class InvalidSpec(DriftlineError, ValueError):
-    """A specification that cannot be right, found before anything started.
+    """An invalid specification, found before anything started.
 
     Args:
         path: Dotted key where it is wrong, as the user wrote it: ``methods[0].space.client_lr``; "" for the whole.

@@ -57,7 +57,7 @@ class ServiceSettings:
     Attributes:
         home: Folder of a service on one machine.
         database: URL of the database.
-        secret: From which drivers' tokens are made; None: the one kept in `home`.
+        secret: Key that signs drivers' tokens; None: the one kept in `home`.
         admin_token: A token that may do everything; None: the one kept in `home`.
         api_url: How drivers reach the API, without a slash at the end; None: on this machine.
         checkpoints: Folder (absolute) or fsspec URL for checkpoints.

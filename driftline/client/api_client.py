@@ -32,7 +32,7 @@ class ApiClient(Connection):
             key: The same key again gives the study made before, instead of another one; by default a fresh one.
 
         Raises:
-            InvalidSpec: The study cannot be right, or the key was used for another one.
+            InvalidSpec: The study is invalid, or the key was used for another one.
         """
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return self._post("/v1/studies", study, StudyRecord, headers=headers)
@@ -41,7 +41,7 @@ class ApiClient(Connection):
         """Checks a study without storing it: its canonical ``spec``, ``fingerprint``, ``remarks`` and ``estimate``.
 
         Raises:
-            InvalidSpec: The study cannot be right.
+            InvalidSpec: The study is invalid.
         """
         answer = self._request("POST", "/v1/studies", content=json.dumps(study), params={"validate_only": "true"})
         checked: dict[str, Any] = answer.json()

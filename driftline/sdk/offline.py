@@ -1,4 +1,4 @@
-"""A service that is none, for users' tests: studies succeed at once with a result that the test has laid down.
+"""A fake service for your tests: studies succeed at once, with a result that you give.
 
 from driftline import Client, Study
 from driftline.sdk.offline import OfflineService

@@ -77,7 +77,7 @@ def read(value: Any) -> Chosen:
         value: A name, or a mapping of the name and settings.
 
     Raises:
-        InvalidSpec: No sampler of this name, or a setting that cannot be right; the path begins below ``sampler``.
+        InvalidSpec: No sampler of this name, or an invalid setting; the path begins below ``sampler``.
 
     Examples:
         >>> read("tpe"), read({"name": "tpe"}), read({"name": "tpe", "startup": "20"})

@@ -109,7 +109,7 @@ class Resources(Section):
     """What a pack of trials gets.
 
     Attributes:
-        gpu: GPUs for each pack, or a share of one; "auto" takes what there is, and none is fine.
+        gpu: GPUs for each pack, or a share of one; "auto" uses a GPU if there is one.
         cpus: CPU cores for each pack.
         packs: Trials trained together in one pack; "auto" chooses.
     """

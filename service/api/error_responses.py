@@ -26,7 +26,7 @@ class Problem(BaseModel):
         title: The status in words.
         status: The HTTP status.
         detail: One line for people.
-        path: For a specification or request that cannot be right: the key where it is wrong.
+        path: For an invalid specification or request: the key where it is wrong.
         problem: The detail without the path.
         details: JSON values that belong to the error.
     """

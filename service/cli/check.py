@@ -49,7 +49,7 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str]) -> None:
     repeats = min(budget.confirm, budget.trials_per_method) * budget.seeds
     again = f" and {repeats} repeats on {budget.seeds} fresh seeds" if repeats else ""
     each = f"{budget.trials_per_method} trials{again}"
-    typer.echo(f"{file}: the study {study.name!r} is right.")
+    typer.echo(f"{file}: study {study.name!r} is valid.")
     for remark in remarks:
         typer.echo(f"note: {remark}")
     typer.echo(f"{len(study.labels)} methods ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")

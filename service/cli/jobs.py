@@ -26,7 +26,7 @@ def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
     """
     where = url or environment().url
     if where is None:
-        raise InvalidSpec("--url", "must be given, or DRIFTLINE_URL be set: the address of a service")
+        raise InvalidSpec("", "no service: pass --url or set DRIFTLINE_URL")
     if not where.startswith(("http://", "https://")):
         raise InvalidSpec("--url", f"must start with http:// or https://, got {where!r}")
     if token_file is None:

@@ -41,7 +41,7 @@ def quota(
             try:
                 limits = Quota.model_validate({**found.limits.model_dump(), **new})
             except ValueError as error:
-                raise InvalidSpec("", f"a quota must be of numbers that can be had, got: {error}") from error
+                raise InvalidSpec("", f"invalid quota: {error}") from error
             found = api.set_quota(found.project, limits)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))

@@ -167,7 +167,7 @@ def revoke_token(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Have a token be known no longer."""
+    """Revoke a token: the next request with it is refused."""
     from service.cli import tokens
 
     tokens.revoke(url, token_file, token)

@@ -39,7 +39,7 @@ def serve(
         per_project: How many studies of a project may run at once; None is as many as there is room for.
 
     Raises:
-        InvalidSpec: A setting cannot be right.
+        InvalidSpec: A setting is invalid.
         Unavailable: The database does not answer, or the port is taken.
     """
     part: Part | None = None

@@ -48,7 +48,7 @@ def create(
     try:
         wanted = NewToken(name=name, project=project, scopes=cast(list[GivenScope], scopes), expires_in_days=days)
     except ValueError as error:
-        raise InvalidSpec("", f"a name, project and number of days must be right, got: {error}") from error
+        raise InvalidSpec("", f"invalid token request: {error}") from error
     with _api(url, token_file) as api:
         made = api.make_token(wanted)
     if as_json:
@@ -75,7 +75,7 @@ def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None
 
 
 def revoke(url: str | None, token_file: Path | None, token: str) -> None:
-    """Has a token be known no longer."""
+    """Revokes a token."""
     with _api(url, token_file) as api:
         api.revoke_token(token)
     typer.echo(f"{token}: revoked")

@@ -59,7 +59,7 @@ class Service:
         first: Whether the admin token was made just now.
 
     Raises:
-        InvalidSpec: A setting cannot be right.
+        InvalidSpec: A setting is invalid.
         Unavailable: The database does not answer, or the port is taken.
     """
 
@@ -210,7 +210,7 @@ def read_issuer(file: Path | None) -> Issuer | None:
     """The issuer whose tokens are good as well; None without a file.
 
     Raises:
-        InvalidSpec: The file cannot be right.
+        InvalidSpec: The file is invalid.
     """
     if file is None:
         return None

@@ -227,7 +227,7 @@ def _reachable() -> Iterator[None]:
         if error.connection_invalidated:
             raise Unavailable(f"the connection to the database was lost: {_cause(error)}; try again later") from error
         if type(error.orig) is sqlite3.DatabaseError:  # SQLITE_NOTADB, SQLITE_CORRUPT
-            raise Conflict(f"the database must be whole and Driftline's own, got: {_cause(error)}") from error
+            raise Conflict(f"not a Driftline database, or the file is corrupt: {_cause(error)}") from error
         raise
 
 

@@ -17,11 +17,11 @@ def gone(holder: str) -> bool:
         return True
     except (PermissionError, OverflowError):
         return False
-    return _only_a_number(int(pid))
+    return _is_zombie(int(pid))
 
 
-def _only_a_number(pid: int) -> bool:
-    """Whether a process has ended and only waits for its parent to take note; where nobody does, for ever."""
+def _is_zombie(pid: int) -> bool:
+    """Whether a process is a zombie: it has ended, and its parent has not read its exit code."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:  # no Linux

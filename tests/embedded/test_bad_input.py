@@ -173,7 +173,7 @@ def test_a_database_that_is_none(command: str, tmp_path: Path) -> None:
     (tmp_path / "driftline.db").write_text("this was never a database, whatever its name says")
     code, line = run(command, str(tmp_path))
     assert code == 5
-    assert "the database must be whole and Driftline's own" in line
+    assert "not a Driftline database, or the file is corrupt" in line
     assert "\n" not in line
 
 

@@ -182,7 +182,7 @@ def targets_of(name: str) -> str:
     """What a model learns: "classes", "numbers", or "none" of a task's examples.
 
     Args:
-        name: of a model that there is.
+        name: of an existing model.
     """
     return models()[name].TARGETS
 

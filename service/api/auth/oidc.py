@@ -101,7 +101,7 @@ class Oidc:
             clock: As for the class.
 
         Raises:
-            InvalidSpec: It cannot be right.
+            InvalidSpec: It is invalid.
         """
         try:
             return cls(Config.from_json(dict(document)), clock=clock)

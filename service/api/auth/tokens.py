@@ -86,7 +86,7 @@ class Tokens:
 
     Args:
         tokens: Token -> what it allows.
-        secret: From which drivers' tokens are made; the same in all processes that serve one database. A fresh one by
+        secret: Key that signs drivers' tokens; the same in all processes that serve one database. A fresh one by
             default.
         store: Where further tokens are: looked at with every request, so that a revoked one is refused at once.
         issuer: Whose tokens are good as well.
