@@ -1,6 +1,7 @@
 """The launcher against a real Kubernetes API server with KubeRay's CRDs."""
 
 import base64
+import gc
 import json
 import threading
 import time
@@ -245,6 +246,8 @@ def test_a_watch_that_is_too_old_or_ends_is_taken_up_again(plane, place):
     mirror.close()
 
 
+# A server that dies between connect and handshake: CPython's ssl.SSLSocket._create raises without closing the socket.
+@pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 def test_an_api_server_that_is_restarted(plane, place):
     place.launcher.start(launch())
     plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus="Initializing")
@@ -263,6 +266,7 @@ def test_an_api_server_that_is_restarted(plane, place):
     place.until(STUDY, Seen(False, "its process ended: m"))
     place.launcher.start(launch(attempt=2))
     assert list(place.jobs()) == [job_name(STUDY, 2)]
+    gc.collect()  # such a socket is found here, not in the next test
 
 
 def test_settings_from_a_file_reach_the_cluster(plane, place, tmp_path, monkeypatch):

@@ -136,8 +136,8 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"the watch of {kind} broke: {error}") from error
         finally:
+            answer.close()  # first: a connection given back with half an answer in it would be used again
             answer.release_conn()
-            answer.close()
 
     def apply(self, kind: str, body: Item) -> Item:
         """Makes an object, or brings it to what the body says (server-side apply as our field manager).
