@@ -64,13 +64,13 @@ def fill(store: Store, trials: int) -> list[str]:
     ids = []
     for number in range(STUDIES):
         study = Study.from_json(document(f"study-{number}", each))
-        study_id = store.create_study(study.to_json(), study.fingerprint()).id
-        attempt = store.acquire(study_id, "benchmark/0").attempt
+        study_id = store.studies.create(study.to_json(), study.fingerprint()).id
+        attempt = store.leases.acquire(study_id, "benchmark/0").attempt
         for label in LABELS:
             for first in range(0, each, PACK):
                 new = [_new(label, each_, draw) for each_ in range(first, min(first + PACK, each))]
                 _pack(store, study_id, attempt, f"{label}.{first}", new, draw)
-        store.release(study_id, attempt, "SUCCEEDED")
+        store.leases.release(study_id, attempt, "SUCCEEDED")
         ids.append(study_id)
     return ids
 
@@ -82,8 +82,8 @@ def _new(label: str, number: int, draw: random.Random) -> NewTrial:
 
 def _pack(store: Store, study_id: str, attempt: int, pack: str, new: list[NewTrial], draw: random.Random) -> None:
     """Trains nothing: stores curves that fall at random rates to random ends."""
-    trials = [trial.id for trial in store.create_trials(study_id, attempt, new)]
-    store.start_pack(study_id, attempt, pack, trials)
+    trials = [trial.id for trial in store.trials.create(study_id, attempt, new)]
+    store.trials.start_pack(study_id, attempt, pack, trials)
     reports = {}
     for trial in trials:
         rate, end = draw.uniform(0.7, 0.99), draw.uniform(0, 1)
@@ -93,9 +93,11 @@ def _pack(store: Store, study_id: str, attempt: int, pack: str, new: list[NewTri
             "bytes_up": [float(1600 * round_) for round_ in range(ROUNDS + 1)],
             "client_gradients": [float(10 * round_) for round_ in range(ROUNDS + 1)],
         }
-    store.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=ROUNDS))
+    store.curves.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=ROUNDS))
     values = Values(quality=1.0, speed=1.0)
-    store.finish(study_id, attempt, [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials])
+    store.trials.finish(
+        study_id, attempt, [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials]
+    )
 
 
 def serve(folder: Path) -> None:
@@ -173,13 +175,13 @@ async def one_key(url: str, count: int, clients: int) -> int:
 def cut_stream(url: str, store: Store, cuts: int) -> tuple[list[int], list[int]]:
     """Ids of a study's events as they are stored, and as a reader sees them that is cut off so often."""
     study = Study.from_json(document("followed", 4))
-    study_id = store.create_study(study.to_json(), study.fingerprint()).id
+    study_id = store.studies.create(study.to_json(), study.fingerprint()).id
 
     def write() -> None:
         for number in range(3 * cuts):
-            store.log(study_id, "info", f"line {number}")
+            store.events.log(study_id, "info", f"line {number}")
             time.sleep(0.01)
-        store.intend(study_id, "cancel")
+        store.studies.intend(study_id, "cancel")
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -197,7 +199,7 @@ def cut_stream(url: str, store: Store, cuts: int) -> tuple[list[int], list[int]]
                     ended |= line == "event: end"
     writer.join()
     assert ended, "the stream must say that it has ended"
-    return [event.id for event in store.events(study_id)], seen
+    return [event.id for event in store.events.read(study_id)], seen
 
 
 async def soak(url: str, asks: list[Ask], clients: int, seconds: float, pid: int) -> list[float]:

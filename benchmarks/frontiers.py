@@ -43,8 +43,8 @@ def fill(store: Store, trials: int, rounds: int) -> str:
     budget = {"trials_per_method": each - front * SEEDS, "rounds": rounds, "seeds": SEEDS, "confirmation": front}
     document = {"name": "large", "task": {"name": "digits"}, "methods": methods, "budget": budget}
     study = Study.from_json({**document, "objective": {"quality": "test_loss"}, "sampler": "quasi_random"})
-    study_id = store.create_study(study.to_json(), study.fingerprint()).id
-    attempt = store.acquire(study_id, "benchmark/0").attempt
+    study_id = store.studies.create(study.to_json(), study.fingerprint()).id
+    attempt = store.leases.acquire(study_id, "benchmark/0").attempt
     draw, noise = random.Random(0), np.random.default_rng(0)
     for label in LABELS:
         settings = [{"client_lr": 10 ** draw.uniform(-3, 0)} for _ in range(each - front * SEEDS)]
@@ -57,15 +57,15 @@ def fill(store: Store, trials: int, rounds: int) -> str:
             of_front = {"number": number, "seed": 1 + seed, "setting": of, "hyperparameters": settings[of]}
             new.append(NewTrial(label=label, phase="confirmation", **of_front))
         for first in range(0, len(new), PACK):
-            ids = [trial.id for trial in store.create_trials(study_id, attempt, new[first : first + PACK])]
+            ids = [trial.id for trial in store.trials.create(study_id, attempt, new[first : first + PACK])]
             pack = f"{label}.{first}"
-            store.start_pack(study_id, attempt, pack, ids)
+            store.trials.start_pack(study_id, attempt, pack, ids)
             reports = {trial: curve(rounds, draw, noise) for trial in ids}
-            store.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds))
+            store.curves.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds))
             values = Values(quality=1.0, speed=1.0)
             ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids]
-            store.finish(study_id, attempt, ends)
-    store.release(study_id, attempt, "SUCCEEDED")
+            store.trials.finish(study_id, attempt, ends)
+    store.leases.release(study_id, attempt, "SUCCEEDED")
     return study_id
 
 
@@ -92,9 +92,9 @@ def alone(store: Store, study_id: str) -> None:
         marks.append(time.process_time())
         return marks[-1] - marks[-2]
 
-    study, trials = store.study(study_id), store.trials(study_id)
+    study, trials = store.studies.get(study_id), store.trials.find(study_id)
     shown = [f"trials {took():.2f}"]
-    curves = store.curve_arrays(study_id, needed(study.spec["objective"]["quality"]))
+    curves = store.curves.arrays(study_id, needed(study.spec["objective"]["quality"]))
     shown.append(f"curves {took():.2f}")
     document = study_result(study, trials, curves).document
     shown.append(f"results {took():.2f}")

@@ -102,7 +102,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:
         store = Store(Path(folder) / "driftline.db")
         studies = [Study.from_json(document(f"study-{number}", 4)) for number in range(arguments.studies)]
-        ids = [store.create_study(study.to_json(), study.fingerprint()).id for study in studies]
+        ids = [store.studies.create(study.to_json(), study.fingerprint()).id for study in studies]
         command = [sys.executable, __file__, "--serve", folder, "--tokens", str(arguments.tokens)]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None

@@ -37,7 +37,8 @@ class Results:
         with self._lock:
             turn = self._turns.setdefault(study_id, threading.Lock())
         with turn:  # two who ask at once have it computed once
-            version = self._store.glance(study_id).version  # read first: what is stored meanwhile is computed next time
+            # read first: what is stored meanwhile is computed next time
+            version = self._store.studies.glance(study_id).version
             with self._lock:
                 cached = self._cache.get(study_id)
                 if cached is not None and cached[0] == version:
@@ -61,6 +62,6 @@ class Results:
 
     def _compute(self, study_id: str) -> dict[str, Any]:
         store = self._store
-        study = store.study(study_id)
-        curves = store.curve_arrays(study_id, needed(study.spec["objective"]["quality"]))
-        return study_result(study, store.trials(study_id), curves).document
+        study = store.studies.get(study_id)
+        curves = store.curves.arrays(study_id, needed(study.spec["objective"]["quality"]))
+        return study_result(study, store.trials.find(study_id), curves).document

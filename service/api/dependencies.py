@@ -174,7 +174,7 @@ def _note_failure(asked: Context, request: Request) -> None:
     try:
         asked.failures.take("")
         client = {"client": _client(request)}
-        asked.store.audit("auth.failed", request.scope["route"].path_format, details=client)
+        asked.store.audit.add("auth.failed", request.scope["route"].path_format, details=client)
     except RateLimited:
         pass
     except DriftlineError:
@@ -188,7 +188,7 @@ Allowed = Annotated[Access, Depends(access)]
 def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
     def permit(study_id: str, asked: Asked, allowed: Allowed, request: Request) -> str:
         allowed.require(scope, study_id)
-        glance = request.state.glance = asked.store.glance(study_id)
+        glance = request.state.glance = asked.store.studies.glance(study_id)
         if glance.project != allowed.project:
             raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
         return study_id

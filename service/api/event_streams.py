@@ -24,7 +24,7 @@ from driftline.errors import DriftlineError, Forbidden, InvalidSpec, RateLimited
 from driftline.study.validation import Section, join
 from service.api.auth.tokens import Access, Tokens
 from service.api.study_polls import AT_ONCE, Informer, Line, finished, lines
-from service.store.records import Tail
+from service.store.events import Tail
 from service.store.store import Store
 
 HEARTBEAT_S = 15.0
@@ -263,7 +263,7 @@ class Streams:
         return allowed
 
     async def _read(self, study_id: str, after: int) -> Tail:
-        return await self._in_thread(lambda: self._store.tail(study_id, after=after, limit=AT_ONCE))
+        return await self._in_thread(lambda: self._store.events.tail(study_id, after=after, limit=AT_ONCE))
 
     async def _in_thread(self, ask: Callable[[], _Answer]) -> _Answer:
         self._limiter = self._limiter or CapacityLimiter(_THREADS)

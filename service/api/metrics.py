@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from driftline.errors import DriftlineError
-from service.store.overview import Overview
+from service.store.stats import Overview
 from service.store.store import Store
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -154,7 +154,7 @@ class _Stored:
         with self._lock:
             if self._clock() - self._seen_at >= _FRESH_S:
                 try:
-                    self._seen = self._store.overview()
+                    self._seen = self._store.stats.overview()
                 except DriftlineError:
                     self._seen = None
                 self._seen_at = self._clock()

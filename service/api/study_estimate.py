@@ -41,7 +41,7 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     trials = a_label * len(methods)
     packed = "as wide as on one worker" if resources.packs == "auto" else "as wide as resources.packs says"
     rests_on = [f"trials and rounds: the budget, if no trial diverges; packs: {packed}"]
-    measured = store.measured(project, spec)
+    measured = store.speeds.measured(project, spec)
     rounds = a_label * budget.rounds
     totals = {name: _total(methods, name, measured, rounds, rests_on) for name in COUNTERS}
     time = _time(methods, resources, measured, rounds, rests_on)
@@ -118,7 +118,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _finish(store: Store, seconds: float, rests_on: list[str]) -> datetime | None:
     try:
-        waits = store.left_seconds()
+        waits = store.speeds.left_seconds()
     except DriftlineError:
         return None
     if waits is None:
@@ -127,4 +127,4 @@ def _finish(store: Store, seconds: float, rests_on: list[str]) -> datetime | Non
     if waits + seconds > _LONGEST_S:
         return None
     rests_on.append(f"finish: it waits {waits:.0f} s for the unfinished studies before it, as on one shared cluster")
-    return datetime.fromtimestamp(store.clock() + waits + seconds, UTC)
+    return datetime.fromtimestamp(store.session.clock() + waits + seconds, UTC)

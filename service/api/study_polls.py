@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from driftline.errors import DriftlineError
 from driftline.wire.records import STUDY_FINISHED
-from service.store.records import Tail
+from service.store.events import Tail
 
 AT_ONCE = 500
 """Most events of one read."""

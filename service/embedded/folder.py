@@ -61,8 +61,8 @@ class Folder:
         Raises:
             InvalidSpec: It is another study's.
         """
-        if self.store.set_fact("fingerprint", fingerprint) != fingerprint:
-            owner = next((record.name for record in self.store.studies(limit=1)), "another")
+        if self.store.facts.setdefault("fingerprint", fingerprint) != fingerprint:
+            owner = next((record.name for record in self.store.studies.find(limit=1)), "another")
             other = "with other settings" if owner == name else f"({owner!r})"
             raise InvalidSpec(
                 "out",

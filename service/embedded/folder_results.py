@@ -38,8 +38,8 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | None =
 
 def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:
     """The result of a study, computed from what is stored of it now; see `stored_frontier`."""
-    study, trials = store.study(study_id), store.trials(study_id)
-    return study_result(study, trials, store.curves(study_id), quality=quality, cost=cost)
+    study, trials = store.studies.get(study_id), store.trials.find(study_id)
+    return study_result(study, trials, store.curves.columns(study_id), quality=quality, cost=cost)
 
 
 def stored_study(folder: Path) -> StudyRecord:
@@ -71,7 +71,7 @@ def _opened(folder: Path) -> Iterator[Store]:
 
 
 def _study(store: Store, folder: Path) -> StudyRecord:
-    for record in store.studies(limit=1):
+    for record in store.studies.find(limit=1):
         return record
     raise NotFound(f"no study in {folder}: nothing was submitted to it yet")
 
@@ -106,7 +106,7 @@ def stored_link(folder: Path, port: int) -> StoredLink:
 
     uri = mlflow_uri(folder)
     with _opened(folder) as store:
-        recorded = store.recorded(_study(store, folder).id, "experiment")
+        recorded = store.recorder_state.read(_study(store, folder).id, "experiment")
     experiment = next((entry.run_id for entry in recorded if entry.key == "labels"), None)
     if experiment is None:
         raise NotFound(f"nothing of the study in {folder} is in MLflow yet: run it (or resume it) first")

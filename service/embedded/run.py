@@ -110,7 +110,7 @@ class EmbeddedRun:
         if known:
             self.study_id = known[0].id
             if study is not None:
-                store.set_resources(self.study_id, study.to_json()["resources"])
+                store.studies.set_resources(self.study_id, study.to_json()["resources"])
         elif study is not None:
             self.study_id = self.api.create(study.to_json(), key="embedded").id
         else:
@@ -177,7 +177,9 @@ class EmbeddedRun:
 
     def recorded(self) -> bool:
         """Whether the study is in the folder's MLflow database."""
-        return any(entry.key == "labels" for entry in self._folder.store.recorded(self.study_id, "experiment"))
+        return any(
+            entry.key == "labels" for entry in self._folder.store.recorder_state.read(self.study_id, "experiment")
+        )
 
     def write(self) -> None:
         """Writes frontier.json, .html, .png and trials.csv from what is stored."""
@@ -192,7 +194,7 @@ class EmbeddedRun:
 
     def record(self) -> StudyRecord:
         """The study as it is stored now."""
-        return self._folder.store.study(self.study_id)
+        return self._folder.store.studies.get(self.study_id)
 
     def close(self) -> None:
         """Ends everything that this run has started; what was measured stays."""
@@ -250,7 +252,7 @@ class EmbeddedRun:
         if _turn.acquire(blocking=False):
             return True
         reason = "waits until another study of this process has finished: one study at a time uses Ray"
-        self._folder.store.settle(study_id, "QUEUED", reason)
+        self._folder.store.leases.settle(study_id, "QUEUED", reason)
         self._say(f"this study {reason}")
         while not stop.is_set():
             if _turn.acquire(timeout=0.2):

@@ -55,7 +55,7 @@ class StudiesRecorder:
             Exception: What the last study to fail raised, when all have been tried.
         """
         wrote, failure = False, None
-        for study in self._store.studies():
+        for study in self._store.studies.find():
             try:
                 if study.finished and self._shown(study.id) == study.version:
                     self._recorders.pop(study.id, None)
@@ -92,7 +92,7 @@ class StudiesRecorder:
         MLflow is asked once for each study that was recorded earlier: its database may have been lost since.
         """
         if study_id not in self._done or study_id in self._recorders:
-            for entry in self._store.recorded(study_id, "ended"):
+            for entry in self._store.recorder_state.read(study_id, "ended"):
                 if study_id not in self._recorders and not self._has(entry.run_id):
                     self._lost.add(entry.run_id)
                 if entry.run_id not in self._lost:

@@ -30,7 +30,7 @@ from service.recorder.curve_rows import rows, totals
 from service.recorder.links import MlflowLink, mlflow_link
 from service.recorder.run_contents import frontier_rows, label_params, note, study_key, study_params, trial_params
 from service.recorder.tracking import Tracking, connect
-from service.store.records import Recorded
+from service.store.recorder_state import Recorded
 from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Recorder:
         Raises:
             Exception: Whatever MLflow or its server raises when it is away; nothing is lost, call again later.
         """
-        study = self._store.study(self._study_id)
+        study = self._store.studies.get(self._study_id)
         if self._shown == (study.version, study.state) or not self._lease(force=True):
             return False
         try:
@@ -113,7 +113,7 @@ class Recorder:
                 wait = min(2 * wait, LONGEST_WAIT_S)
                 _LOG.warning("MLflow at %s is away, next attempt in %.0f s: %s", self._uri, wait, _first_line(error))
             stop.wait(wait)
-        self._store.unlock(self._lock_name, self._holder)
+        self._store.locks.release(self._lock_name, self._holder)
 
     def finish(self, timeout_s: float = 60.0) -> bool:
         """Write all that is left, with the artifacts; tries until it is done or the time is over.
@@ -139,14 +139,14 @@ class Recorder:
 
     def link(self) -> MlflowLink | None:
         """How to open the study in MLflow; None as long as it is not there."""
-        for entry in self._store.recorded(self._study_id, "experiment"):
+        for entry in self._store.recorder_state.read(self._study_id, "experiment"):
             if entry.key == "labels":
                 return mlflow_link(self._uri, entry.run_id, public_url=self._public_url, view=VIEW)
         return None
 
     def _write(self, study: StudyRecord) -> bool:
-        trials = self._store.trials(self._study_id)
-        known = {(entry.kind, entry.key): entry for entry in self._store.recorded(self._study_id)}
+        trials = self._store.trials.find(self._study_id)
+        known = {(entry.kind, entry.key): entry for entry in self._store.recorder_state.read(self._study_id)}
         labels, runs = self._open(study)
         if not any(runs.has(entry.run_id) or labels.has(entry.run_id) for entry in known.values()):
             known = {}  # MLflow's database is a new one: everything is shown again
@@ -181,14 +181,16 @@ class Recorder:
         )
         labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
         entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
-        self._store.record(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
+        self._store.recorder_state.write(
+            self._study_id, *(Recorded("experiment", key, number) for key, number in entries)
+        )
 
     def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
         """Stores where the study can be seen: nowhere, while no server shows the database that is written to."""
         link = mlflow_link(self._uri, labels.experiment_id, public_url=self._public_url, view=VIEW)
         url = None if link.command else link.url
         if study.mlflow_url != url:
-            self._store.set_mlflow_url(self._study_id, url)
+            self._store.studies.set_mlflow_url(self._study_id, url)
 
     def _due(self, trial: TrialRecord, entry: Recorded | None) -> bool:
         """Whether a trial has something new to show: it has ended (once more), or run on to twice the rounds shown."""
@@ -207,7 +209,7 @@ class Recorder:
         known: Mapping[tuple[str, str], Recorded],
     ) -> int:
         """Show these trials; gives how many were, fewer than all when the lease is lost."""
-        curves = self._store.curves(self._study_id, [trial.id for trial in trials])
+        curves = self._store.curves.columns(self._study_id, [trial.id for trial in trials])
         shown: list[Recorded] = []
         try:
             for trial in trials:
@@ -218,7 +220,7 @@ class Recorder:
                 self._touched[trial.id] = time.monotonic()
         finally:
             if shown:
-                self._store.record(self._study_id, *shown)
+                self._store.recorder_state.write(self._study_id, *shown)
         return len(shown)
 
     def _trial(
@@ -255,7 +257,7 @@ class Recorder:
         return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
 
     def _refresh(self, labels: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        result = study_result(study, trials, self._store.curves(self._study_id))
+        result = study_result(study, trials, self._store.curves.columns(self._study_id))
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
         key = study_key(study)
@@ -278,7 +280,7 @@ class Recorder:
         entries = [Recorded("study", "", study_run, study.version, finished)]
         if study.finished:
             entries.append(Recorded("ended", "", study_run, study.version, finished))
-        self._store.record(self._study_id, *entries)
+        self._store.recorder_state.write(self._study_id, *entries)
 
     def _label(self, labels: Tracking, study: StudyRecord, result: StudyResult, label: str, started_ms: int) -> str:
         """A label's run for this version of the study; gives its key. The list shows the latest begun first."""
@@ -295,13 +297,13 @@ class Recorder:
     def _lease(self, *, force: bool = False) -> bool:
         now = time.monotonic()
         if force or now - self._renewed > LEASE_S / 4:
-            if not self._store.lock(self._lock_name, self._holder, LEASE_S):
+            if not self._store.locks.take(self._lock_name, self._holder, LEASE_S):
                 return False
             self._renewed = now
         return True
 
     def _current(self, *, finished: bool = False) -> bool:
-        study = self._store.study(self._study_id)
+        study = self._store.studies.get(self._study_id)
         return self._shown == (study.version, study.state) and (study.finished or not finished)
 
 

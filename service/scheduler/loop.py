@@ -126,7 +126,7 @@ class Scheduler:
         if self._thread is not None:
             self._thread.join(CLOSE_S)
         try:
-            self._store.unlock(_LOCK, self._name)
+            self._store.locks.release(_LOCK, self._name)
         except DriftlineError:
             _LOG.warning("the scheduler's lock could not be given back; it expires", exc_info=True)
 
@@ -137,8 +137,8 @@ class Scheduler:
 
     def step(self) -> list[Action]:
         """Look once and act; returns what was done. Nothing when another scheduler has the lock."""
-        held = self._store.lock(_LOCK, self._name, _LOCK_S)
-        self.looks, self.looked_at = self.looks + 1, self._store.clock()
+        held = self._store.locks.take(_LOCK, self._name, _LOCK_S)
+        self.looks, self.looked_at = self.looks + 1, self._store.session.clock()
         if not held:
             self._started.clear()  # another one acts, and may change everything
             self._pauses.keep(())
@@ -146,9 +146,9 @@ class Scheduler:
             return []
         if not self._calm():
             return []
-        studies = {study.id: study for study in self._store.driven()}
+        studies = {study.id: study for study in self._store.leases.driven()}
         clusters = {study.id: self._cluster(study) or study.id for study in studies.values()}
-        now = self._store.clock()
+        now = self._store.session.clock()
         for study_id, ours in self._started.items():
             self._started[study_id] = self._seen(study_id, ours, studies.get(study_id), now)
         unsure = self._adopt(studies, clusters, now)
@@ -164,7 +164,7 @@ class Scheduler:
             start_seconds=self._start_seconds,
             back_seconds=self._back_seconds,
             unanswered=self._unanswered,
-            served=self._store.served() if len(studies) > 1 else None,
+            served=self._store.studies.last_started() if len(studies) > 1 else None,
             per_project=self._per_project,
         )
         for action in actions:
@@ -178,11 +178,11 @@ class Scheduler:
     def _calm(self) -> bool:
         """Whether leases can be judged: when the clock was set, not before drivers have had time to renew theirs."""
         running = self._steady()
-        ahead = self._store.clock() - running
+        ahead = self._store.session.clock() - running
         moved = 0.0 if self._ahead is None else ahead - self._ahead
         self._ahead = ahead
         if abs(moved) > _JUMP_S:
-            self._calm_at = running + self._store.lease_seconds
+            self._calm_at = running + self._store.session.lease_seconds
             self._unanswered += moved
             _LOG.warning("the clock was set by %.0f s: leases are judged again when all can have been renewed", moved)
             for study_id, ours in self._started.items():
@@ -224,7 +224,7 @@ class Scheduler:
             Drivers that may run for all that is known: their launcher does not answer. They are left alone.
         """
         if self._unsure is None:
-            self._unsure = set(studies) | set(self._store.ended_since(now - _ENDED_S, _ENDED_MOST))
+            self._unsure = set(studies) | set(self._store.studies.ended_since(now - _ENDED_S, _ENDED_MOST))
         found: dict[str, Launched] = {}
         for study_id in sorted(self._unsure):
             study = studies.get(study_id)
@@ -250,11 +250,11 @@ class Scheduler:
             case Start() if study is not None:
                 self._start(study, action.attempt, cluster)
             case Queue():
-                self._store.settle(study_id, "QUEUED", action.reason)
+                self._store.leases.settle(study_id, "QUEUED", action.reason)
             case Note():
-                self._store.note(study_id, action.attempt, action.reason)
+                self._store.leases.note(study_id, action.attempt, action.reason)
             case Lost():
-                self._store.lost(study_id, action.attempt, action.reason, counted=action.counted)
+                self._store.leases.lost(study_id, action.attempt, action.reason, counted=action.counted)
             case Stop():
                 self._launcher.stop(study_id, suspend=self._paused(study_id))
                 self._started.pop(study_id, None)
@@ -266,7 +266,7 @@ class Scheduler:
             case Forget():
                 self._started.pop(study_id, None)
             case Settle():
-                self._store.settle(study_id, action.state, action.reason)
+                self._store.leases.settle(study_id, action.state, action.reason)
 
     def _start(self, study: Driven, attempt: int, cluster: str) -> None:
         """Starts a driver. What keeps its launcher from it for now does not speak against the study, which waits."""
@@ -274,23 +274,23 @@ class Scheduler:
             launch = self._launch(study, attempt)
             self._launcher.start(launch)
         except InvalidSpec as error:  # no other start would end in another way
-            self._store.settle(study.id, "FAILED", error.message)
+            self._store.leases.settle(study.id, "FAILED", error.message)
         except DriftlineError as error:
             self._pauses.lengthen(study.id)
             _LOG.warning("the driver of study %s cannot be started for now: %s", study.id, error)
             reason = f"it cannot be started for now: {error.message}"
             if (study.state, study.reason) != ("QUEUED", reason):
-                self._store.settle(study.id, "QUEUED", reason)
+                self._store.leases.settle(study.id, "QUEUED", reason)
         except Exception as error:
             _LOG.exception("the driver of study %s could not be started", study.id)
-            self._store.lost(study.id, 0, f"it could not be started: {error}")
-            self._store.settle(study.id, "QUEUED", f"it could not be started: {error}; it is started again")
+            self._store.leases.lost(study.id, 0, f"it could not be started: {error}")
+            self._store.leases.settle(study.id, "QUEUED", f"it could not be started: {error}; it is started again")
         else:
             self._pauses.end(study.id)
-            self._started[study.id] = Launched(attempt, True, self._store.clock(), cluster, study.name)
+            self._started[study.id] = Launched(attempt, True, self._store.session.clock(), cluster, study.name)
 
     def _launch(self, study: Driven, attempt: int) -> Launch:
-        resources = self._store.study(study.id).spec.get("resources") or {}
+        resources = self._store.studies.get(study.id).spec.get("resources") or {}
         wanted = resources.get("gpu", "auto")
         return Launch(
             study_id=study.id,
@@ -304,7 +304,7 @@ class Scheduler:
 
     def _paused(self, study_id: str) -> bool:
         try:
-            return self._store.glance(study_id).state in ("PAUSED", "PAUSING")
+            return self._store.studies.glance(study_id).state in ("PAUSED", "PAUSING")
         except NotFound:
             return False
 
@@ -314,7 +314,7 @@ class Scheduler:
             return
         self._collected = time.monotonic()
         try:
-            self._launcher.collect(self._store.study_ids())
+            self._launcher.collect(self._store.studies.not_cancelled())
         except DriftlineError as error:
             _LOG.warning("what runs for studies that no longer exist could not be ended: %s", error)
 

@@ -1,5 +1,5 @@
-"""What is remembered, in SQLite or PostgreSQL: `store.Store` is the whole, the other modules its parts.
+"""What is remembered, in SQLite or PostgreSQL: `store.Store` has the parts as attributes, a module for each.
 
-`schema` has the tables, `database` opens and upgrades them, `core` has transactions, fences and the clock. `leases` say
-which driver has a study, `states` which state may follow which. Nothing else in the service knows SQL.
+`session` has what the parts share: transactions, fences, events and the clock. `schema` has the tables, `database`
+opens and upgrades them, `states` says which state may follow which. Nothing else in the service knows SQL.
 """

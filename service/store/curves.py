@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from driftline.errors import Conflict
 from driftline.wire.driver_messages import Report
+from service.store import trial_rows
 from service.store.curve_codec import (
     Arrays,
     Columns,
@@ -21,7 +22,7 @@ from service.store.curve_codec import (
     upsert,
 )
 from service.store.schema import CURVE_SEGMENTS, TRIALS
-from service.store.trials import Trials, _chunks
+from service.store.session import Session, check_exists
 
 _ROWS = 500  # segments that are taken from the database at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
@@ -29,10 +30,13 @@ _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 
 
-class Curves(Trials):
-    """The part of `Store` that keeps curves."""
+class Curves:
+    """Keeps what trials have reported, in compressed segments of 256 rounds."""
 
-    def curves(self, study_id: str, trials: Sequence[str] | None = None) -> dict[str, Columns]:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def columns(self, study_id: str, trials: Sequence[str] | None = None) -> dict[str, Columns]:
         """Curves by trial id.
 
         Args:
@@ -48,22 +52,22 @@ class Curves(Trials):
         parts: dict[str, list[Columns]] = {}
         order = (CURVE_SEGMENTS.c.trial_id, CURVE_SEGMENTS.c.segment)
         query = sa.select(CURVE_SEGMENTS.c.trial_id, CURVE_SEGMENTS.c.payload).order_by(*order)
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             if trials is None:
-                self._exists(connection, study_id)
+                check_exists(connection, study_id)
                 of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
                 found = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(of_study))).all()
             else:
-                self._rows(connection, study_id, trials)
+                trial_rows.by_id(connection, study_id, trials)
                 parts = {trial: [] for trial in trials}
                 found = []
-                for ids in _chunks(trials):
+                for ids in trial_rows.chunks(trials):
                     found += connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
         for trial, payload in found:
             parts.setdefault(trial, []).append(decode(payload))
         return {trial: join(segments) for trial, segments in parts.items()}
 
-    def curve_arrays(self, study_id: str, names: Iterable[str] | None = None) -> dict[str, Arrays]:
+    def arrays(self, study_id: str, names: Iterable[str] | None = None) -> dict[str, Arrays]:
         """The curves of all trials of a study that have reported something, as arrays: what results are computed from.
 
         Args:
@@ -81,8 +85,8 @@ class Curves(Trials):
         of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
         columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
         query = sa.select(*columns).where(CURVE_SEGMENTS.c.trial_id.in_(of_study))  # put in order here, not there
-        with self._database.read() as connection:
-            self._exists(connection, study_id)
+        with self._session.read() as connection:
+            check_exists(connection, study_id)
             for trial, segment, payload in connection.execution_options(yield_per=_ROWS).execute(query):
                 parts.setdefault(trial, []).append((segment, arrays(payload, wanted)))
         by_segment = operator.itemgetter(0)
@@ -108,8 +112,8 @@ class Curves(Trials):
             NotFound: The study has no such trial.
             Conflict: A trial is not run by this pack, and the report holds something new about it; nothing is stored.
         """
-        with self._database.write() as connection:
-            study = self._fenced(connection, study_id, report.attempt)
+        with self._session.write() as connection:
+            study = self._session.fenced(connection, study_id, report.attempt)
             rows = self._reported_rows(connection, study_id, report)
             stored = self._segments(connection, report)
             fresh: dict[tuple[str, int], Columns] = {}
@@ -127,11 +131,11 @@ class Curves(Trials):
             self._write(connection, fresh, stored.keys())
             running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
             changed = self._advance(connection, running, report)
-            return self._changed(connection, study) if changed or fresh else int(study.version)
+            return self._session.changed(connection, study) if changed or fresh else int(study.version)
 
     def _reported_rows(self, connection: sa.Connection, study_id: str, report: Report) -> list[sa.Row[Any]]:
         """Rows of the trials named in the report, and of the pack's other running trials."""
-        named = self._rows(connection, study_id, list(report.reports))
+        named = trial_rows.by_id(connection, study_id, list(report.reports))
         others = connection.execute(
             sa.select(TRIALS).where(
                 TRIALS.c.study_id == study_id, TRIALS.c.pack == report.pack, TRIALS.c.state == "RUNNING"
@@ -145,7 +149,7 @@ class Curves(Trials):
         columns = CURVE_SEGMENTS.c
         query = sa.select(columns.trial_id, columns.segment, columns.payload).where(columns.segment.in_(touched))
         found: dict[tuple[str, int], Columns] = {}
-        for ids in _chunks(list(report.reports)):
+        for ids in trial_rows.chunks(list(report.reports)):
             for trial, segment, payload in connection.execute(query.where(columns.trial_id.in_(ids))):
                 found[trial, segment] = decode(payload)
         return found
@@ -172,6 +176,8 @@ class Curves(Trials):
         if report.plan is not None:
             values["plan"] = report.plan
         behind = [row.id for row in running if any(row._mapping[name] != value for name, value in values.items())]
-        for ids in _chunks(behind):
-            connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values, updated_at=self.clock()))
+        for ids in trial_rows.chunks(behind):
+            connection.execute(
+                sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values, updated_at=self._session.clock())
+            )
         return bool(behind)

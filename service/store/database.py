@@ -62,7 +62,7 @@ class Database:
             self._writer = engine
         self._engine = engine
         self.writes_fail = False
-        self._turn = threading.Lock() if self.sqlite else None  # SQLite's own waiting is polling, and unfair
+        self._writing = threading.Lock() if self.sqlite else None  # SQLite's own waiting is polling, and unfair
         try:
             if upgraded:
                 upgrade(self)
@@ -80,12 +80,20 @@ class Database:
     def write(self) -> Iterator[sa.Connection]:
         """A transaction: everything inside is stored, or nothing when an exception leaves it."""
         try:
-            with _reachable(), self._turn or nullcontext(), self._writer.begin() as connection:
+            with _reachable(), self._writing or nullcontext(), self._writer.begin() as connection:
                 yield connection
         except Unavailable:
             self.writes_fail = True
             raise
         self.writes_fail = False
+
+    def turn(self, connection: sa.Connection, name: str) -> None:
+        """Wait until no other writing transaction holds this name; held until the connection's transaction ends.
+
+        For rows that do not exist yet, which cannot be locked. SQLite has one writer at a time anyway.
+        """
+        if not self.sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(name))))
 
     def close(self) -> None:
         """Close all connections."""

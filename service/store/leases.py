@@ -8,9 +8,10 @@ import sqlalchemy as sa
 from driftline.errors import Conflict, StaleDriver
 from driftline.wire.driver_messages import Desired, Lease, Released
 from driftline.wire.records import StudyState
-from service.store.curves import Curves
+from service.store import trial_rows
 from service.store.local_processes import gone
 from service.store.schema import DRIVERS, STUDIES
+from service.store.session import Session
 from service.store.states import DRIVEN
 
 _DESIRED: dict[StudyState, Desired] = {
@@ -54,8 +55,11 @@ class Driven:
     deaths: int
 
 
-class Drivers(Curves):
-    """The part of `Store` that says who may drive a study."""
+class Leases:
+    """Keeps who drives which study, and until when."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def acquire(self, study_id: str, holder: str) -> Lease:
         """Give the study to a driver under the next attempt; trials that ran go back to WAITING with what they have.
@@ -68,12 +72,12 @@ class Drivers(Curves):
             NotFound: No such study.
             Conflict: Another driver holds the study, or the study is in no state to be driven.
         """
-        now = self.clock()
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
+        now = self._session.clock()
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
             if study.state not in DRIVEN:
                 raise Conflict(f"a study that is {study.state} needs no driver: {study_id}", state=study.state)
-            old = self._holds(connection, study_id)
+            old = self._session.driver(connection, study_id)
             attempt, deaths = 1, 0
             ended_at = now if old is None else min(now, old.expires_at)
             if old is not None:
@@ -90,17 +94,17 @@ class Drivers(Curves):
                     attempt=attempt,
                     holder=holder,
                     acquired_at=now,
-                    expires_at=now + self.lease_seconds,
+                    expires_at=now + self._session.lease_seconds,
                     released=False,
                     deaths=deaths,
                     fingerprint=study.fingerprint,
                 )
             )
-            self._stop_trials(connection, study_id, "WAITING", ended_at=ended_at)
+            trial_rows.stop(connection, study_id, "WAITING", now, ended_at=ended_at)
             if study.started_at is None:
                 connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(started_at=now))
-            self._move(connection, study, "RUNNING" if study.state in ("PENDING", "QUEUED") else study.state)
-        return Lease(attempt=attempt, lease_seconds=self.lease_seconds)
+            self._session.move(connection, study, "RUNNING" if study.state in ("PENDING", "QUEUED") else study.state)
+        return Lease(attempt=attempt, lease_seconds=self._session.lease_seconds)
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
         """Renew the lease, and say what the study's owner wants.
@@ -108,8 +112,8 @@ class Drivers(Curves):
         Raises:
             StaleDriver: The attempt no longer holds the study.
         """
-        with self._database.write() as connection:
-            return _DESIRED.get(self._fenced(connection, study_id, attempt).state, "run")
+        with self._session.write() as connection:
+            return _DESIRED.get(self._session.fenced(connection, study_id, attempt).state, "run")
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyState:
         """Let go of the study. The same again changes nothing.
@@ -125,15 +129,15 @@ class Drivers(Curves):
             StaleDriver: The attempt no longer holds the study.
             Conflict: SUCCEEDED with trials that are not finished, or CANCELLED or PAUSED against the owner's wish.
         """
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
-            driver = self._holds(connection, study_id)
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
+            driver = self._session.driver(connection, study_id)
             if driver is not None and driver.released and driver.attempt == attempt:
                 waits = study.state in ("PENDING", "QUEUED") and state in ("PAUSED", "SUCCEEDED")
                 if study.state == state or waits or (state == "PAUSED" and study.state == "CANCELLED"):
                     return self._state(connection, study_id)
                 raise StaleDriver(f"attempt {attempt} has let go of study {study_id} already; it is {study.state}")
-            study = self._fenced(connection, study_id, attempt)
+            study = self._session.fenced(connection, study_id, attempt)
             target: StudyState = state
             if reason and study.state == "RUNNING" and study.reason:  # noted while it ran: it may be why
                 reason = f"{reason}; {study.reason}"
@@ -142,13 +146,13 @@ class Drivers(Curves):
             if state == "SUCCEEDED" and driver is not None and driver.fingerprint not in ("", study.fingerprint):
                 more = "has trials to retry" if driver.fingerprint == RETRIED else "was extended"
                 target, reason = _extended(study.state), f"it {more}, and goes on"
-            elif state == "SUCCEEDED" and (left := self._unfinished(connection, study_id)):
+            elif state == "SUCCEEDED" and (left := trial_rows.unfinished(connection, study_id)):
                 raise Conflict(
                     f"a study succeeds when all its trials are finished, got {left} that are not: {study_id}"
                 )
             if state == "CANCELLED" and study.state != "CANCELLING":
                 raise Conflict(f"only its owner cancels a study; nobody asked for it, it is {study.state}: {study_id}")
-            self._update_driver(connection, study_id, released=True, expires_at=self.clock())
+            self._session.update_driver(connection, study_id, released=True, expires_at=self._session.clock())
             self._settle(connection, study, target, reason)
             return target
 
@@ -165,10 +169,10 @@ class Drivers(Curves):
         Returns:
             Drivers lost in a row without a finished trial in between.
         """
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
-            driver = self._holds(connection, study_id)
-            now = self.clock()
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
+            driver = self._session.driver(connection, study_id)
+            now = self._session.clock()
             if driver is None:
                 connection.execute(
                     sa.insert(DRIVERS).values(
@@ -186,21 +190,23 @@ class Drivers(Curves):
                 return int(driver.deaths)
             else:
                 deaths = int(driver.deaths) + counted
-                self._update_driver(connection, study_id, deaths=deaths, released=True, expires_at=now)
+                self._session.update_driver(connection, study_id, deaths=deaths, released=True, expires_at=now)
             ended_at = now if driver is None else min(now, driver.expires_at)
-            self._stop_trials(connection, study_id, "WAITING", ended_at=ended_at)
-            self._event(connection, study_id, "log", {"level": "warning", "message": f"the driver was lost: {reason}"})
+            trial_rows.stop(connection, study_id, "WAITING", now, ended_at=ended_at)
+            self._session.event(
+                connection, study_id, "log", {"level": "warning", "message": f"the driver was lost: {reason}"}
+            )
             if study.state == "RUNNING":
-                self._move(connection, study, "RUNNING", f"the driver was lost ({reason}); it is started again")
+                self._session.move(connection, study, "RUNNING", f"the driver was lost ({reason}); it is started again")
             return deaths
 
     def note(self, study_id: str, attempt: int, reason: str) -> None:
         """Say of a study that trains, while this attempt holds it, what its launcher sees; "" takes that back."""
-        with self._database.write() as connection:
-            study, driver = self._locked(connection, study_id), self._holds(connection, study_id)
-            held = driver is not None and driver.attempt == attempt and _holding(driver, self.clock())
+        with self._session.write() as connection:
+            study, driver = self._session.locked(connection, study_id), self._session.driver(connection, study_id)
+            held = driver is not None and driver.attempt == attempt and _holding(driver, self._session.clock())
             if held and study.state == "RUNNING":
-                self._move(connection, study, "RUNNING", reason)
+                self._session.move(connection, study, "RUNNING", reason)
 
     def settle(self, study_id: str, state: StudyState, reason: str = "") -> None:
         """Put a study that no driver holds into a state: what the scheduler decides.
@@ -208,15 +214,15 @@ class Drivers(Curves):
         Raises:
             Conflict: A driver holds it, or the move is not allowed.
         """
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
-            driver = self._holds(connection, study_id)
-            if driver is not None and _holding(driver, self.clock()):
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
+            driver = self._session.driver(connection, study_id)
+            if driver is not None and _holding(driver, self._session.clock()):
                 raise Conflict(
                     f"attempt {driver.attempt} holds study {study_id}; only it may say how the study goes on"
                 )
             if driver is not None and not driver.released:
-                self._update_driver(connection, study_id, released=True)
+                self._session.update_driver(connection, study_id, released=True)
             self._settle(connection, study, state, reason)
 
     def driven(self) -> list[Driven]:
@@ -233,45 +239,23 @@ class Drivers(Curves):
             .where(STUDIES.c.state.in_(tuple(DRIVEN)))
             .order_by(STUDIES.c.id)
         )
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             rows = connection.execute(query).all()
-        now = self.clock()
-        longest = now + self.lease_seconds
+        now = self._session.clock()
+        longest = now + self._session.lease_seconds
         if any(row.attempt is not None and not row.released and row.expires_at > longest + _SLACK_S for row in rows):
-            with self._database.write() as connection:
+            with self._session.write() as connection:
                 cut = sa.update(DRIVERS).where(DRIVERS.c.expires_at > longest, DRIVERS.c.released.is_(False))
                 connection.execute(cut.values(expires_at=longest))
         return [_driven(row, now) for row in rows]
 
-    def served(self) -> dict[str, float]:
-        """When a study of a project was last begun, in seconds since 1970, by project; for those that had one."""
-        query = sa.select(STUDIES.c.project, sa.func.max(STUDIES.c.started_at)).group_by(STUDIES.c.project)
-        with self._database.read() as connection:
-            return {project: begun for project, begun in connection.execute(query) if begun is not None}
-
-    def ended_since(self, moment: float, limit: int) -> list[str]:
-        """Ids of studies that need no driver and have changed since then, the last first; at most so many."""
-        query = (
-            sa.select(STUDIES.c.id)
-            .where(STUDIES.c.state.not_in(tuple(DRIVEN)), STUDIES.c.updated_at >= moment)
-            .order_by(STUDIES.c.updated_at.desc())
-            .limit(limit)
-        )
-        with self._database.read() as connection:
-            return list(connection.execute(query).scalars())
-
-    def study_ids(self) -> set[str]:
-        """Ids of the studies that something may run for, or be kept for: all but those cancelled for good."""
-        query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED")
-        with self._database.read() as connection:
-            return set(connection.execute(query).scalars())
-
     def _settle(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str) -> None:
+        now = self._session.clock()
         if state == "CANCELLED":
-            self._stop_trials(connection, study.id, "CANCELLED", ("WAITING", "RUNNING"))
+            trial_rows.stop(connection, study.id, "CANCELLED", now, from_states=("WAITING", "RUNNING"))
         else:
-            self._stop_trials(connection, study.id, "WAITING")
-        self._move(connection, study, state, reason)
+            trial_rows.stop(connection, study.id, "WAITING", now)
+        self._session.move(connection, study, state, reason)
 
     def _state(self, connection: sa.Connection, study_id: str) -> StudyState:
         state: StudyState = connection.execute(sa.select(STUDIES.c.state).where(STUDIES.c.id == study_id)).scalar_one()

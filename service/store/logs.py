@@ -11,20 +11,21 @@ import json
 import sqlalchemy as sa
 
 from driftline.wire.logs import LogLine, NewLines
-from service.store.core import moment
 from service.store.schema import LOG_LINES, LOG_TOTALS
-from service.store.tokens import Credentials
+from service.store.session import Session, check_exists, moment
 
 LINES_KEPT = 20_000
 _SLACK = 1000  # so many lines above the limit are dropped at once: not one delete for every line
 
 
-class Logs(Credentials):
-    """The part of `Store` that keeps drivers' logs."""
+class Logs:
+    """Keeps the newest lines of drivers' logs."""
 
-    lines_kept = LINES_KEPT
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.lines_kept = LINES_KEPT
 
-    def write_log(self, study_id: str, new: NewLines) -> int:
+    def write(self, study_id: str, new: NewLines) -> int:
         """Add lines to a study's log; the batch that was added last, again, adds nothing.
 
         The lease is not looked at: a driver that has lost it may still say why.
@@ -40,8 +41,8 @@ class Logs(Credentials):
         lines = [line.model_dump() for line in new.lines]
         mark = hashlib.sha256(json.dumps([new.attempt, lines]).encode()).hexdigest()
         totals = LOG_TOTALS.c
-        with self._database.write() as connection:
-            self._locked(connection, study_id)
+        with self._session.write() as connection:
+            self._session.locked(connection, study_id)
             old = connection.execute(sa.select(LOG_TOTALS).where(totals.study_id == study_id)).first()
             if old is not None and old.newest == mark:
                 return 0
@@ -58,7 +59,7 @@ class Logs(Credentials):
                 connection.execute(sa.update(LOG_TOTALS).where(totals.study_id == study_id).values(**values))
         return len(lines)
 
-    def read_log(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[LogLine]:
+    def read(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[LogLine]:
         """Lines in their order; before the oldest a note, when older ones were dropped.
 
         Args:
@@ -71,8 +72,8 @@ class Logs(Credentials):
         """
         lines, totals = LOG_LINES.c, LOG_TOTALS.c
         query = sa.select(*lines["id", "attempt", "at", "level", "text"]).order_by(lines.id).limit(limit)
-        with self._database.read() as connection:
-            self._exists(connection, study_id)
+        with self._session.read() as connection:
+            check_exists(connection, study_id)
             rows = connection.execute(query.where(lines.study_id == study_id, lines.id > after)).all()
             oldest = connection.execute(sa.select(sa.func.min(lines.id)).where(lines.study_id == study_id)).scalar()
             dropped = connection.execute(sa.select(totals.dropped).where(totals.study_id == study_id)).scalar()

@@ -10,39 +10,41 @@ import sqlalchemy as sa
 from driftline.errors import QuotaExceeded
 from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
-from service.store.core import Actor, Core
 from service.store.schema import PACKS, QUOTAS, STUDIES
+from service.store.session import Actor, Session
 
 _HOUR_S = 3600.0
 
 
-class Quotas(Core):
-    """The part of `Store` that says how much a project may have."""
+class Quotas:
+    """Keeps how much a project may have, and counts what it has."""
 
-    def quota(self, project: str, defaults: Quota | None = None) -> ProjectQuota:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get(self, project: str, defaults: Quota | None = None) -> ProjectQuota:
         """What a project may have, and what it has.
 
         Args:
             project: The project; need not have any study.
             defaults: What holds where nothing was set for the project; no limits by default.
         """
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             own = self._own_quota(connection, project)
             limits = own or defaults or Quota()
             return ProjectQuota(project=project, limits=limits, use=self._use(connection, project), own=own is not None)
 
-    def set_quota(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
+    def set(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
         """Set what a project may have, in place of the service's defaults; what it has already stays."""
-        with self._database.write() as connection:
-            if not self._database.sqlite:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"quota/{project}"))))
+        with self._session.write() as connection:
+            self._session.database.turn(connection, f"quota/{project}")
             connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.project == project))
-            connection.execute(sa.insert(QUOTAS).values(project=project, updated_at=self.clock(), **quota.model_dump()))
-            self._audit(connection, actor, "quota.set", project, project, quota.model_dump())
+            connection.execute(
+                sa.insert(QUOTAS).values(project=project, updated_at=self._session.clock(), **quota.model_dump())
+            )
+            self._session.audit(connection, actor, "quota.set", project, project, quota.model_dump())
 
-    def _within_quota(
-        self, connection: sa.Connection, project: str, studies: int, trials: int, defaults: Quota | None
-    ) -> None:
+    def allow(self, connection: sa.Connection, project: str, studies: int, trials: int, defaults: Quota | None) -> None:
         """Allow a project some more studies and trials; those who ask at the same time take their turn.
 
         Args:
@@ -60,8 +62,7 @@ class Quotas(Core):
         quota = self._own_quota(connection, project) or defaults
         if quota == Quota():
             return
-        if not self._database.sqlite:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"quota/{project}"))))
+        self._session.database.turn(connection, f"quota/{project}")
         use = self._use(connection, project, hours=quota.gpu_hours is not None)
         if quota.studies is not None and studies > 0 and use.studies + studies > quota.studies:
             raise _exceeded(
@@ -86,7 +87,7 @@ class Quotas(Core):
         return Use(studies=studies, trials=int(trials), gpu_hours=self._gpu_hours(connection, project) if hours else 0)
 
     def _gpu_hours(self, connection: sa.Connection, project: str) -> float:
-        seconds = sa.func.coalesce(PACKS.c.ended_at, self.clock()) - PACKS.c.started_at
+        seconds = sa.func.coalesce(PACKS.c.ended_at, self._session.clock()) - PACKS.c.started_at
         query = (
             sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0))
             .join(STUDIES, STUDIES.c.id == PACKS.c.study_id)

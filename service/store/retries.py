@@ -8,17 +8,25 @@ import sqlalchemy as sa
 from driftline.errors import Conflict
 from driftline.wire.access import Quota
 from driftline.wire.records import STUDY_FINISHED, StudyRecord
-from service.store.core import Actor
-from service.store.leases import RETRIED, Drivers
+from service.store import trial_rows
+from service.store.idempotency import IdempotencyKeys
+from service.store.leases import RETRIED
+from service.store.quotas import Quotas
 from service.store.schema import TRIALS
+from service.store.session import Actor, Session
 from service.store.states import check_retry, intended
-from service.store.trials import _chunks
+from service.store.studies import study_record
 
 
-class Retries(Drivers):
-    """The part of `Store` that retries trials."""
+class Retries:
+    """Lets FAILED trials run again."""
 
-    def retry(
+    def __init__(self, session: Session, quotas: Quotas, idempotency: IdempotencyKeys) -> None:
+        self._session = session
+        self._quotas = quotas
+        self._idempotency = idempotency
+
+    def request(
         self,
         study_id: str,
         trials: Sequence[str] = (),
@@ -41,7 +49,7 @@ class Retries(Drivers):
             key: Idempotency key: the same key again changes nothing.
             request_hash: What was asked under the key.
             actor: Who asks, for the audit trail.
-            limits: As in `create_study`.
+            limits: As in `Studies.create`.
 
         Raises:
             NotFound: No such study, or no such trial in it.
@@ -50,42 +58,42 @@ class Retries(Drivers):
             InvalidSpec: The key was used for another request.
             QuotaExceeded: The project would have too much.
         """
-        now = self.clock()
+        now = self._session.clock()
         if key is not None:
-            self._forget_keys(now)
-        with self._database.write() as connection:
-            if key is not None and self._used(connection, project, key, request_hash) is not None:
-                return self._record(connection, self._locked(connection, study_id))
-            study = self._locked(connection, study_id)
+            self._idempotency.forget_expired(now)
+        with self._session.write() as connection:
+            if key is not None and self._idempotency.used(connection, project, key, request_hash) is not None:
+                return study_record(connection, self._session.locked(connection, study_id))
+            study = self._session.locked(connection, study_id)
             state = intended(study_id, study.state, "retry")
             rows = self._failed(connection, study_id, trials)
             if study.state in STUDY_FINISHED:
-                self._within_quota(connection, study.project, 1, study.planned, limits)
+                self._quotas.allow(connection, study.project, 1, study.planned, limits)
             values = {"state": "WAITING", "error": None, "checkpoint": None, "deaths": 0, "death_round": None}
-            for ids in _chunks([row.id for row in rows]):
+            for ids in trial_rows.chunks([row.id for row in rows]):
                 connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values, updated_at=now))
-            self._update_driver(connection, study_id, fingerprint=RETRIED)
+            self._session.update_driver(connection, study_id, fingerprint=RETRIED)
             if state != study.state:
-                self._move(connection, study, state)
-                self._update_driver(connection, study_id, deaths=0)
+                self._session.move(connection, study, state)
+                self._session.update_driver(connection, study_id, deaths=0)
             errors: dict[str, list[str]] = {}
             for row in rows:
                 errors.setdefault(row.error or "no reason", []).append(row.id.removeprefix(f"{study_id}."))
             for error, names in errors.items():
                 text = f"retried {', '.join(names)}, which had failed: {error}"
-                self._event(connection, study_id, "log", {"level": "info", "message": text})
-            self._audit(
+                self._session.event(connection, study_id, "log", {"level": "info", "message": text})
+            self._session.audit(
                 connection, actor, "study.retry", study_id, study.project, {"was": study.state, "trials": len(rows)}
             )
             if key is not None:
-                self._use_key(connection, project, key, request_hash, study_id, now)
-            self._changed(connection, self._locked(connection, study_id))
-            return self._record(connection, self._locked(connection, study_id))
+                self._idempotency.add(connection, project, key, request_hash, study_id, now)
+            self._session.changed(connection, self._session.locked(connection, study_id))
+            return study_record(connection, self._session.locked(connection, study_id))
 
     def _failed(self, connection: sa.Connection, study_id: str, trials: Sequence[str]) -> list[sa.Row[Any]]:
         """The rows of these trials, which must be FAILED; of all FAILED ones when none is named."""
         if trials:
-            rows = self._rows(connection, study_id, list(dict.fromkeys(trials)))
+            rows = trial_rows.by_id(connection, study_id, list(dict.fromkeys(trials)))
             for row in rows:
                 check_retry(row.id, row.state)
             return rows

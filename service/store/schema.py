@@ -116,7 +116,7 @@ DRIVERS = Table(
     Column("deaths", Integer, nullable=False),  # drivers lost in a row without a finished trial in between
     Column(
         "fingerprint", String(64), nullable=False, server_default=""
-    ),  # the study's, at acquire; or `drivers.RETRIED`
+    ),  # the study's, at acquire; or `leases.RETRIED`
 )
 
 PACKS = Table(  # what was used, and for how long

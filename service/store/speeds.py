@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from service.store import progress
 from service.store.curve_codec import arrays
-from service.store.overview import Counts
 from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
+from service.store.session import Session
 from service.store.states import DRIVEN
 from trainers import ROLES
 
@@ -75,8 +75,11 @@ class _Earlier:
             self.but_steps.setdefault(_key(_work(entry, steps=False)), []).append(where)
 
 
-class Speeds(Counts):
-    """The part of `Store` that knows what earlier studies took."""
+class Speeds:
+    """Measures in stored packs and curves how long earlier studies took."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def measured(self, project: str, spec: Mapping[str, Any]) -> dict[str, Measured]:
         """What the project's latest studies measured for the entries of a new study, by the new study's labels.
@@ -96,7 +99,7 @@ class Speeds(Counts):
             .order_by(STUDIES.c.id.desc())
             .limit(_LATEST)
         )
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             rows = connection.execute(latest).all()
             around = _key(_surroundings(spec))
             earlier = _Earlier()
@@ -115,7 +118,7 @@ class Speeds(Counts):
         """
         driven = STUDIES.c.state.in_(tuple(DRIVEN))
         query = sa.select(*STUDIES.c["id", "spec", "started_at"]).where(driven).limit(_LATEST + 1)
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             unknown = sa.select(STUDIES.c.id).where(driven, STUDIES.c.started_at.is_(None)).limit(1)
             if connection.execute(unknown).first() is not None:
                 return None
@@ -129,7 +132,7 @@ class Speeds(Counts):
             total = sum(one.rounds_total for one in labels[row.id].values())
             if not done:
                 return None
-            left += max(0.0, self.clock() - row.started_at) * max(0, total - done) / done
+            left += max(0.0, self._session.clock() - row.started_at) * max(0, total - done) / done
         return left
 
     def _packs_of(self, connection: sa.Connection, studies: Iterable[str]) -> list[Any]:

@@ -1,17 +1,40 @@
 """The store: every study, trial and curve, in SQLite or PostgreSQL.
 
-Values that go out are frozen records of `driftline.study`, never live rows. A method is one transaction: all of it is
+Values that go out are frozen records of `driftline.wire`, never live rows. A method is one transaction: all of it is
 stored, or, when it raises, nothing. Threads and processes may share a database: writes about a study take turns.
 
-A driver writes under the attempt that `Store.acquire` gave it. Once another driver has acquired the study, every
+A driver writes under the attempt that `Leases.acquire` gave it. Once another driver has acquired the study, every
 write under the older attempt raises `StaleDriver`: two drivers never move the same trials.
 """
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from service.store.audit import AuditTrail
+from service.store.curves import Curves
+from service.store.database import Database
+from service.store.events import Events
+from service.store.facts import Facts
+from service.store.idempotency import IdempotencyKeys
+from service.store.leases import Leases
+from service.store.locks import Locks
+from service.store.logs import Logs
+from service.store.quotas import Quotas
+from service.store.recorder_state import RecorderState
+from service.store.retries import Retries
+from service.store.session import Session
 from service.store.speeds import Speeds
+from service.store.stats import Stats
+from service.store.studies import Studies
+from service.store.tokens import StoredTokens
+from service.store.trials import Trials
 
 
-class Store(Speeds):
-    """A database of studies.
+class Store:
+    """A database of studies; each attribute is one part of it, in the module of the same name.
 
     Args:
         url: Path of a SQLite file, ``sqlite:///file`` or ``postgresql://user:password@host/name``; migrated as needed.
@@ -22,3 +45,37 @@ class Store(Speeds):
         Unavailable: The database cannot be reached.
         Conflict: The database was written by a newer Driftline.
     """
+
+    def __init__(self, url: str | Path, *, clock: Callable[[], float] = time.time, lease_seconds: float = 30.0) -> None:
+        session = self.session = Session(Database(url), clock=clock, lease_seconds=lease_seconds)
+        self.idempotency = IdempotencyKeys(session)
+        self.quotas = Quotas(session)
+        self.studies = Studies(session, self.quotas, self.idempotency)
+        self.trials = Trials(session)
+        self.curves = Curves(session)
+        self.leases = Leases(session)
+        self.retries = Retries(session, self.quotas, self.idempotency)
+        self.events = Events(session)
+        self.logs = Logs(session)
+        self.tokens = StoredTokens(session)
+        self.audit = AuditTrail(session)
+        self.recorder_state = RecorderState(session)
+        self.locks = Locks(session)
+        self.facts = Facts(session)
+        self.speeds = Speeds(session)
+        self.stats = Stats(session)
+
+    def ready(self) -> None:
+        """Ask the database for an answer, and write to it where the last write failed.
+
+        Raises:
+            Unavailable: It gives none, or still cannot be written to.
+        """
+        with self.session.read() as connection:
+            connection.execute(sa.select(sa.literal(1)))
+        if self.session.database.writes_fail:
+            self.locks.take("readiness", "probe", 1.0)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.session.database.close()

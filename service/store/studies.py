@@ -1,6 +1,6 @@
 """Studies in the store: created once, moved by their owner's wishes, read as records."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -9,12 +9,12 @@ from driftline.errors import Conflict
 from driftline.wire.access import Quota
 from driftline.wire.ids import new_study_id
 from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
-from service.store import progress
-from service.store.core import Actor, moment
-from service.store.idempotency import Keys
-from service.store.quotas import planned
-from service.store.schema import DRIVERS, PACKS, STUDIES, TRIALS
-from service.store.states import intended
+from service.store import progress, trial_rows
+from service.store.idempotency import IdempotencyKeys
+from service.store.quotas import Quotas, planned
+from service.store.schema import STUDIES
+from service.store.session import Actor, Session, missing, moment
+from service.store.states import DRIVEN, intended
 
 _INSERT = sa.insert(STUDIES)
 
@@ -27,10 +27,15 @@ class Glance(NamedTuple):
     version: int
 
 
-class Studies(Keys):
-    """The part of `Store` that keeps studies."""
+class Studies:
+    """Keeps the studies: their specs and states."""
 
-    def create_study(
+    def __init__(self, session: Session, quotas: Quotas, idempotency: IdempotencyKeys) -> None:
+        self._session = session
+        self._quotas = quotas
+        self._idempotency = idempotency
+
+    def create(
         self,
         spec: Mapping[str, Any],
         fingerprint: str,
@@ -56,17 +61,17 @@ class Studies(Keys):
             InvalidSpec: The key was used for another request.
             QuotaExceeded: The project would have too much; nothing is stored.
         """
-        now = self.clock()
+        now = self._session.clock()
         asked = planned(spec)
         if key is not None:
-            self._forget_keys(now)
+            self._idempotency.forget_expired(now)
         study_id = new_study_id(int(now * 1000))
-        with self._database.write() as connection:
+        with self._session.write() as connection:
             if key is not None:
-                used = self._used(connection, project, key, request_hash)
+                used = self._idempotency.used(connection, project, key, request_hash)
                 if used is not None:
-                    return self._record(connection, self._locked(connection, used))
-            self._within_quota(connection, project, 1, asked, limits)
+                    return study_record(connection, self._session.locked(connection, used))
+            self._quotas.allow(connection, project, 1, asked, limits)
             row: dict[str, Any] = {
                 "id": study_id,
                 "project": project,
@@ -82,24 +87,24 @@ class Studies(Keys):
             }
             connection.execute(_INSERT, row)
             if key is not None:
-                self._use_key(connection, project, key, request_hash, study_id, now)
-            self._event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
-            self._audit(connection, actor, "study.submit", study_id, project, {"name": row["name"]})
-            return self._record(connection, self._locked(connection, study_id))
+                self._idempotency.add(connection, project, key, request_hash, study_id, now)
+            self._session.event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
+            self._session.audit(connection, actor, "study.submit", study_id, project, {"name": row["name"]})
+            return study_record(connection, self._session.locked(connection, study_id))
 
-    def study(self, study_id: str, project: str | None = None) -> StudyRecord:
+    def get(self, study_id: str, project: str | None = None) -> StudyRecord:
         """The study of this id.
 
         Raises:
             NotFound: No such study, or one of another project.
         """
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id)).first()
             if row is None or project not in (None, row.project):
-                row = self._missing(study_id)
-            return self._record(connection, row)
+                missing(study_id)
+            return study_record(connection, row)
 
-    def studies(
+    def find(
         self, *, project: str | None = None, before: str | None = None, limit: int | None = None
     ) -> list[StudyRecord]:
         """Studies, newest first.
@@ -114,7 +119,7 @@ class Studies(Keys):
             query = query.where(STUDIES.c.project == project)
         if before is not None:
             query = query.where(STUDIES.c.id < before)
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             rows = connection.execute(query).all()
             counted = progress.of(connection, {row.id: row.spec for row in rows})
             return [_study(row, counted[row.id]) for row in rows]
@@ -128,26 +133,27 @@ class Studies(Keys):
             study_id: Id of the study.
             intent: "pause", "resume" or "cancel".
             actor: Who asks, for the audit trail.
-            limits: As in `create_study`; looked at when a finished study becomes unfinished.
+            limits: As in `create`; looked at when a finished study becomes unfinished.
 
         Raises:
             NotFound: No such study.
             Conflict: The study's state does not allow it.
             QuotaExceeded: The project would have too much.
         """
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
             state = intended(study_id, study.state, intent)
             if state != study.state:
                 if study.state in STUDY_FINISHED:
-                    self._within_quota(connection, study.project, 1, study.planned, limits)
-                self._move(connection, study, state)
+                    self._quotas.allow(connection, study.project, 1, study.planned, limits)
+                self._session.move(connection, study, state)
                 if state == "PENDING":
-                    self._update_driver(connection, study_id, deaths=0)
+                    self._session.update_driver(connection, study_id, deaths=0)
                 if state == "CANCELLED":
-                    self._stop_trials(connection, study_id, "CANCELLED", ("WAITING", "RUNNING"))
-                self._audit(connection, actor, f"study.{intent}", study_id, study.project, {"was": study.state})
-            return self._record(connection, self._locked(connection, study_id))
+                    states = ("WAITING", "RUNNING")
+                    trial_rows.stop(connection, study_id, "CANCELLED", self._session.clock(), from_states=states)
+                self._session.audit(connection, actor, f"study.{intent}", study_id, study.project, {"was": study.state})
+            return study_record(connection, self._session.locked(connection, study_id))
 
     def extend(
         self,
@@ -170,46 +176,46 @@ class Studies(Keys):
             fingerprint: Of the extended study.
             was: Fingerprint of the study that was extended.
             actor: Who asks, for the audit trail.
-            limits: As in `create_study`.
+            limits: As in `create`.
 
         Raises:
             NotFound: No such study.
             Conflict: The study's state does not allow it, or it was extended by somebody else in the meantime.
             QuotaExceeded: The project would have too much.
         """
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
             state = intended(study_id, study.state, "extend")
             if study.fingerprint == fingerprint:
-                return self._record(connection, study)
+                return study_record(connection, study)
             if study.fingerprint != was:
                 raise Conflict(f"study {study_id} was extended by another request at the same time; look and ask again")
             spec = {**study.spec, "budget": dict(budget)}
             asked = planned(spec)
             ended = study.state in STUDY_FINISHED
             more = asked if ended else asked - study.planned
-            self._within_quota(connection, study.project, int(ended), more, limits)
+            self._quotas.allow(connection, study.project, int(ended), more, limits)
             values = {"spec": spec, "fingerprint": fingerprint, "planned": asked}
             connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(**values))
             if state != study.state:
-                self._move(connection, study, state)
-                self._update_driver(connection, study_id, deaths=0)
+                self._session.move(connection, study, state)
+                self._session.update_driver(connection, study_id, deaths=0)
             changes = {name: [study.spec["budget"].get(name), budget[name]] for name in ("trials_per_method", "seeds")}
             text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items() if old != new)
-            self._event(connection, study_id, "log", {"level": "info", "message": f"extended: {text}"})
-            self._audit(connection, actor, "study.extend", study_id, study.project, changes)
-            self._changed(connection, self._locked(connection, study_id))
-            return self._record(connection, self._locked(connection, study_id))
+            self._session.event(connection, study_id, "log", {"level": "info", "message": f"extended: {text}"})
+            self._session.audit(connection, actor, "study.extend", study_id, study.project, changes)
+            self._session.changed(connection, self._session.locked(connection, study_id))
+            return study_record(connection, self._session.locked(connection, study_id))
 
     def glance(self, study_id: str) -> Glance:
-        """Whose the study is, its state and its version; cheaper than `study`.
+        """Whose the study is, its state and its version; cheaper than `get`.
 
         Raises:
             NotFound: No such study.
         """
         query = sa.select(*STUDIES.c["project", "state", "version"]).where(STUDIES.c.id == study_id)
-        with self._database.read() as connection:
-            row = connection.execute(query).first() or self._missing(study_id)
+        with self._session.read() as connection:
+            row = connection.execute(query).first() or missing(study_id)
             return Glance(row.project, row.state, row.version)
 
     def set_resources(self, study_id: str, resources: Mapping[str, Any]) -> None:
@@ -218,60 +224,45 @@ class Studies(Keys):
         Raises:
             NotFound: No such study.
         """
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
             spec = {**study.spec, "resources": dict(resources)}
             connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(spec=spec))
 
     def set_mlflow_url(self, study_id: str, url: str | None) -> None:
         """Note where the study's curves can be seen."""
-        with self._database.write() as connection:
-            study = self._locked(connection, study_id)
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
             if study.mlflow_url != url:
                 connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(mlflow_url=url))
 
-    def _record(self, connection: sa.Connection, row: sa.Row[Any]) -> StudyRecord:
-        return _study(row, progress.of(connection, {row.id: row.spec})[row.id])
+    def not_cancelled(self) -> set[str]:
+        """Ids of the studies that something may run for, or be kept for: all but those cancelled for good."""
+        query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED")
+        with self._session.read() as connection:
+            return set(connection.execute(query).scalars())
 
-    def _stop_trials(
-        self,
-        connection: sa.Connection,
-        study_id: str,
-        state: str,
-        from_states: Iterable[str] = ("RUNNING",),
-        ended_at: float | None = None,
-    ) -> None:
-        """Move the trials that are in one of `from_states`; what they have done stays.
-
-        Args:
-            connection: Of a running transaction.
-            study_id: Id of the study.
-            state: The trials' new state.
-            from_states: Which of them.
-            ended_at: When their packs ended; now by default.
-        """
-        connection.execute(
-            sa.update(TRIALS)
-            .where(TRIALS.c.study_id == study_id, TRIALS.c.state.in_(tuple(from_states)))
-            .values(state=state, updated_at=self.clock())
+    def ended_since(self, since: float, limit: int) -> list[str]:
+        """Ids of studies that need no driver and have changed since then, the last first; at most `limit`."""
+        query = (
+            sa.select(STUDIES.c.id)
+            .where(STUDIES.c.state.not_in(tuple(DRIVEN)), STUDIES.c.updated_at >= since)
+            .order_by(STUDIES.c.updated_at.desc())
+            .limit(limit)
         )
-        self._close_packs(connection, study_id, ended_at)
+        with self._session.read() as connection:
+            return list(connection.execute(query).scalars())
 
-    def _close_packs(self, connection: sa.Connection, study_id: str, ended_at: float | None = None) -> None:
-        """Note the end of packs of which no trial runs any more, and what they have done."""
-        here = (TRIALS.c.study_id == PACKS.c.study_id, TRIALS.c.pack == PACKS.c.pack)
-        running = sa.select(TRIALS.c.id).where(*here, TRIALS.c.state == "RUNNING").exists()
-        rounds = sa.select(sa.func.coalesce(sa.func.sum(TRIALS.c.rounds_done), 0)).where(*here).scalar_subquery()
-        ended = self.clock() if ended_at is None else ended_at
-        latest = sa.case((PACKS.c.started_at > ended, PACKS.c.started_at), else_=ended)  # a clock that was set back
-        connection.execute(
-            sa.update(PACKS)
-            .where(PACKS.c.study_id == study_id, PACKS.c.ended_at.is_(None), ~running)
-            .values(ended_at=latest, rounds=rounds - PACKS.c.rounds_before)
-        )
+    def last_started(self) -> dict[str, float]:
+        """When a study was last started, in seconds since 1970, by project; for projects that had one."""
+        query = sa.select(STUDIES.c.project, sa.func.max(STUDIES.c.started_at)).group_by(STUDIES.c.project)
+        with self._session.read() as connection:
+            return {project: started for project, started in connection.execute(query) if started is not None}
 
-    def _holds(self, connection: sa.Connection, study_id: str) -> sa.Row[Any] | None:
-        return connection.execute(sa.select(DRIVERS).where(DRIVERS.c.study_id == study_id)).first()
+
+def study_record(connection: sa.Connection, row: sa.Row[Any]) -> StudyRecord:
+    """The record of a study's row, with the progress of its trials."""
+    return _study(row, progress.of(connection, {row.id: row.spec})[row.id])
 
 
 def _study(row: sa.Row[Any], labels: Mapping[str, LabelProgress]) -> StudyRecord:

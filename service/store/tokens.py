@@ -1,4 +1,4 @@
-"""Bearer tokens in the store, by their hashes, and the audit trail."""
+"""Bearer tokens in the store, by their hashes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.errors import NotFound
-from driftline.wire.access import AuditEvent, MadeToken, NewToken, TokenRecord
+from driftline.wire.access import MadeToken, NewToken, TokenRecord
 from driftline.wire.ids import new_study_id
-from service.store.core import Actor, moment
-from service.store.records import Records
-from service.store.schema import AUDIT, TOKENS
+from service.store.schema import TOKENS
+from service.store.session import Actor, Session, moment
 from trainers import shown
 
 PREFIX = "dl_"
@@ -21,8 +20,6 @@ PREFIX = "dl_"
 
 _DAY_S = 24 * 3600.0
 _USED_EVERY_S = 300.0
-FAILURES_KEPT_S = 90 * _DAY_S
-"""Failed authentications are forgotten after this; all other audit events are kept."""
 
 
 def digest(token: str) -> str:
@@ -30,10 +27,13 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Credentials(Records):
-    """The part of `Store` that keeps tokens and the audit trail."""
+class StoredTokens:
+    """Keeps the digests of tokens, and what each token allows."""
 
-    def create_token(self, new: NewToken, actor: Actor | None = None) -> MadeToken:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def create(self, new: NewToken, actor: Actor | None = None) -> MadeToken:
         """Make a token.
 
         Args:
@@ -44,7 +44,7 @@ class Credentials(Records):
             The token itself, which cannot be read again, with what is stored of it.
         """
         token = PREFIX + secrets.token_urlsafe(32)
-        now = self.clock()
+        now = self._session.clock()
         values: dict[str, Any] = {
             "id": f"t{new_study_id(int(now * 1000))}",
             "digest": digest(token),
@@ -55,14 +55,14 @@ class Credentials(Records):
             "created_by": "" if actor is None else actor.name,
             "expires_at": None if new.expires_in_days is None else now + new.expires_in_days * _DAY_S,
         }
-        with self._database.write() as connection:
+        with self._session.write() as connection:
             connection.execute(sa.insert(TOKENS).values(**values))
             details = {"name": new.name, "scopes": values["scopes"], "expires_in_days": new.expires_in_days}
-            self._audit(connection, actor, "token.create", values["id"], new.project, details)
+            self._session.audit(connection, actor, "token.create", values["id"], new.project, details)
             row = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == values["id"])).one()
         return MadeToken(token=token, **_token(row).model_dump())
 
-    def tokens(self, *, before: str | None = None, limit: int | None = None) -> list[TokenRecord]:
+    def find(self, *, before: str | None = None, limit: int | None = None) -> list[TokenRecord]:
         """Tokens of all projects, newest first, the revoked and the expired too.
 
         Args:
@@ -72,82 +72,40 @@ class Credentials(Records):
         query = sa.select(TOKENS).order_by(TOKENS.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(TOKENS.c.id < before)
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             return [_token(row) for row in connection.execute(query)]
 
-    def revoke_token(self, token_id: str, actor: Actor | None = None) -> TokenRecord:
+    def revoke(self, token_id: str, actor: Actor | None = None) -> TokenRecord:
         """End a token at once; the same again changes nothing.
 
         Raises:
             NotFound: No such token.
         """
         here = TOKENS.c.id == token_id
-        with self._database.write() as connection:
+        with self._session.write() as connection:
             row = connection.execute(sa.select(TOKENS).where(here).with_for_update()).first()
             if row is None:
                 raise NotFound(f"no token {shown(token_id)}; list them to see which there are")
             if row.revoked_at is None:
-                connection.execute(sa.update(TOKENS).where(here).values(revoked_at=self.clock()))
-                self._audit(connection, actor, "token.revoke", token_id, row.project, {"name": row.name})
+                connection.execute(sa.update(TOKENS).where(here).values(revoked_at=self._session.clock()))
+                self._session.audit(connection, actor, "token.revoke", token_id, row.project, {"name": row.name})
             return _token(connection.execute(sa.select(TOKENS).where(here)).one())
 
-    def known_token(self, token: str) -> TokenRecord | None:
+    def valid(self, token: str) -> TokenRecord | None:
         """What is stored of a token that is good now; None for one that is not known, has expired or was revoked.
 
         That it was used is noted at most every five minutes.
         """
         query = sa.select(TOKENS).where(TOKENS.c.digest == digest(token))
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             row = connection.execute(query).first()
-        now = self.clock()
+        now = self._session.clock()
         if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
             return None
         if row.last_used_at is None or not 0 <= now - row.last_used_at < _USED_EVERY_S:
-            with self._database.write() as connection:
+            with self._session.write() as connection:
                 connection.execute(sa.update(TOKENS).where(TOKENS.c.id == row.id).values(last_used_at=now))
         return _token(row)
-
-    def audit(
-        self,
-        action: str,
-        target: str = "",
-        *,
-        actor: Actor | None = None,
-        project: str = "",
-        details: dict[str, Any] | None = None,
-    ) -> None:
-        """Note something in the audit trail that changes nothing else; see `AuditEvent`."""
-        with self._database.write() as connection:
-            self._audit(connection, actor, action, target, project, details or {})
-            if action == "auth.failed":
-                old = sa.and_(AUDIT.c.action == action, AUDIT.c.at < self.clock() - FAILURES_KEPT_S)
-                connection.execute(sa.delete(AUDIT).where(old))
-
-    def audited(
-        self,
-        *,
-        project: str | None = None,
-        action: str | None = None,
-        before: int | None = None,
-        limit: int | None = None,
-    ) -> list[AuditEvent]:
-        """The audit trail, newest first.
-
-        Args:
-            project: Only what is about this project.
-            action: Only what was done in this way.
-            before: Only events with a smaller id.
-            limit: At most so many.
-        """
-        query = sa.select(AUDIT).order_by(AUDIT.c.id.desc()).limit(limit)
-        for column, value in ((AUDIT.c.project, project), (AUDIT.c.action, action)):
-            if value is not None:
-                query = query.where(column == value)
-        if before is not None:
-            query = query.where(AUDIT.c.id < before)
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [AuditEvent.model_validate({**row._mapping, "at": moment(row.at)}) for row in rows]
 
 
 def _token(row: sa.Row[Any]) -> TokenRecord:

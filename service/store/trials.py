@@ -1,21 +1,19 @@
 """Trials in the store: created, started and finished by the study's driver, read by everyone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from driftline.errors import Conflict, NotFound
+from driftline.errors import Conflict
 from driftline.wire.driver_messages import NewTrial, TrialResult
 from driftline.wire.ids import trial_id
-from driftline.wire.records import TRIAL_FINISHED, Phase, TrialRecord, TrialState
-from service.store.core import moment
-from service.store.schema import PACKS, STUDIES, TRIALS
+from driftline.wire.records import Phase, TrialRecord, TrialState
+from service.store import trial_rows
+from service.store.schema import PACKS, TRIALS
+from service.store.session import Session, check_exists, moment
 from service.store.states import check_trial
-from service.store.studies import Studies
-from trainers import shown
 
-_MANY = 500  # values in one IN (...)
 _COUNTED = ("deaths", "death_round")
 _FINISH = (
     sa.update(TRIALS)
@@ -27,10 +25,13 @@ _FINISH = (
 _GIVEN = ("label", "phase", "number", "seed", "configuration", "hyperparameters")
 
 
-class Trials(Studies):
-    """The part of `Store` that keeps trials."""
+class Trials:
+    """Keeps the trials of all studies, and the packs in which they run."""
 
-    def trials(
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find(
         self,
         study_id: str,
         *,
@@ -60,20 +61,20 @@ class Trials(Studies):
         if after is not None:
             query = query.where(_later(*after))
         query = query.order_by(TRIALS.c.label, TRIALS.c.phase.desc(), TRIALS.c.number).limit(limit)
-        with self._database.read() as connection:
-            self._exists(connection, study_id)
+        with self._session.read() as connection:
+            check_exists(connection, study_id)
             return [_trial(row) for row in connection.execute(query)]
 
-    def trial(self, study_id: str, trial: str) -> TrialRecord:
+    def get(self, study_id: str, trial: str) -> TrialRecord:
         """The trial of this id.
 
         Raises:
             NotFound: The study has no such trial.
         """
-        with self._database.read() as connection:
-            return _trial(self._rows(connection, study_id, [trial])[0])
+        with self._session.read() as connection:
+            return _trial(trial_rows.by_id(connection, study_id, [trial])[0])
 
-    def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
+    def create(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
         """Create trials in state WAITING; those that exist already as asked for are left alone.
 
         Args:
@@ -89,9 +90,9 @@ class Trials(Studies):
             Conflict: A trial of that label, phase and number exists and differs; nothing is created then.
         """
         ids = [trial_id(study_id, new.label, new.phase, new.number) for new in trials]
-        with self._database.write() as connection:
-            study = self._fenced(connection, study_id, attempt)
-            known = {row.id: row for row in self._found(connection, study_id, ids)}
+        with self._session.write() as connection:
+            study = self._session.fenced(connection, study_id, attempt)
+            known = {row.id: row for row in trial_rows.existing(connection, study_id, ids)}
             values: dict[str, dict[str, Any]] = {}
             for identity, new in zip(ids, trials, strict=True):
                 given = new.model_dump(mode="json")
@@ -101,13 +102,13 @@ class Trials(Studies):
                 elif differing := [name for name in _GIVEN if old[name] != given[name]]:
                     raise Conflict(f"trial {identity} exists with another {', '.join(differing)}; take the next number")
             if values:
-                now = self.clock()
+                now = self._session.clock()
                 fresh = {"study_id": study_id, "state": "WAITING", "attempt": 0, "rounds_done": 0}
                 stamps = {"created_at": now, "updated_at": now}
                 rows = [{"id": identity, **given, **fresh, **stamps} for identity, given in values.items()]
                 connection.execute(sa.insert(TRIALS), rows)
-                self._changed(connection, study)
-            return [_trial(row) for row in self._rows(connection, study_id, ids)]
+                self._session.changed(connection, study)
+            return [_trial(row) for row in trial_rows.by_id(connection, study_id, ids)]
 
     def start_pack(
         self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
@@ -126,9 +127,9 @@ class Trials(Studies):
             NotFound: The study has no such trial.
             Conflict: A trial is finished, or runs in another pack; nothing is started then.
         """
-        with self._database.write() as connection:
-            study = self._fenced(connection, study_id, attempt)
-            rows = self._rows(connection, study_id, trials)
+        with self._session.write() as connection:
+            study = self._session.fenced(connection, study_id, attempt)
+            rows = trial_rows.by_id(connection, study_id, trials)
             starting = [row for row in rows if not (row.state == "RUNNING" and row.pack == pack)]
             for row in starting:
                 if row.state == "RUNNING":
@@ -137,12 +138,17 @@ class Trials(Studies):
                     )
                 check_trial(row.id, row.state, "RUNNING")
             if starting:
-                values = {"state": "RUNNING", "pack": pack, "attempt": TRIALS.c.attempt + 1, "updated_at": self.clock()}
-                for ids in _chunks([row.id for row in starting]):
+                values = {
+                    "state": "RUNNING",
+                    "pack": pack,
+                    "attempt": TRIALS.c.attempt + 1,
+                    "updated_at": self._session.clock(),
+                }
+                for ids in trial_rows.chunks([row.id for row in starting]):
                     connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values))
                 self._open_pack(connection, study, pack, rows, gpus)
-                self._changed(connection, study)
-            return [_trial(row) for row in self._rows(connection, study_id, trials)]
+                self._session.changed(connection, study)
+            return [_trial(row) for row in trial_rows.by_id(connection, study_id, trials)]
 
     def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
         """Store how trials ended, or hand them back (WAITING). The same again changes nothing.
@@ -155,17 +161,17 @@ class Trials(Studies):
             NotFound: The study has no such trial.
             Conflict: A trial is finished with another result; nothing is stored then.
         """
-        with self._database.write() as connection:
-            study = self._fenced(connection, study_id, attempt)
-            rows = {row.id: row for row in self._rows(connection, study_id, [result.trial for result in results])}
+        with self._session.write() as connection:
+            study = self._session.fenced(connection, study_id, attempt)
+            rows = {row.id: row for row in trial_rows.by_id(connection, study_id, [result.trial for result in results])}
             changes = self._results(rows, results)
             changed = bool(changes)
             if changed:
                 connection.execute(_FINISH, changes)
-                self._close_packs(connection, study_id)
+                trial_rows.close_packs(connection, study_id, self._session.clock())
             if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
-                self._update_driver(connection, study_id, deaths=0)
-            return self._changed(connection, study) if changed else int(study.version)
+                self._session.update_driver(connection, study_id, deaths=0)
+            return self._session.changed(connection, study) if changed else int(study.version)
 
     def _open_pack(
         self, connection: sa.Connection, study: sa.Row[Any], pack: str, rows: Sequence[sa.Row[Any]], gpus: float
@@ -181,7 +187,7 @@ class Trials(Studies):
                 cpus=float(study.spec.get("resources", {}).get("cpus", 1.0)),
                 gpus=gpus,
                 rounds_before=sum(row.rounds_done for row in rows),
-                started_at=self.clock(),
+                started_at=self._session.clock(),
             )
         )
 
@@ -192,7 +198,7 @@ class Trials(Studies):
             rows: The trials' rows by id.
             results: One trial may be named more than once.
         """
-        now = self.clock()
+        now = self._session.clock()
         stands = {trial: (row.state, row.values, row.error) for trial, row in rows.items()}
         changes = []
         for result in results:
@@ -219,39 +225,11 @@ class Trials(Studies):
             )
         return changes
 
-    def _exists(self, connection: sa.Connection, study_id: str) -> None:
-        if connection.execute(sa.select(STUDIES.c.id).where(STUDIES.c.id == study_id)).first() is None:
-            self._missing(study_id)
-
-    def _found(self, connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
-        """The rows of those ids that exist, in no order."""
-        query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
-        return [row for part in _chunks(ids) for row in connection.execute(query.where(TRIALS.c.id.in_(part)))]
-
-    def _rows(self, connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
-        """The rows of these ids, in their order; NotFound when one is missing."""
-        found = {row.id: row for row in self._found(connection, study_id, ids)}
-        if len(found) < len(set(ids)):
-            self._exists(connection, study_id)
-            missing = next(identity for identity in ids if identity not in found)
-            raise NotFound(f"study {study_id} has no trial {shown(missing)}")
-        return [found[identity] for identity in ids]
-
-    def _unfinished(self, connection: sa.Connection, study_id: str) -> int:
-        query = sa.select(sa.func.count()).where(
-            TRIALS.c.study_id == study_id, TRIALS.c.state.not_in(tuple(TRIAL_FINISHED))
-        )
-        return int(connection.execute(query).scalar_one())
-
 
 def _later(label: str, phase: str, number: int) -> sa.ColumnElement[bool]:
     columns = TRIALS.c
     same_label = sa.or_(columns.phase < phase, sa.and_(columns.phase == phase, columns.number > number))
     return sa.or_(columns.label > label, sa.and_(columns.label == label, same_label))
-
-
-def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (ids[start : start + _MANY] for start in range(0, len(ids), _MANY))
 
 
 def _trial(row: sa.Row[Any]) -> TrialRecord:

@@ -135,7 +135,7 @@ def test_two_migrations_side_by_side_do_no_harm(kind: str, postgresql: Postgresq
     assert [process.returncode for process in both] == [0, 0, 0], said
     assert all("at the newest revision" in text for text in said)
     opened = Store(url, lease_seconds=1.0)
-    assert opened.studies() == []
+    assert opened.studies.find() == []
     opened.close()
 
 

@@ -24,63 +24,63 @@ class StoreClient(EveryClient):
         self.before(name)
 
     def submit(self, study: Study) -> str:
-        return self.store.create_study(study.to_json(), study.fingerprint()).id
+        return self.store.studies.create(study.to_json(), study.fingerprint()).id
 
     def study(self, study_id: str) -> StudyRecord:
         self._call("study")
-        return self.store.study(study_id)
+        return self.store.studies.get(study_id)
 
     def trials(
         self, study_id: str, *, label: str | None = None, phase: Any = None, state: Any = None
     ) -> list[TrialRecord]:
         self._call("trials")
-        return self.store.trials(study_id, label=label, phase=phase, state=state)
+        return self.store.trials.find(study_id, label=label, phase=phase, state=state)
 
     def curves(self, study_id: str, trials: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
         self._call("curves")
-        return self.store.curves(study_id, trials or None)
+        return self.store.curves.columns(study_id, trials or None)
 
     def pause(self, study_id: str) -> StudyRecord:
-        return self.store.intend(study_id, "pause")
+        return self.store.studies.intend(study_id, "pause")
 
     def resume(self, study_id: str) -> StudyRecord:
-        return self.store.intend(study_id, "resume")
+        return self.store.studies.intend(study_id, "resume")
 
     def cancel(self, study_id: str) -> StudyRecord:
-        return self.store.intend(study_id, "cancel")
+        return self.store.studies.intend(study_id, "cancel")
 
     def acquire(self, study_id: str, holder: str) -> Lease:
         self._call("acquire")
-        return self.store.acquire(study_id, holder)
+        return self.store.leases.acquire(study_id, holder)
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
         self._call("heartbeat")
-        return self.store.heartbeat(study_id, attempt)
+        return self.store.leases.heartbeat(study_id, attempt)
 
     def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
         self._call("create_trials")
-        return self.store.create_trials(study_id, attempt, trials)
+        return self.store.trials.create(study_id, attempt, trials)
 
     def start_pack(
         self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
     ) -> list[TrialRecord]:
         self._call("start_pack")
-        return self.store.start_pack(study_id, attempt, pack, trials, gpus)
+        return self.store.trials.start_pack(study_id, attempt, pack, trials, gpus)
 
     def report(self, study_id: str, report: Report) -> int:
         self._call("report")
-        return self.store.report(study_id, report)
+        return self.store.curves.report(study_id, report)
 
     def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
         self._call("finish")
-        version = self.store.finish(study_id, attempt, results)
+        version = self.store.trials.finish(study_id, attempt, results)
         self.finished += [result for result in results if result.state != "WAITING"]
         return version
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyRecord:
         self._call("release")
-        self.store.release(study_id, attempt, state, reason)
-        return self.store.study(study_id)
+        self.store.leases.release(study_id, attempt, state, reason)
+        return self.store.studies.get(study_id)
 
 
 def quadratic(**changes: Any) -> Study:

@@ -13,9 +13,9 @@ from tests.driver.test_search import Bench, curves
 
 def extend(client: StoreClient, study_id: str, **more: int) -> Study:
     """What the API does with a request to extend."""
-    was = client.store.study(study_id)
+    was = client.store.studies.get(study_id)
     checked = check(extended(was.spec, Extension(**more)))
-    client.store.extend(study_id, checked.spec["budget"], checked.fingerprint, was=was.fingerprint)
+    client.store.studies.extend(study_id, checked.spec["budget"], checked.fingerprint, was=was.fingerprint)
     return Study.from_json(checked.spec)
 
 
@@ -23,11 +23,11 @@ def drive(client: StoreClient, study_id: str, study: Study, folder: Path) -> Non
     bench = Bench(client, study_id, study, folder)
     bench.run()
     assert bench.search.outcome() == ("SUCCEEDED", "")
-    client.store.release(study_id, bench.attempt, "SUCCEEDED")
+    client.store.leases.release(study_id, bench.attempt, "SUCCEEDED")
 
 
 def fronts(client: StoreClient, study_id: str) -> dict[str, list[tuple[Any, int]]]:
-    trials = client.store.trials(study_id, phase="confirmation")
+    trials = client.store.trials.find(study_id, phase="confirmation")
     labels = {trial.label for trial in trials}
     return {label: [(trial.configuration, trial.seed) for trial in trials if trial.label == label] for label in labels}
 
@@ -36,14 +36,14 @@ def test_a_finished_study_is_searched_on(client: StoreClient, tmp_path: Path) ->
     study = quadratic()
     study_id = client.submit(study)
     drive(client, study_id, study, tmp_path)
-    before, stored, made = client.store.trials(study_id), curves(client, study_id), fronts(client, study_id)
+    before, stored, made = client.store.trials.find(study_id), curves(client, study_id), fronts(client, study_id)
 
     larger = extend(client, study_id, trials_per_method=10, seeds=3)
-    record = client.store.study(study_id)
+    record = client.store.studies.get(study_id)
     assert (record.state, record.finished_at, record.fingerprint) == ("PENDING", None, larger.fingerprint())
     drive(client, study_id, larger, tmp_path)
 
-    trials = client.store.trials(study_id)
+    trials = client.store.trials.find(study_id)
     known = {trial.id: trial for trial in trials}
     assert all(known[trial.id] == trial for trial in before), "what was finished is final"
     again = curves(client, study_id)
@@ -56,7 +56,7 @@ def test_a_finished_study_is_searched_on(client: StoreClient, tmp_path: Path) ->
         assert set(made[label]) <= set(pairs)
         assert {seed for _, seed in pairs} == {1, 2, 3}
         assert len(set(pairs)) == len(pairs)
-    record = client.store.study(study_id)
+    record = client.store.studies.get(study_id)
     assert (record.state, record.reason) == ("SUCCEEDED", "")
 
 
@@ -71,11 +71,12 @@ def test_the_settings_are_those_of_a_study_that_was_larger_from_the_start(client
 
     def found(study: str) -> list[Any]:
         return [
-            (trial.label, trial.number, trial.hyperparameters, trial.values) for trial in client.store.trials(study)
+            (trial.label, trial.number, trial.hyperparameters, trial.values)
+            for trial in client.store.trials.find(study)
         ]
 
     assert found(study_id) == found(other)
-    assert client.store.study(study_id).fingerprint == client.store.study(other).fingerprint
+    assert client.store.studies.get(study_id).fingerprint == client.store.studies.get(other).fingerprint
 
 
 def test_a_study_extended_while_it_runs_goes_on_under_another_driver(client: StoreClient, tmp_path: Path) -> None:
@@ -84,22 +85,22 @@ def test_a_study_extended_while_it_runs_goes_on_under_another_driver(client: Sto
     bench = Bench(client, study_id, study, tmp_path)
     bench.start()
     larger = extend(client, study_id, trials_per_method=4)
-    assert client.store.study(study_id).state == "RUNNING"
+    assert client.store.studies.get(study_id).state == "RUNNING"
     bench.run()
-    assert len(client.store.trials(study_id)) == 4
-    assert client.store.release(study_id, bench.attempt, "SUCCEEDED") == "PENDING"
-    assert client.store.release(study_id, bench.attempt, "SUCCEEDED") == "PENDING"  # sent twice
-    assert client.store.study(study_id).reason == "it was extended, and goes on"
+    assert len(client.store.trials.find(study_id)) == 4
+    assert client.store.leases.release(study_id, bench.attempt, "SUCCEEDED") == "PENDING"
+    assert client.store.leases.release(study_id, bench.attempt, "SUCCEEDED") == "PENDING"  # sent twice
+    assert client.store.studies.get(study_id).reason == "it was extended, and goes on"
     drive(client, study_id, larger, tmp_path)
-    assert len(client.store.trials(study_id)) == 8
-    assert client.store.study(study_id).state == "SUCCEEDED"
+    assert len(client.store.trials.find(study_id)) == 8
+    assert client.store.studies.get(study_id).state == "SUCCEEDED"
 
 
 def test_packs_are_stored_with_what_they_used(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(budget={"trials_per_method": 3, "rounds": 10, "seeds": 0})
     study_id = client.submit(study)
     drive(client, study_id, study, tmp_path)
-    measured = client.store.measured("default", study.to_json())
+    measured = client.store.speeds.measured("default", study.to_json())
     assert list(measured) == ["short", "long"]
     for one in measured.values():
         assert one.speed is not None
@@ -108,4 +109,4 @@ def test_packs_are_stored_with_what_they_used(client: StoreClient, tmp_path: Pat
         assert one.counters is not None
         assert min(one.counters.values()) > 0
     other = study.to_json() | {"task": {"name": "digits"}}
-    assert client.store.measured("default", other) == {"short": Measured(), "long": Measured()}
+    assert client.store.speeds.measured("default", other) == {"short": Measured(), "long": Measured()}

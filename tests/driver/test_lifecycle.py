@@ -23,7 +23,7 @@ def drive(client: StoreClient, folder: Path) -> tuple[str, Any]:
         ended: str = run_driver(client, study_id, threading.Event(), folder=folder)
     except Unavailable as error:
         ended = f"lost: {error}"
-    return ended, next(iter(client.store.driven()), None) or client.store.study(study_id)
+    return ended, next(iter(client.store.leases.driven()), None) or client.store.studies.get(study_id)
 
 
 def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
@@ -38,8 +38,8 @@ def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
     ended, study = drive(client, tmp_path)
     assert ended.startswith("lost: Ray on this machine must start and answer, got RuntimeError: The current node timed")
     assert (study.state, study.attempt, study.held) == ("RUNNING", 1, True)  # until its process is gone
-    assert client.store.lost(study.id, 1, "its process has ended") == 1
-    assert client.store.acquire(study.id, "elsewhere/2").attempt == 2
+    assert client.store.leases.lost(study.id, 1, "its process has ended") == 1
+    assert client.store.leases.acquire(study.id, "elsewhere/2").attempt == 2
 
 
 @pytest.mark.parametrize(

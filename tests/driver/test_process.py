@@ -51,7 +51,7 @@ class Service:
 
     def submit(self, **changes: object) -> str:
         study = quadratic(**changes)
-        return self.store.create_study(study.to_json(), study.fingerprint()).id
+        return self.store.studies.create(study.to_json(), study.fingerprint()).id
 
     def start(self, study_id: str) -> int:
         self.launcher.start(Launch(study_id, "small", "default", self.tokens.driver(study_id), attempt=1))
@@ -64,7 +64,7 @@ class Service:
         until(true, 240, lambda: f"The driver says\n{self.log(study_id)}")
 
     def begun(self, study_id: str) -> bool:
-        return any(trial.rounds_done for trial in self.store.trials(study_id))
+        return any(trial.rounds_done for trial in self.store.trials.find(study_id))
 
 
 @pytest.fixture
@@ -89,34 +89,36 @@ def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
     service.until(lambda: service.begun(study_id), study_id)
     os.kill(first, signal.SIGKILL)
     service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
-    assert service.store.study(study_id).state == "RUNNING"
+    assert service.store.studies.get(study_id).state == "RUNNING"
 
-    known = {trial.id: trial.rounds_done for trial in service.store.trials(study_id)}
+    known = {trial.id: trial.rounds_done for trial in service.store.trials.find(study_id)}
 
     def trained() -> bool:
         """Whether the second driver has trained all that it has begun; without a checkpoint it begins at round 0."""
-        running = [trial for trial in service.store.trials(study_id) if trial.state == "RUNNING"]
+        running = [trial for trial in service.store.trials.find(study_id) if trial.state == "RUNNING"]
         return bool(running) and all(trial.rounds_done != known.get(trial.id, 0) for trial in running)
 
     second = service.start(study_id)
     assert second != first
-    service.until(lambda: service.store.driven()[0].attempt == 2, study_id)
+    service.until(lambda: service.store.leases.driven()[0].attempt == 2, study_id)
     service.until(trained, study_id)
     service.launcher.stop(study_id)
-    service.until(lambda: not service.store.driven()[0].held, study_id)
-    assert service.store.study(study_id).state == "PENDING"
+    service.until(lambda: not service.store.leases.driven()[0].held, study_id)
+    assert service.store.studies.get(study_id).state == "PENDING"
     assert all(
-        trial.checkpoint for trial in service.store.trials(study_id) if trial.state == "WAITING" and trial.rounds_done
+        trial.checkpoint
+        for trial in service.store.trials.find(study_id)
+        if trial.state == "WAITING" and trial.rounds_done
     )
 
     service.until(lambda: not service.launcher.seen(study_id).alive, study_id)  # it still ends its Ray
     service.start(study_id)
-    service.until(lambda: service.store.study(study_id).state == "SUCCEEDED", study_id)
+    service.until(lambda: service.store.studies.get(study_id).state == "SUCCEEDED", study_id)
     service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
-    trials = service.store.trials(study_id)
+    trials = service.store.trials.find(study_id)
     assert len(trials) == 16
     assert all(trial.finished for trial in trials)
-    curves = service.store.curves(study_id)
+    curves = service.store.curves.columns(study_id)
     complete = [trial.id for trial in trials if trial.state == "COMPLETE"]
     assert all(curves[trial]["round"] == list(range(ROUNDS + 1)) for trial in complete)
     assert "Ray is ready: 2 workers of 1 CPU each" in service.log(study_id)

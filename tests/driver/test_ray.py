@@ -41,7 +41,7 @@ def plain(client: StoreClient, study_id: str) -> dict[str, Any]:
     """Curves without what no two runs share, by the trial's name within its study."""
     return {
         trial.partition(".")[2]: {name: column for name, column in columns.items() if name != "wall_seconds"}
-        for trial, columns in client.store.curves(study_id).items()
+        for trial, columns in client.store.curves.columns(study_id).items()
     }
 
 
@@ -90,12 +90,12 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path, capfd: pyt
     lines: list[str] = []
     driven = Driven(client, study_id, tmp_path / "checkpoints", progress=lines.append)
     assert driven.end() == "SUCCEEDED"
-    trials = client.store.trials(study_id)
+    trials = client.store.trials.find(study_id)
     assert len(trials) == 20
     assert all(trial.state in ("COMPLETE", "DIVERGED") for trial in trials)
     assert len(client.finished) == 20
     assert lines == ["Ray is ready: 2 workers of 1 CPU each"]
-    assert client.store.study(study_id).state == "SUCCEEDED"
+    assert client.store.studies.get(study_id).state == "SUCCEEDED"
     assert not list((tmp_path / "checkpoints").rglob("*.ckpt"))
     printed = capfd.readouterr()
     assert printed.out == ""
@@ -118,7 +118,7 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
     driven = Driven(client, study_id, tmp_path, options={"chunk_seconds": 0.02, "checkpoint_seconds": 0.0})
     assert driven.end() == "SUCCEEDED"
     assert pids
-    trials = client.store.trials(study_id)
+    trials = client.store.trials.find(study_id)
     assert [trial.state for trial in trials] == ["COMPLETE"] * 8
     assert sorted(trial.attempt for trial in trials) == [1] * 6 + [2] * 2
     assert len(client.finished) == len({result.trial for result in client.finished}) == 8
@@ -140,10 +140,10 @@ def test_a_paused_study_resumes_with_the_same_curves(
 
     client.before = pause_at_the_first_report
     assert Driven(client, study_id, tmp_path).end() == "PAUSED"
-    assert client.store.study(study_id).state == "PAUSED"
-    begun = [trial for trial in client.store.trials(study_id) if trial.rounds_done]
+    assert client.store.studies.get(study_id).state == "PAUSED"
+    begun = [trial for trial in client.store.trials.find(study_id) if trial.rounds_done]
     assert begun
-    assert {trial.state for trial in client.store.trials(study_id)} <= {"WAITING", "COMPLETE"}
+    assert {trial.state for trial in client.store.trials.find(study_id)} <= {"WAITING", "COMPLETE"}
     assert all(trial.checkpoint for trial in begun if trial.state == "WAITING")
     client.resume(study_id)
     done = {trial.id for trial in begun if trial.finished}
@@ -157,13 +157,13 @@ def test_one_study_at_a_time_uses_a_ray_and_is_cancelled_at_once(client: StoreCl
     study = quadratic(**{**LONG, "budget": {"trials_per_method": 4, "rounds": 400_000, "seeds": 0}})
     first, second = client.submit(study), client.submit(study)
     driven = Driven(client, first, tmp_path)
-    until(lambda: any(trial.checkpoint for trial in client.store.trials(first)))
+    until(lambda: any(trial.checkpoint for trial in client.store.trials.find(first)))
     other = Driven(client, second, tmp_path).end()
     assert other == "FAILED"
-    assert "one study at a time uses a Ray cluster" in client.store.study(second).reason
+    assert "one study at a time uses a Ray cluster" in client.store.studies.get(second).reason
     client.cancel(first)
     assert driven.end() == "CANCELLED"
-    assert {trial.state for trial in client.store.trials(first)} == {"CANCELLED"}
+    assert {trial.state for trial in client.store.trials.find(first)} == {"CANCELLED"}
     assert not list(tmp_path.rglob("*.ckpt"))
     assert isinstance(Driven(client, first, tmp_path).end(), Conflict)
 
@@ -172,18 +172,18 @@ def test_resources_that_no_node_has_are_refused_before_anything_runs(client: Sto
     study_id = client.submit(quadratic(resources={"gpu": 3}))
     assert Driven(client, study_id, tmp_path, nodes_s=0.0).end() == "FAILED"
     reason = "resources.gpu: a pack needs 1 CPU and 3 GPU of one node, the nodes have 2 CPU: ask for less"
-    assert client.store.study(study_id).reason == reason
+    assert client.store.studies.get(study_id).reason == reason
 
 
 def test_a_replaced_driver_stops_and_writes_nothing_more(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(**{**LONG, "budget": {"trials_per_method": 4, "rounds": 400_000, "seeds": 0}})
     study_id = client.submit(study)
     driven = Driven(client, study_id, tmp_path)
-    until(lambda: any(trial.rounds_done for trial in client.store.trials(study_id)))
-    client.store.lost(study_id, 1, "a test took it away")
-    attempt = client.store.acquire(study_id, "elsewhere/1").attempt
+    until(lambda: any(trial.rounds_done for trial in client.store.trials.find(study_id)))
+    client.store.leases.lost(study_id, 1, "a test took it away")
+    attempt = client.store.leases.acquire(study_id, "elsewhere/1").attempt
     assert driven.end() == "STALE"
-    assert client.store.heartbeat(study_id, attempt) == "run"
+    assert client.store.leases.heartbeat(study_id, attempt) == "run"
 
 
 def test_a_joined_ray_is_marked_by_the_driver_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,20 +211,20 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
         driven = Driven(client, study_id, tmp_path, progress=lines.append)
         until(lambda: any("waits for its turn" in line for line in lines))
         assert client.heartbeat(study_id, 1) == "run"
-        assert client.store.trials(study_id) == []  # nothing is trained twice
+        assert client.store.trials.find(study_id) == []  # nothing is trained twice
     assert driven.end() == "SUCCEEDED"
 
     second = client.submit(quadratic())
     monkeypatch.setattr(mutex, "TURN_S", 0.2)
     with mutex.alone("another", lines.append):
         assert Driven(client, second, tmp_path).end() == "PAUSED"
-        record = client.store.study(second)
+        record = client.store.studies.get(second)
         assert record.state == "PENDING"  # the scheduler starts it again, and nothing counts against it
         assert "the driver of study another uses this one" in record.reason
-        assert client.store.driven()[0].deaths == 0
+        assert client.store.leases.driven()[0].deaths == 0
         monkeypatch.setattr(mutex, "TURN_S", 60.0)
         driven = Driven(client, second, tmp_path, progress=lines.append)
-        until(lambda: client.store.study(second).state == "RUNNING")
+        until(lambda: client.store.studies.get(second).state == "RUNNING")
         client.cancel(second)
         assert driven.end() == "CANCELLED"
 
@@ -253,7 +253,7 @@ def test_a_trial_whose_worker_is_killed_five_times_is_complete_in_the_end(
     driven = Driven(client, study_id, tmp_path, options={"chunk_seconds": 1e-6, "checkpoint_seconds": 0.0})
     assert driven.end() == "SUCCEEDED"
     assert len(kills) == 5
-    (trial,) = client.store.trials(study_id)
+    (trial,) = client.store.trials.find(study_id)
     assert (trial.state, trial.attempt, trial.rounds_done) == ("COMPLETE", 6, 100)
     assert (trial.deaths, trial.death_round) == (1, kills[-1][1])
     sampler = build("quasi_random", study.entry("one").parameters(), ("quality", "speed"), study.seed)

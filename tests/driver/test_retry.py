@@ -26,7 +26,7 @@ def facts(client: StoreClient, study_id: str) -> list[Any]:
     stored = curves(client, study_id)
     return [
         (trial.id.partition(".")[2], trial.state, trial.hyperparameters, trial.values, stored[trial.id])
-        for trial in client.store.trials(study_id)
+        for trial in client.store.trials.find(study_id)
     ]
 
 
@@ -46,7 +46,7 @@ def all_failed(client: StoreClient, study: Study, folder: Path, rounds: int) -> 
     for steps in (rounds, 1, 1):
         live(bench, steps)
     bench.run()
-    client.store.release(study_id, bench.attempt, *bench.search.outcome())
+    client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
     return study_id
 
 
@@ -54,15 +54,15 @@ def test_a_study_whose_trials_all_failed_goes_on_from_its_checkpoints(client: St
     study = three()
     whole = undisturbed(client, study, tmp_path / "whole")
     study_id = all_failed(client, study, tmp_path / "broken", rounds=4)
-    assert client.store.study(study_id).state == "FAILED"
+    assert client.store.studies.get(study_id).state == "FAILED"
     results = Results(client.store)
     assert results.frontier(study_id)["methods"]["only"]["failed"] == 3
 
-    assert client.store.retry(study_id).state == "PENDING"
+    assert client.store.retries.request(study_id).state == "PENDING"
     assert results.frontier(study_id)["methods"]["only"]["failed"] == 0
     again = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
     assert live(again, 1) == [4]
-    assert [(trial.deaths, trial.death_round) for trial in client.store.trials(study_id)] == [(1, 3)] * 3
+    assert [(trial.deaths, trial.death_round) for trial in client.store.trials.find(study_id)] == [(1, 3)] * 3
     again.run()
     assert again.search.outcome() == ("SUCCEEDED", "")
     assert facts(client, study_id) == facts(client, whole)
@@ -131,8 +131,8 @@ def test_the_sampler_hears_a_retried_trial_as_if_it_had_never_failed(client: Sto
     first = Bench(client, study_id, study, tmp_path / "broken")
     kill(first, ["only.s00002", "only.s00007"])
     assert first.search.outcome() == ("SUCCEEDED", "2 of 11 trials have failed")
-    client.store.release(study_id, first.attempt, "SUCCEEDED")
-    client.store.retry(study_id)
+    client.store.leases.release(study_id, first.attempt, "SUCCEEDED")
+    client.store.retries.request(study_id)
     assert extend(client, study_id, trials_per_method=13) == larger
     heard: list[Any] = []
     second = Bench(
@@ -158,29 +158,29 @@ def test_failed_repeats_run_again(client: StoreClient, tmp_path: Path) -> None:
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path / "broken")
     kill(bench, ["short.c00001", "long.c00000"])
-    client.store.release(study_id, bench.attempt, *bench.search.outcome())
-    assert client.store.study(study_id).reason == "2 of 20 trials have failed"
+    client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
+    assert client.store.studies.get(study_id).reason == "2 of 20 trials have failed"
     assert document(client, study_id) != document(client, whole)
-    client.store.retry(study_id)
+    client.store.retries.request(study_id)
     drive(client, study_id, study, tmp_path / "broken")
     assert facts(client, study_id) == facts(client, whole)
     assert document(client, study_id) == document(client, whole)
-    assert client.store.study(study_id).reason == ""
+    assert client.store.studies.get(study_id).reason == ""
 
 
 def test_one_trial_of_a_pack_starts_again_alone(client: StoreClient, tmp_path: Path) -> None:
     study = three()
     whole = undisturbed(client, study, tmp_path / "whole")
     study_id = all_failed(client, study, tmp_path / "broken", rounds=9)
-    first, *others = [trial.id for trial in client.store.trials(study_id)]
-    client.store.retry(study_id, [first])
+    first, *others = [trial.id for trial in client.store.trials.find(study_id)]
+    client.store.retries.request(study_id, [first])
     again = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
     rounds = [live(again, 3) for _ in range(5)]  # of the new pack's own checkpoints, not of those at round 8
     assert rounds[:2] == [[1, 2, 3], [3, 4, 5]]
     again.run()
     assert again.search.outcome() == ("SUCCEEDED", "2 of 3 trials have failed")
-    client.store.release(study_id, again.attempt, "SUCCEEDED")
-    client.store.retry(study_id, others)
+    client.store.leases.release(study_id, again.attempt, "SUCCEEDED")
+    client.store.retries.request(study_id, others)
     drive(client, study_id, study, tmp_path / "broken")
     for found, expected in zip(facts(client, study_id), facts(client, whole), strict=True):
         assert found[:3] == expected[:3]
@@ -195,13 +195,15 @@ def test_trials_retried_while_the_study_runs_are_left_to_the_next_driver(client:
         pack = bench.start()
         assert pack is not None
         bench.kill(pack)
-    assert client.store.retry(study_id).state == "RUNNING"
+    assert client.store.retries.request(study_id).state == "RUNNING"
     bench.run()
-    assert client.store.trials(study_id, state="WAITING") != []
-    assert client.store.release(study_id, bench.attempt, *bench.search.outcome()) == "PENDING"
+    assert client.store.trials.find(study_id, state="WAITING") != []
+    assert client.store.leases.release(study_id, bench.attempt, *bench.search.outcome()) == "PENDING"
     drive(client, study_id, study, tmp_path)
-    assert client.store.study(study_id).state == "SUCCEEDED"
-    sizes = {label: len(client.store.trials(study_id, label=label, phase="confirmation")) for label in study.labels}
+    assert client.store.studies.get(study_id).state == "SUCCEEDED"
+    sizes = {
+        label: len(client.store.trials.find(study_id, label=label, phase="confirmation")) for label in study.labels
+    }
     assert len(set(sizes.values())) == 1, "labels repeat equally many"
     with pytest.raises(Conflict, match="nothing to retry"):
-        client.store.retry(study_id)
+        client.store.retries.request(study_id)

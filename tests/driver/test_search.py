@@ -92,7 +92,7 @@ class Bench:
 def curves(client: StoreClient, study_id: str) -> dict[str, Any]:
     return {
         trial: {name: column for name, column in columns.items() if name not in NO_CLOCK}
-        for trial, columns in client.store.curves(study_id).items()
+        for trial, columns in client.store.curves.columns(study_id).items()
     }
 
 
@@ -102,7 +102,7 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     bench = Bench(client, study_id, study, tmp_path)
     bench.run()
     assert bench.search.outcome() == ("SUCCEEDED", "")
-    trials = client.store.trials(study_id)
+    trials = client.store.trials.find(study_id)
     assert len(trials) == 2 * (6 + 2 * 2)
     assert all(trial.state in ("COMPLETE", "DIVERGED") for trial in trials)
     assert len({result.trial for result in client.finished}) == len(client.finished) == 20
@@ -115,7 +115,7 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     complete = [trial for trial in trials if trial.state == "COMPLETE"]
     assert all(stored[trial.id]["round"] == list(range(31)) for trial in complete)
     assert not list(tmp_path.glob(f"{study_id}/*.ckpt"))
-    assert client.store.release(study_id, bench.attempt, "SUCCEEDED") == "SUCCEEDED"
+    assert client.store.leases.release(study_id, bench.attempt, "SUCCEEDED") == "SUCCEEDED"
 
 
 def test_no_place_is_wanted_when_all_that_is_left_is_being_trained(client: StoreClient, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_values_are_those_of_the_stored_curve(client: StoreClient, tmp_path: Pat
     study = quadratic(budget={"trials_per_method": 2, "rounds": 10, "seeds": 0})
     study_id = client.submit(study)
     Bench(client, study_id, study, tmp_path).run()
-    trial = next(trial for trial in client.store.trials(study_id) if trial.values)
-    loss = client.store.curves(study_id, [trial.id])[trial.id]["loss"]
+    trial = next(trial for trial in client.store.trials.find(study_id) if trial.values)
+    loss = client.store.curves.columns(study_id, [trial.id])[trial.id]["loss"]
     assert trial.values is not None
     assert trial.values.quality == pytest.approx(-loss[-1])  # a window of one round
 
@@ -160,9 +160,9 @@ def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreCl
     assert stopped[0]["rounds_done"] == 20
     assert stopped[0]["checkpoint"].endswith(".00000020.ckpt")
     assert stopped[1]["checkpoint"] is None  # it had not begun
-    assert {trial.state for trial in client.store.trials(broken)} == {"WAITING"}
+    assert {trial.state for trial in client.store.trials.find(broken)} == {"WAITING"}
     checkpoints.lower_flag(first.search.flag)
-    client.store.release(broken, first.attempt, "PAUSED")
+    client.store.leases.release(broken, first.attempt, "PAUSED")
     second = Bench(client, broken, study, tmp_path / "broken")
     pack = second.start()
     assert pack is not None
@@ -182,14 +182,14 @@ def test_a_driver_that_dies_repeats_no_finished_trial(client: StoreClient, tmp_p
     assert pack is not None
     first.step(pack)
     first.start()
-    finished = {trial.id for trial in client.store.trials(study_id) if trial.finished}
+    finished = {trial.id for trial in client.store.trials.find(study_id) if trial.finished}
     assert len(finished) == 3
     client.finished.clear()
     second = Bench(client, study_id, study, tmp_path)
     with pytest.raises(StaleDriver):
         first.search.next_job()
     second.run()
-    assert len(client.store.trials(study_id)) == 20
+    assert len(client.store.trials.find(study_id)) == 20
     assert not finished & {result.trial for result in client.finished}
     assert len(client.finished) == 17
 
@@ -209,7 +209,7 @@ def live(bench: Bench, steps: int) -> list[int]:
 
 
 def deaths(client: StoreClient, study_id: str) -> list[tuple[str, int, int | None]]:
-    return [(trial.state, trial.deaths, trial.death_round) for trial in client.store.trials(study_id)]
+    return [(trial.state, trial.deaths, trial.death_round) for trial in client.store.trials.find(study_id)]
 
 
 def test_a_pack_may_die_any_number_of_times_when_it_comes_further(client: StoreClient, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_pack_may_die_any_number_of_times_when_it_comes_further(client: StoreC
     assert rounds[-1] == [46, 47, 48, 49]
     assert deaths(client, study_id) == [("WAITING", 1, 48)] * 3
     bench.run()
-    assert [(trial.state, trial.attempt) for trial in client.store.trials(study_id)] == [("COMPLETE", 17)] * 3
+    assert [(trial.state, trial.attempt) for trial in client.store.trials.find(study_id)] == [("COMPLETE", 17)] * 3
     assert list(curves(client, study_id).values()) == list(curves(client, whole).values())
 
 
@@ -236,7 +236,7 @@ def test_the_third_death_at_one_checkpoint_fails_the_pack(client: StoreClient, t
     assert live(bench, 1) == [5]
     assert deaths(client, study_id) == [("FAILED", 3, 4)] * 3
     error = "given up after 3 attempts without a checkpoint after round 4: its worker died"
-    assert {trial.error for trial in client.store.trials(study_id)} == {error}
+    assert {trial.error for trial in client.store.trials.find(study_id)} == {error}
     bench.run()
     assert bench.search.outcome() == ("FAILED", f"every trial has failed; the first: {error}")
 
@@ -306,7 +306,7 @@ def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClien
             bench.search.report({**report, "checkpoint": None})
             begun += report["reports"][0]["round"][-1:] if step == 0 else []
     assert begun == [1, 4, 7]
-    assert {trial.checkpoint for trial in client.store.trials(study_id)} == {None}
+    assert {trial.checkpoint for trial in client.store.trials.find(study_id)} == {None}
 
 
 def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: StoreClient, tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: St
     asleep = [hung.workers[pack]]
     for _ in range(5):
         hung.step(pack)
-    client.store.lost(study_id, hung.attempt, "it hangs")
+    client.store.leases.lost(study_id, hung.attempt, "it hangs")
     bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
     again = bench.start()
     assert again is not None
@@ -392,7 +392,7 @@ def test_an_error_in_the_pack_is_told(client: StoreClient, tmp_path: Path) -> No
         spoilt()
     with pytest.raises(DriftlineError, match="nothing could be trained; the last error: SpecError: rounds must be"):
         spoilt()
-    failed = [trial for trial in client.store.trials(study_id) if trial.state == "FAILED"]
+    failed = [trial for trial in client.store.trials.find(study_id) if trial.state == "FAILED"]
     assert len(failed) == 9
     assert "given up after 3 attempts without a checkpoint after round 0: SpecError" in str(failed[0].error)
 

@@ -56,7 +56,7 @@ class BreakingTransport(httpx.HTTPTransport):
 @pytest.mark.timeout(120)
 def test_a_reader_that_is_cut_off_again_and_again_misses_and_repeats_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "driftline.db")
-    study = store.create_study(SPEC, "f" * 64).id
+    study = store.studies.create(SPEC, "f" * 64).id
     seen: list[Event] = []
     with running(store) as service:
         transport = BreakingTransport(str(service.server.socket) if service.server.socket else None)
@@ -68,12 +68,12 @@ def test_a_reader_that_is_cut_off_again_and_again_misses_and_repeats_nothing(tmp
         reader = threading.Thread(target=follow)
         reader.start()
         for number in range(3 * CUTS):
-            store.log(study, "info", f"line {number}")
+            store.events.log(study, "info", f"line {number}")
             time.sleep(0.005)
-        store.intend(study, "cancel")
+        store.studies.intend(study, "cancel")
         reader.join(90)
         assert not reader.is_alive()
     assert transport.cuts == CUTS
-    assert [event.id for event in seen] == [event.id for event in store.events(study)]
+    assert [event.id for event in seen] == [event.id for event in store.events.read(study)]
     assert len(seen) == 3 * CUTS + 2
     store.close()

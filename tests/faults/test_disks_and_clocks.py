@@ -49,7 +49,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def curves(store: Store, study_id: str) -> dict[str, Any]:
     return {
         trial.partition(".")[2]: {name: column for name, column in columns.items() if name != "wall_seconds"}
-        for trial, columns in store.curves(study_id).items()
+        for trial, columns in store.curves.columns(study_id).items()
     }
 
 
@@ -138,29 +138,31 @@ def test_a_read_only_folder_costs_checkpoints_but_no_result(
 
 def test_a_database_on_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     store = Store(tmp_path / "driftline.db")
-    study = store.create_study(SPEC, "f" * 64).id
-    attempt = store.acquire(study, holder()).attempt
-    (trial,) = store.create_trials(study, attempt, new_trials("fedavg", 1))
-    store.start_pack(study, attempt, "p", [trial.id])
+    study = store.studies.create(SPEC, "f" * 64).id
+    attempt = store.leases.acquire(study, holder()).attempt
+    (trial,) = store.trials.create(study, attempt, new_trials("fedavg", 1))
+    store.trials.start_pack(study, attempt, "p", [trial.id])
 
     def report(number: int) -> None:
         rounds = list(range(number * 256, number * 256 + 256))
         columns = {"round": rounds, "train_loss": [float(hash((number, each)) % 1000) for each in rounds]}
-        store.report(study, Report(attempt=attempt, pack="p", reports={trial.id: columns}, rounds_done=rounds[-1]))
+        store.curves.report(
+            study, Report(attempt=attempt, pack="p", reports={trial.id: columns}, rounds_done=rounds[-1])
+        )
 
-    with store._database.write() as connection:  # the pool's one connection: SQLite says "full" at this size
+    with store.session.write() as connection:  # the pool's one connection: SQLite says "full" at this size
         raw: Any = connection.connection.driver_connection
         pages = raw.execute("PRAGMA page_count").fetchone()[0]
         raw.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(Unavailable, match="full"):
         list(map(report, range(100)))
-    stored = len(store.curves(study)[trial.id]["round"]) // 256
+    stored = len(store.curves.columns(study)[trial.id]["round"]) // 256
     assert stored < 100
-    assert store.study(study).state == "RUNNING"
+    assert store.studies.get(study).state == "RUNNING"
     raw.execute("PRAGMA max_page_count = 1000000")
     for number in range(stored, 100):
         report(number)
-    assert store.curves(study)[trial.id]["round"] == list(range(25_600))
+    assert store.curves.columns(study)[trial.id]["round"] == list(range(25_600))
     store.close()
 
 
@@ -203,9 +205,9 @@ def leased(tmp_path: Path) -> Iterator[tuple[Store, Clock, Scheduler, NoLauncher
     store = Store(tmp_path / "driftline.db", clock=clock, lease_seconds=0.3)
     launcher = NoLauncher()
     scheduler = Scheduler(store, launcher, lambda study, project: "token")
-    study = store.create_study(SPEC, "f" * 64).id
+    study = store.studies.create(SPEC, "f" * 64).id
     scheduler.step()
-    store.acquire(study, "elsewhere/1")
+    store.leases.acquire(study, "elsewhere/1")
     assert scheduler.step() == []
     yield store, clock, scheduler, launcher, study
     store.close()
@@ -222,12 +224,12 @@ def test_a_clock_that_is_set_takes_no_study_from_a_driver_that_lives(
         launcher.alive = False
     clock.now += step
     assert scheduler.step() == []
-    assert store.heartbeat(study, 1) == "run"
+    assert store.leases.heartbeat(study, 1) == "run"
     time.sleep(0.35)
     assert scheduler.step() == []
     assert (launcher.started, launcher.stopped) == (1, 0)
-    assert store.study(study).state == "RUNNING"
-    assert store.driven()[0].held
+    assert store.studies.get(study).state == "RUNNING"
+    assert store.leases.driven()[0].held
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
@@ -248,17 +250,17 @@ def test_a_driver_that_is_silent_after_the_clock_was_set_is_replaced(
     clock.now += 9
     until(lambda: bool(scheduler.step()) and launcher.stopped > 0)
     until(lambda: scheduler.step() is not None and launcher.started > 1)
-    assert store.acquire(study, "elsewhere/2").attempt == 2
+    assert store.leases.acquire(study, "elsewhere/2").attempt == 2
 
 
 def test_a_lock_from_before_the_clock_was_set_back_ends_in_time(tmp_path: Path) -> None:
     clock = Clock()
     store = Store(tmp_path / "driftline.db", clock=clock)
-    assert store.lock("scheduler", "elsewhere/1", 30)
+    assert store.locks.take("scheduler", "elsewhere/1", 30)
     clock.now -= HOUR
-    assert not store.lock("scheduler", "elsewhere/2", 30)
+    assert not store.locks.take("scheduler", "elsewhere/2", 30)
     clock.now += 31
-    assert store.lock("scheduler", "elsewhere/2", 30)
+    assert store.locks.take("scheduler", "elsewhere/2", 30)
     store.close()
 
 
@@ -266,13 +268,13 @@ def test_a_lock_of_a_process_that_is_gone_is_free_at_once(tmp_path: Path) -> Non
     store = Store(tmp_path / "driftline.db")
     here = holder().rpartition("/")[0]
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        assert store.lock("scheduler", f"{here}/{process.pid}/7f01", 30)
-        assert not store.lock("scheduler", f"{holder()}/1", 30)
+        assert store.locks.take("scheduler", f"{here}/{process.pid}/7f01", 30)
+        assert not store.locks.take("scheduler", f"{holder()}/1", 30)
         process.kill()
-        until(lambda: store.lock("scheduler", f"{holder()}/1", 30))  # dead, although nobody has taken note of it
-        assert store.lock("scheduler", f"{here}/{process.pid}/7f01", 30) is False
-    store.unlock("scheduler", f"{holder()}/1")
-    assert store.lock("scheduler", f"{here}/{process.pid}/7f01", 30)
-    assert store.lock("scheduler", f"{holder()}/1", 30)  # gone altogether
-    assert not store.lock("scheduler", f"{holder()}/2", 30)  # another one of a process that lives
+        until(lambda: store.locks.take("scheduler", f"{holder()}/1", 30))  # dead, although nobody has taken note of it
+        assert store.locks.take("scheduler", f"{here}/{process.pid}/7f01", 30) is False
+    store.locks.release("scheduler", f"{holder()}/1")
+    assert store.locks.take("scheduler", f"{here}/{process.pid}/7f01", 30)
+    assert store.locks.take("scheduler", f"{holder()}/1", 30)  # gone altogether
+    assert not store.locks.take("scheduler", f"{holder()}/2", 30)  # another one of a process that lives
     store.close()

@@ -274,7 +274,7 @@ def shown(stack: Stack, study_id: str, version: int) -> bool:
     """Whether the recorder has brought MLflow to the end of the study."""
     store = Store(stack._environment["DRIFTLINE_DATABASE_URL"])
     try:
-        return any(entry.version == version for entry in store.recorded(study_id, "ended"))
+        return any(entry.version == version for entry in store.recorder_state.read(study_id, "ended"))
     finally:
         store.close()
 

@@ -98,7 +98,7 @@ def test_a_service_ends_drivers_that_an_earlier_one_has_started(tmp_path: Path, 
         assert running(processes.home, "") == []
         assert list(processes.home.glob("checkpoints/*/*.ckpt"))
         with closing(Store(processes.home / "driftline.db")) as store:
-            assert store.study(study).state == "PENDING"  # let go by a driver that had the time for it
+            assert store.studies.get(study).state == "PENDING"  # let go by a driver that had the time for it
 
 
 def exists(pid: int) -> bool:

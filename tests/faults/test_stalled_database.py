@@ -92,14 +92,14 @@ def test_a_stalled_connection_is_given_up_and_the_study_goes_on(
     monkeypatch.setattr(connections, "CONNECT_S", 2)
     monkeypatch.setattr(connections, "ANSWER_S", 2.0)  # what flows is answered in time, on a busy machine too
     store = Store(url)
-    study = store.create_study(SPEC, "f" * 64).id
-    attempt = store.acquire(study, holder()).attempt
-    (trial,) = store.create_trials(study, attempt, new_trials("fedavg", 1))
-    store.start_pack(study, attempt, "p", [trial.id])
+    study = store.studies.create(SPEC, "f" * 64).id
+    attempt = store.leases.acquire(study, holder()).attempt
+    (trial,) = store.trials.create(study, attempt, new_trials("fedavg", 1))
+    store.trials.start_pack(study, attempt, "p", [trial.id])
 
     def report(number: int) -> None:
         columns = {"round": [number], "train_loss": [1.0 / (1 + number)]}
-        store.report(study, Report(attempt=attempt, pack="p", reports={trial.id: columns}, rounds_done=number))
+        store.curves.report(study, Report(attempt=attempt, pack="p", reports={trial.id: columns}, rounds_done=number))
 
     report(0)
     proxy.flowing.clear()
@@ -119,12 +119,12 @@ def test_a_stalled_connection_is_given_up_and_the_study_goes_on(
         except Unavailable:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-    assert store.curves(study)[trial.id] == {"round": [0, 1], "train_loss": [1.0, 0.5]}
+    assert store.curves.columns(study)[trial.id] == {"round": [0, 1], "train_loss": [1.0, 0.5]}
     store.close()
 
 
 def test_a_connection_says_how_long_it_may_be_idle(postgresql: Postgresql) -> None:
     store = Store(postgresql.emptied())
-    with store._database.read() as connection:
+    with store.session.read() as connection:
         assert connection.execute(sa.text("SHOW idle_in_transaction_session_timeout")).scalar() == "1min"
     store.close()

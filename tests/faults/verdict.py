@@ -18,14 +18,14 @@ _WAIT_S = 60.0
 def facts(folder: Path, database: Path, mlflow: str) -> Facts:
     """What a study has left behind: trials and curves by name, MLflow's rows, work done, files. Waits for MLflow."""
     store = Store(database)
-    (study,) = store.studies()
+    (study,) = store.studies.find()
     shown = time.monotonic() + _WAIT_S
     while time.monotonic() < shown:
-        if any(entry.version == study.version for entry in store.recorded(study.id, "ended")):
+        if any(entry.version == study.version for entry in store.recorder_state.read(study.id, "ended")):
             break
         time.sleep(0.05)
-    trials = store.trials(study.id)
-    curves = store.curves(study.id)
+    trials = store.trials.find(study.id)
+    curves = store.curves.columns(study.id)
     found: Facts = {
         "state": study.state,
         "reason": study.reason,

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.api.auth.oidc import Config as Oidc
 from service.api.metrics import Metrics
 from service.launchers.kubernetes.config import Config
-from service.store.core import Actor
+from service.store.session import Actor
 from service.store.store import Store
 from tests.service.conftest import SPEC
 
@@ -129,8 +129,8 @@ def test_alerts_ask_for_metrics_that_there_are(objects, tmp_path):
         looks, looked_at, acting = 1, 1.0, True
 
     store = Store(tmp_path / "s.db")
-    study = store.create_study(SPEC, "f" * 64, actor=Actor("t", "ann")).id
-    store.acquire(study, "host/1")
+    study = store.studies.create(SPEC, "f" * 64, actor=Actor("t", "ann")).id
+    store.leases.acquire(study, "host/1")
     metrics = Metrics(store)
     metrics.watch(Looks())
     metrics.requests.labels("GET", "/v1/studies", "200").inc()

@@ -96,7 +96,7 @@ def test_a_study_in_a_queue_from_the_scheduler_to_its_second_turn(plane, place, 
     Kueue.install(plane)
     cluster, clock = Kueue(plane, place.namespace), Clock()
     store = Store(tmp_path / "s.db", clock=clock)
-    study = store.create_study(SPEC, "f" * 64).id
+    study = store.studies.create(SPEC, "f" * 64).id
     name = job_name(study, 1)
     loop = Scheduler(
         store,
@@ -112,14 +112,14 @@ def test_a_study_in_a_queue_from_the_scheduler_to_its_second_turn(plane, place, 
     for _ in range(10):
         clock.now += 100
         loop.step()
-    assert (store.study(study).state, store.study(study).reason) == ("QUEUED", WAITS)
+    assert (store.studies.get(study).state, store.studies.get(study).reason) == ("QUEUED", WAITS)
     assert list(place.jobs()) == [name]
 
     cluster.admit(name)
     plane.status(place.namespace, name, jobDeploymentStatus="Initializing")
     place.until(study, Seen(True))
     loop.step()
-    store.acquire(study, "head/1")
+    store.leases.acquire(study, "head/1")
     assert loop.step() == []
     cluster.preempt(name, "for a better one")
     place.until(study, Seen(True, AGAIN, waiting=True))
@@ -128,14 +128,14 @@ def test_a_study_in_a_queue_from_the_scheduler_to_its_second_turn(plane, place, 
     assert loop.step() == [Lost(study, 1, AGAIN, counted=False), Forget(study, AGAIN)]
     assert loop.step() == [Start(study, 2)]
     loop.step()
-    assert (store.study(study).state, store.study(study).reason) == ("QUEUED", AGAIN)
-    assert store.driven()[0].deaths == 0
+    assert (store.studies.get(study).state, store.studies.get(study).reason) == ("QUEUED", AGAIN)
+    assert store.leases.driven()[0].deaths == 0
     assert [(which, job["spec"]["suspend"]) for which, job in place.jobs().items()] == [(name, True)]
 
-    store.intend(study, "cancel")
+    store.studies.intend(study, "cancel")
     loop.step()
     loop.step()
-    assert store.study(study).state == "CANCELLED"
+    assert store.studies.get(study).state == "CANCELLED"
     assert place.jobs() == {}
     loop.close()
     store.close()

@@ -25,8 +25,8 @@ class Stored:
             "objective": {"quality": "test_accuracy", "cost": "rounds", "optimize": "both"},
             "budget": {"trials_per_method": 4, "rounds": rounds, "seeds": 3, "confirm": 2},
         }
-        self.id = store.create_study(spec, "f" * 64).id
-        self.attempt = store.acquire(self.id, holder()).attempt
+        self.id = store.studies.create(spec, "f" * 64).id
+        self.attempt = store.leases.acquire(self.id, holder()).attempt
         self._packs = 0
 
     def add(self, curves: Sequence[TrialCurve], *, until: int | None = None) -> list[str]:
@@ -42,10 +42,10 @@ class Stored:
             )
             for curve in curves
         ]
-        ids = [trial.id for trial in self.store.create_trials(self.id, self.attempt, new)]
+        ids = [trial.id for trial in self.store.trials.create(self.id, self.attempt, new)]
         pack = f"pack{self._packs}"
         self._packs += 1
-        self.store.start_pack(self.id, self.attempt, pack, ids)
+        self.store.trials.start_pack(self.id, self.attempt, pack, ids)
         for trial, curve in zip(ids, curves, strict=True):
             keep = curve.rounds <= (math.inf if until is None else until)
             columns = {
@@ -54,7 +54,7 @@ class Stored:
             }
             done = int(columns["round"][-1])
             report = Report(attempt=self.attempt, pack=pack, reports={trial: columns}, rounds_done=done)
-            self.store.report(self.id, report)
+            self.store.curves.report(self.id, report)
         if until is None:
             self.finish(ids, curves)
         return ids
@@ -68,7 +68,7 @@ class Stored:
                 values = Values(quality=sign("test_accuracy") * float(quality[-1]), speed=0.5)
             error = "out of memory" if curve.state == "FAILED" else None
             results.append(TrialResult(trial=trial, state=curve.state, values=values, error=error))
-        self.store.finish(self.id, self.attempt, results)
+        self.store.trials.finish(self.id, self.attempt, results)
 
     def succeed(self) -> None:
-        self.store.release(self.id, self.attempt, "SUCCEEDED")
+        self.store.leases.release(self.id, self.attempt, "SUCCEEDED")

@@ -122,15 +122,17 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
 
     link = writer.link()
     assert link is not None
-    assert store.study(study.id).mlflow_url is None  # no server shows the file
+    assert store.studies.get(study.id).mlflow_url is None  # no server shows the file
     assert link.command == f"mlflow ui --backend-store-uri {uri} --port 5000"
     assert "#/experiments/1/runs?compareRunsMode=CHART" in link.url
     Recorder(store, study.id, uri, public_url="https://ml.example.org").sync()  # now one does
-    found = store.study(study.id).mlflow_url or ""
+    found = store.studies.get(study.id).mlflow_url or ""
     assert found.startswith("https://ml.example.org/#/experiments/1/runs?compareRunsMode=CHART")
 
 
-def test_repeating_changes_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+def test_repeating_changes_nothing(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = finished_study(store)
     writer = recorder(store, study, uri, tmp_path)
     assert writer.sync()
@@ -138,23 +140,9 @@ def test_repeating_changes_nothing(store: Store, uri: str, client: Any, tmp_path
     assert not writer.sync()
     assert recorder(store, study, uri, tmp_path).finish()
     assert shown(client) == before
-    forgetful = recorder(store, study, uri, tmp_path)
-    forgetful._store = Forgetful(store)  # type: ignore[assignment]
-    assert forgetful.sync()  # it writes all of it again
+    monkeypatch.setattr(store.recorder_state, "read", lambda *_: [])  # what has been written is forgotten
+    assert recorder(store, study, uri, tmp_path).sync()  # it writes all of it again
     assert shown(client) == before
-
-
-class Forgetful:
-    """A store that does not know what has been written."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def recorded(self, *_: Any) -> list[Any]:
-        return []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 class Crash(BaseException):
@@ -261,7 +249,7 @@ def test_labels_follow_a_running_study(
     name = f"digits {study.id[-6:]}"
 
     writer.sync()
-    record = store.study(study.id)
+    record = store.studies.get(study.id)
     assert set(shown(client)[name][1]) == {f"study/{record.fingerprint}", f"label/fedavg/{record.version}/RUNNING"}
 
     slow = trials("fedavg", 1)
@@ -290,8 +278,8 @@ def test_labels_follow_a_running_study(
 def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
     assert recorder(store, study, uri, tmp_path).finish()
-    budget = {**store.study(study.id).spec["budget"], "trials_per_method": 9}
-    store.extend(study.id, budget, "e" * 64, was="f" * 64)
+    budget = {**store.studies.get(study.id).spec["budget"], "trials_per_method": 9}
+    store.studies.extend(study.id, budget, "e" * 64, was="f" * 64)
     writer = recorder(store, study, uri, tmp_path)
     assert writer.finish()
     ((key, run),) = [
@@ -305,18 +293,18 @@ def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, 
 
 def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
-    failed = store.trials(study.id, state="FAILED")[0].id
+    failed = store.trials.find(study.id, state="FAILED")[0].id
     writer = recorder(store, study, uri, tmp_path)
     assert writer.finish()
-    noted = store.recorded(study.id, "trial")
-    store.retry(study.id)
-    store.record(study.id, *noted)  # a recorder that was at work when the trial was retried
-    study.attempt = store.acquire(study.id, "h/2").attempt
-    store.start_pack(study.id, study.attempt, "again", [failed])
+    noted = store.recorder_state.read(study.id, "trial")
+    store.retries.request(study.id)
+    store.recorder_state.write(study.id, *noted)  # a recorder that was at work when the trial was retried
+    study.attempt = store.leases.acquire(study.id, "h/2").attempt
+    store.trials.start_pack(study.id, study.attempt, "again", [failed])
     whole = curve([0.1, 0.2, 0.3, 0.4], label="fedprox", number=2)
     columns = {name: [float(value) for value in values] for name, values in whole.columns.items()}
     columns["round"] = list(range(4))
-    store.report(study.id, Report(attempt=study.attempt, pack="again", reports={failed: columns}, rounds_done=3))
+    store.curves.report(study.id, Report(attempt=study.attempt, pack="again", reports={failed: columns}, rounds_done=3))
     study.finish([failed], [whole])
     study.succeed()
     assert writer.finish()
@@ -324,16 +312,16 @@ def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, cli
     info, _, tags, history, _ = found[failed]
     assert (info[1], tags["driftline.state"], tags["driftline.error"]) == ("FINISHED", "COMPLETE", "")
     assert [step for step, _ in history["test_accuracy"]][:4] == [0, 1, 2, 3]
-    assert "driftline.error" not in found[store.trials(study.id, state="COMPLETE")[0].id][2]
+    assert "driftline.error" not in found[store.trials.find(study.id, state="COMPLETE")[0].id][2]
 
 
 def test_only_one_recorder_at_a_time(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
-    assert store.lock(f"recorder/{study.id}", "another-host/7", 3600)
+    assert store.locks.take(f"recorder/{study.id}", "another-host/7", 3600)
     writer = recorder(store, study, uri, tmp_path)
     assert not writer.sync()
     assert shown(client) == {}
-    store.unlock(f"recorder/{study.id}", "another-host/7")
+    store.locks.release(f"recorder/{study.id}", "another-host/7")
     assert writer.sync()
 
 

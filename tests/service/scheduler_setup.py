@@ -58,13 +58,13 @@ class FakeLauncher:
 
 def scheduler(store: Store, launcher: FakeLauncher, **options: Any) -> Scheduler:
     """One whose clocks agree: what the store's clock is moved by has passed."""
-    options = {"steady": store.clock, **options}
+    options = {"steady": store.session.clock, **options}
     return Scheduler(store, launcher, lambda study_id, project: f"token {study_id} {project}", **options)
 
 
 def make(store: Store, clock: Clock) -> str:
     clock.now += 1
-    return store.create_study(SPEC, "f" * 64).id
+    return store.studies.create(SPEC, "f" * 64).id
 
 
 def driving(store: Store, clock: Clock, launcher: FakeLauncher, **options: Any) -> tuple[str, Scheduler]:
@@ -72,5 +72,5 @@ def driving(store: Store, clock: Clock, launcher: FakeLauncher, **options: Any) 
     name = make(store, clock)
     loop = scheduler(store, launcher, **options)
     loop.step()
-    store.acquire(name, "elsewhere/1")
+    store.leases.acquire(name, "elsewhere/1")
     return name, loop

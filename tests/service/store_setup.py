@@ -13,14 +13,14 @@ ELSEWHERE = "another-host/77"
 
 
 def make(store: Store, **options: Any) -> str:
-    return store.create_study(SPEC, "f" * 64, **options).id
+    return store.studies.create(SPEC, "f" * 64, **options).id
 
 
 def driven(store: Store, count: int = 2) -> tuple[str, int, list[str]]:
     """A study with a driver and trials of fedavg."""
     study = make(store)
-    attempt = store.acquire(study, holder()).attempt
-    return study, attempt, [trial.id for trial in store.create_trials(study, attempt, new_trials("fedavg", count))]
+    attempt = store.leases.acquire(study, holder()).attempt
+    return study, attempt, [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", count))]
 
 
 def report(attempt: int, trial: str, rounds: range, pack: str = "p1", **options: Any) -> Report:

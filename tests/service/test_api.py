@@ -108,7 +108,7 @@ def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
 
 
 def test_a_driver_from_acquire_to_release(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client(service.tokens.driver(study)) as driver, service.client() as owner:
         lease = driver.acquire(study, "here/1")
         assert (lease.attempt, lease.lease_seconds) == (1, 30.0)
@@ -137,7 +137,7 @@ def test_a_driver_from_acquire_to_release(service: Service) -> None:
 
 
 def test_stale_drivers_hear_it_on_every_write(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client(service.tokens.driver(study)) as old:
         old.acquire(study, "here/1")
         trials = [trial.id for trial in old.create_trials(study, 1, new_trials("fedavg", 1))]
@@ -164,7 +164,7 @@ def test_results_of_a_study(service: Service) -> None:
 def test_frontiers_are_kept_until_something_is_stored(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from service.api.computed_results import Results
 
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
     results = Results(sqlite_store, kept=1)
     computed: list[str] = []
 
@@ -174,11 +174,11 @@ def test_frontiers_are_kept_until_something_is_stored(sqlite_store: Store, monke
 
     monkeypatch.setattr(results, "_compute", compute)
     assert [results.frontier(study)["number"] for _ in range(3)] == [1, 1, 1]
-    attempt = sqlite_store.acquire(study, "h/1").attempt
+    attempt = sqlite_store.leases.acquire(study, "h/1").attempt
     assert results.frontier(study)["number"] == 1  # nothing new was stored
-    sqlite_store.create_trials(study, attempt, new_trials("fedavg", 1))
+    sqlite_store.trials.create(study, attempt, new_trials("fedavg", 1))
     assert results.frontier(study)["number"] == 2
-    other = sqlite_store.create_study(SPEC, "f" * 64).id
+    other = sqlite_store.studies.create(SPEC, "f" * 64).id
     assert [results.frontier(other)["number"], results.frontier(study)["number"]] == [3, 4]  # only one is kept
 
 
@@ -186,10 +186,10 @@ def test_frontiers_are_kept_until_something_is_stored(sqlite_store: Store, monke
 
 
 def test_trials_and_curves_in_pages(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    service.store.acquire(study, "h/1")
-    service.store.create_trials(study, 1, new_trials("fedavg", 5) + new_trials("fedprox", 2))
-    everything = [trial.id for trial in service.store.trials(study)]
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.leases.acquire(study, "h/1")
+    service.store.trials.create(study, 1, new_trials("fedavg", 5) + new_trials("fedprox", 2))
+    everything = [trial.id for trial in service.store.trials.find(study)]
     with service.http() as http:
         for name, ids_of in (
             ("trials", lambda page: [trial["id"] for trial in page["trials"]]),
@@ -223,9 +223,9 @@ def test_studies_in_pages(service: Service) -> None:
 
 
 def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    service.store.acquire(study, "h/1")
-    service.store.create_trials(study, 1, new_trials("fedavg", 3))
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.leases.acquire(study, "h/1")
+    service.store.trials.create(study, 1, new_trials("fedavg", 3))
     with service.http() as http:
         token = http.get(f"/v1/studies/{study}/trials", params={"page_size": 1}).json()["next_page_token"]
         for where, params in (
@@ -247,7 +247,7 @@ def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
 
 
 def test_errors_are_problems(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http() as http:
         problem(http.get("/v1/studies/none"), 404, "not-found")
         body = problem(http.post(f"/v1/studies/{study}/driver:acquire", json={"holders": "x"}), 422, "invalid-spec")
@@ -271,7 +271,7 @@ def test_what_fails_unexpectedly_is_a_problem_without_secrets(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(service.store, "studies", fail)
+    monkeypatch.setattr(service.store.studies, "find", fail)
     with service.http() as http:
         body = problem(http.get("/v1/studies"), 500, "error")
     assert "hunter2" not in json.dumps(body)
@@ -294,9 +294,9 @@ def test_bodies_that_are_too_large(service: Service) -> None:
 
 
 def test_large_answers_are_compressed(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    service.store.acquire(study, "h/1")
-    service.store.create_trials(study, 1, new_trials("fedavg", 20))
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.leases.acquire(study, "h/1")
+    service.store.trials.create(study, 1, new_trials("fedavg", 20))
     with service.http() as http, http.stream("GET", f"/v1/studies/{study}/trials") as response:
         raw = b"".join(response.iter_raw())
         assert response.headers["content-encoding"] == "gzip"
@@ -332,7 +332,7 @@ def test_the_openapi_document(service: Service) -> None:
 
 def test_requests_in_the_shape_that_the_protocol_has(service: Service) -> None:
     """A search trial must not name a setting: the error says where it stands in the request."""
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     new = NewTrial(label="a", phase="search", number=0, seed=0, configuration=0, hyperparameters={}).model_dump() | {
         "configuration": 1
     }

@@ -69,7 +69,7 @@ def test_a_token_is_shown_once_and_stored_as_a_hash(either: Service) -> None:
         listed = http.get("/v1/tokens").json()["tokens"]
     assert [one["id"] for one in listed] == [token["id"]]
     assert "token" not in listed[0]
-    with service.store._database.read() as connection:
+    with service.store.session.read() as connection:
         rows = connection.exec_driver_sql("SELECT * FROM tokens").all()
     assert token["token"] not in str(rows)
     with service.client(token["token"]) as ann:
@@ -142,7 +142,7 @@ def test_only_admins_make_tokens_set_quotas_and_see_the_trail(service: Service) 
 
 
 def test_a_drivers_token_knows_itself(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client(service.tokens.driver(study)) as driver:
         who = driver.whoami()
         assert (who.study, who.scopes) == (study, ["driver"])
@@ -172,7 +172,7 @@ def test_tokens_that_cannot_be(service: Service, body: dict[str, Any]) -> None:
 
 
 def test_tokens_and_the_trail_in_pages(service: Service) -> None:
-    ids = [service.store.create_token(NewToken(name=f"n{number}")).id for number in range(5)]
+    ids = [service.store.tokens.create(NewToken(name=f"n{number}")).id for number in range(5)]
     with service.http() as http:
         for path, key in (("/v1/tokens", "tokens"), ("/v1/audit", "events")):
             found: list[Any] = []
@@ -220,8 +220,8 @@ def test_a_project_has_no_more_studies_than_its_quota(either: Service) -> None:
             "use": {"studies": 1, "trials": TRIALS, "gpu_hours": 0.0},
             "own": True,
         }
-        service.store.acquire(second, "h/1")
-        service.store.release(second, 1, "FAILED", "broken")
+        service.store.leases.acquire(second, "h/1")
+        service.store.leases.release(second, 1, "FAILED", "broken")
         client.create(SPEC)
         with pytest.raises(QuotaExceeded):
             client.resume(second)
@@ -248,17 +248,17 @@ def test_gpu_hours_are_counted_from_packs_and_limited(either: Service, clock: Cl
     store = service.store
     with service.client() as client, service.http() as http:
         study = client.create(SPEC).id
-        store.acquire(study, "elsewhere/1")
-        trials = [trial.id for trial in store.create_trials(study, 1, new_trials("fedavg", 3))]
-        store.start_pack(study, 1, "p1", trials[:2], gpus=0.5)
-        store.start_pack(study, 1, "p2", trials[2:], gpus=2)
+        store.leases.acquire(study, "elsewhere/1")
+        trials = [trial.id for trial in store.trials.create(study, 1, new_trials("fedavg", 3))]
+        store.trials.start_pack(study, 1, "p1", trials[:2], gpus=0.5)
+        store.trials.start_pack(study, 1, "p2", trials[2:], gpus=2)
         clock.now += 1800
         assert http.get("/v1/quota").json()["use"]["gpu_hours"] == 1.25
-        store.settle(study, "PENDING")  # its lease ran out 30 s after it was given: so long it may have run
+        store.leases.settle(study, "PENDING")  # its lease ran out 30 s after it was given: so long it may have run
         assert http.get("/v1/quota").json()["use"]["gpu_hours"] == 1.25
         client.create(SPEC)
-        store.acquire(study, "elsewhere/2")
-        store.start_pack(study, 2, "p3", trials, gpus=1)
+        store.leases.acquire(study, "elsewhere/2")
+        store.trials.start_pack(study, 2, "p3", trials, gpus=1)
         clock.now += 900
         with pytest.raises(QuotaExceeded, match=r"may have 1.5 gpu-hours, and has 1.5 GPU-hours used"):
             client.create(SPEC)
@@ -357,7 +357,7 @@ def noted(store: Store, trusted: Sequence[str], *forwarded: str) -> str:
     with running(store, loopback=True, trusted_proxies=trusted) as service, service.http("wrong") as wrong:
         headers = [("X-Forwarded-For", value) for value in forwarded]
         assert wrong.get("/v1/studies", headers=headers).status_code == 401
-    return str(store.audited(action="auth.failed")[0].details["client"])
+    return str(store.audit.find(action="auth.failed")[0].details["client"])
 
 
 @pytest.mark.parametrize(
@@ -390,8 +390,8 @@ def test_the_setting_for_trusted_proxies() -> None:
 
 
 def test_failed_authentications_are_forgotten_after_90_days(store: Store, clock: Clock) -> None:
-    store.audit("auth.failed")
-    store.audit("study.submit")
+    store.audit.add("auth.failed")
+    store.audit.add("study.submit")
     clock.now += 91 * 24 * 3600
-    store.audit("auth.failed")
-    assert [event.action for event in store.audited()] == ["auth.failed", "study.submit"]
+    store.audit.add("auth.failed")
+    assert [event.action for event in store.audit.find()] == ["auth.failed", "study.submit"]

@@ -66,7 +66,7 @@ def sending(service: Service) -> Iterator[Callable[[str, str], Future[httpx.Resp
 
 
 def third_token(store: Store) -> str:
-    return store.create_token(NewToken(name="third", project="third", scopes=["read", "write"])).token
+    return store.tokens.create(NewToken(name="third", project="third", scopes=["read", "write"])).token
 
 
 # ---- sizes
@@ -129,7 +129,7 @@ def test_a_body_is_read_only_where_it_can_be_of_use(
         raise AssertionError("the body was parsed")
 
     monkeypatch.setattr(request_bodies, "parse", fail)
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
     with running(sqlite_store) as service, service.http(token) as http:
         answer = http.post(path.format(study=study), json={"note": "x" * (2**20 + 1)})
     assert answer.status_code == status
@@ -142,7 +142,7 @@ def test_a_body_is_read_only_where_it_can_be_of_use(
 def test_checks_and_what_follows_run_off_the_event_loop(
     sqlite_store: Store, blocked: Blocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "create_study", off_the_loop(sqlite_store.create_study))
+    monkeypatch.setattr(sqlite_store.studies, "create", off_the_loop(sqlite_store.studies.create))
     monkeypatch.setattr(app_module.studies, "estimate", off_the_loop(lambda *_: None))
     blocked.go_on.set()
     with running(sqlite_store, check=blocked) as service, service.client() as client:
@@ -243,7 +243,7 @@ def test_probes_have_threads_of_their_own(sqlite_store: Store, monkeypatch: pyte
         assert go_on.wait(600)
         return []
 
-    monkeypatch.setattr(sqlite_store, "studies", studies)
+    monkeypatch.setattr(sqlite_store.studies, "find", studies)
     with running(sqlite_store) as service, ThreadPoolExecutor(45) as threads:
 
         def ask() -> int:
@@ -286,7 +286,7 @@ def test_failed_sign_ins_of_an_address_are_slowed_and_valid_tokens_pass(
             assert "too many failed sign-ins came from this address: wait" in answer.json()["detail"]
         assert http.get("/v1/whoami").status_code == 429  # without any token
         assert http.get("/v1/whoami", headers={"Authorization": "Bearer reader"}).status_code == 200
-        clients = {event.details["client"] for event in sqlite_store.audited(action="auth.failed")}
+        clients = {event.details["client"] for event in sqlite_store.audit.find(action="auth.failed")}
     assert clients == {"127.0.0.1"}
 
 
@@ -294,7 +294,7 @@ def test_addresses_come_from_proxies_that_are_named(sqlite_store: Store) -> None
     with running(sqlite_store, loopback=True, trusted_proxies=("127.0.0.1",)) as service, service.http("wrong") as http:
         for number in range(30):
             assert http.get("/v1/whoami", headers={"X-Forwarded-For": f"1.2.3.{number}"}).status_code == 401
-    assert sqlite_store.audited(action="auth.failed")[-1].details["client"] == "1.2.3.0"
+    assert sqlite_store.audit.find(action="auth.failed")[-1].details["client"] == "1.2.3.0"
 
 
 def test_the_table_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ def stored(store: Store, seed: int) -> str:
     """A study with trials of both phases and every end, evaluated now and then, with counters that begin late."""
     draw = random.Random(seed)
     spec = {**SPEC, "budget": {**SPEC["budget"], "rounds": ROUNDS}, "task": {"name": "digits"}}
-    study = store.create_study(spec, "f" * 64).id
-    store.acquire(study, "h/1")
+    study = store.studies.create(spec, "f" * 64).id
+    store.leases.acquire(study, "h/1")
     for label in ("fedavg", "fedprox"):
         new = [
             NewTrial(
@@ -39,14 +39,14 @@ def stored(store: Store, seed: int) -> str:
             for phase in ("search", "confirmation")
             for number in range(6)
         ]
-        ids = [trial.id for trial in store.create_trials(study, 1, new)]
-        store.start_pack(study, 1, label, ids)
+        ids = [trial.id for trial in store.trials.create(study, 1, new)]
+        store.trials.start_pack(study, 1, label, ids)
         every = draw.choice([1, 1, 7])
         reports = {trial: curve(draw, every) for trial in ids}
-        store.report(study, Report(attempt=1, pack=label, reports=reports, rounds_done=ROUNDS))
+        store.curves.report(study, Report(attempt=1, pack=label, reports=reports, rounds_done=ROUNDS))
         values = Values(quality=1.0, speed=1.0)
         ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids[1:-1]]
-        store.finish(study, 1, [*ends, TrialResult(trial=ids[0], state="DIVERGED")])
+        store.trials.finish(study, 1, [*ends, TrialResult(trial=ids[0], state="DIVERGED")])
     return study
 
 
@@ -68,13 +68,13 @@ def curve(draw: random.Random, every: int) -> dict[str, list[Any]]:
 def test_results_are_the_same_from_arrays_as_from_lists(sqlite_store: Store, seed: int) -> None:
     store = sqlite_store
     study = stored(store, seed)
-    record, trials = store.study(study), store.trials(study)
-    lists = study_result(record, trials, store.curves(study)).document
+    record, trials = store.studies.get(study), store.trials.find(study)
+    lists = study_result(record, trials, store.curves.columns(study)).document
     assert lists["methods"]["fedavg"]["points"]
-    assert study_result(record, trials, store.curve_arrays(study)).document == lists
+    assert study_result(record, trials, store.curves.arrays(study)).document == lists
     assert Results(store).frontier(study) == lists
-    by_bytes = study_result(record, trials, store.curves(study), cost="bytes").document
-    assert study_result(record, trials, store.curve_arrays(study), cost="bytes").document == by_bytes
+    by_bytes = study_result(record, trials, store.curves.columns(study), cost="bytes").document
+    assert study_result(record, trials, store.curves.arrays(study), cost="bytes").document == by_bytes
     assert by_bytes != lists
 
 
@@ -97,11 +97,11 @@ def test_smoothing_is_the_same_to_the_bit_with_and_without_gaps(seed: int) -> No
 
 def test_a_page_of_long_curves_has_fewer_trials(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     study = stored(sqlite_store, 0)
-    trials = [trial.id for trial in sqlite_store.trials(study)]
+    trials = [trial.id for trial in sqlite_store.trials.find(study)]
     path = f"/v1/studies/{study}/curves"
     with running(sqlite_store) as service, service.http() as http, service.client() as client:
         whole = http.get(path).json()
-        assert whole == {"curves": sqlite_store.curves(study, trials), "next_page_token": None}
+        assert whole == {"curves": sqlite_store.curves.columns(study, trials), "next_page_token": None}
         for most, held in ((5 * ROUNDS, 4), (10, 1)):
             monkeypatch.setattr(routes, "ROUNDS_A_PAGE", most)
             first = http.get(path, params={"page_size": 1000}).json()

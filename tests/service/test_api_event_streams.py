@@ -32,7 +32,7 @@ from .oidc_setup import issuing
 
 
 def make(store: Store) -> str:
-    return store.create_study(SPEC, "f" * 64).id
+    return store.studies.create(SPEC, "f" * 64).id
 
 
 def opened(service: Service) -> Streams:
@@ -102,7 +102,7 @@ def test_no_limit(sqlite_store: Store) -> None:
 
 
 def end_by_study(service: Service, study: str, _response: httpx.Response) -> None:
-    service.store.intend(study, "cancel")
+    service.store.studies.intend(study, "cancel")
 
 
 def end_by_reader(_service: Service, _study: str, response: httpx.Response) -> None:
@@ -111,20 +111,20 @@ def end_by_reader(_service: Service, _study: str, response: httpx.Response) -> N
 
 def end_by_failure(service: Service, study: str, _response: httpx.Response) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        del service.store.tail  # type: ignore[method-assign]  # of the instance: the next read is the class's
+        del service.store.events.tail  # type: ignore[method-assign]  # of the instance: the next read is the class's
         raise Unavailable("the database is away")
 
-    service.store.tail = fail  # type: ignore[method-assign, assignment]
-    until(lambda: "tail" not in vars(service.store))
+    service.store.events.tail = fail  # type: ignore[method-assign, assignment]
+    until(lambda: "tail" not in vars(service.store.events))
 
 
 def end_by_defect(service: Service, study: str, _response: httpx.Response) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        del service.store.tail  # type: ignore[method-assign]
+        del service.store.events.tail  # type: ignore[method-assign]
         raise ZeroDivisionError
 
-    service.store.tail = fail  # type: ignore[method-assign, assignment]
-    until(lambda: "tail" not in vars(service.store))
+    service.store.events.tail = fail  # type: ignore[method-assign, assignment]
+    until(lambda: "tail" not in vars(service.store.events))
 
 
 @pytest.mark.parametrize("end", [end_by_study, end_by_reader, end_by_failure, end_by_defect])
@@ -154,10 +154,10 @@ def test_a_stream_that_fails_at_its_start_counts_no_more(
 
     with running(sqlite_store, streams=StreamLimits(per_token=1)) as service:
         with monkeypatch.context() as patch, stream(service, study) as first:
-            patch.setattr(sqlite_store, "tail", fail)
+            patch.setattr(sqlite_store.events, "tail", fail)
             first.close()
         with monkeypatch.context() as patch:
-            patch.setattr(sqlite_store, "tail", fail)
+            patch.setattr(sqlite_store.events, "tail", fail)
             until(lambda: not opened(service)._open)
             with service.client(patience_s=0.0) as client, pytest.raises(Unavailable):
                 list(client.events(study))
@@ -193,13 +193,13 @@ class Reads:
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        read = store._database.read
+        read = store.session.database.read
 
         def counted() -> Any:
             self.count += 1
             return read()
 
-        monkeypatch.setattr(store._database, "read", counted)
+        monkeypatch.setattr(store.session.database, "read", counted)
 
 
 def test_fifty_streams_share_one_poll(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_fifty_streams_share_one_poll(sqlite_store: Store, monkeypatch: pytest.M
             reads, began = Reads(sqlite_store, monkeypatch), time.monotonic()
             until(lambda: reads.count >= 20)
             assert reads.count <= (time.monotonic() - began) / poll_s + 2  # it would be 100 times as many
-            sqlite_store.log(study, "info", "for all")
+            sqlite_store.events.log(study, "info", "for all")
             for text in texts:
                 upto(text, '"for all"')
         until(lambda: not opened(service)._informers)
@@ -227,7 +227,7 @@ def test_fifty_streams_share_one_poll(sqlite_store: Store, monkeypatch: pytest.M
 
 
 def revoke(store: Store, _clock: Clock, token_id: str) -> None:
-    store.revoke_token(token_id)
+    store.tokens.revoke(token_id)
 
 
 def expire(_store: Store, clock: Clock, _token_id: str) -> None:
@@ -236,7 +236,7 @@ def expire(_store: Store, clock: Clock, _token_id: str) -> None:
 
 def change(column: str, value: object) -> Callable[[Store, Clock, str], None]:
     def act(store: Store, _clock: Clock, token_id: str) -> None:
-        with store._database.write() as connection:
+        with store.session.write() as connection:
             connection.execute(sa.update(TOKENS).where(TOKENS.c.id == token_id).values({column: value}))
 
     return act
@@ -250,21 +250,21 @@ def test_a_stream_ends_with_its_token(
     store: Store, clock: Clock, act: Callable[[Store, Clock, str], None], answer: int
 ) -> None:
     study = make(store)
-    made = store.create_token(NewToken(name="dashboard", scopes=["read"], expires_in_days=1))
+    made = store.tokens.create(NewToken(name="dashboard", scopes=["read"], expires_in_days=1))
     with running(store, check_s=0.05) as service, stream(service, study) as other:
         with stream(service, study, made.token) as response:
             text = response.iter_lines()
             upto(text, "data:")
             act(store, clock, made.id)
             assert "event: end" not in list(text)  # it ends, but the study has not
-        store.log(study, "info", "not for everybody")
+        store.events.log(study, "info", "not for everybody")
         assert status(service, study, made.token) == answer
         until(lambda: len(opened(service)._open) == 1)
         upto(other.iter_lines(), "not for everybody")  # nobody else's stream ends
 
 
 def test_a_stream_ends_with_the_token_of_an_issuer(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = sqlite_store.create_study(SPEC, "f" * 64, project="vision").id
+    study = sqlite_store.studies.create(SPEC, "f" * 64, project="vision").id
     with issuing() as issuer:
         token = issuer.token(iat=int(time.time()) - 7200, exp=int(time.time()) + 900)
         with running(sqlite_store, issuer=Oidc.from_json(issuer.config()), check_s=0.05) as service:
@@ -278,13 +278,13 @@ def test_a_stream_ends_with_the_token_of_an_issuer(sqlite_store: Store, monkeypa
 
 def test_a_client_whose_token_ends_is_told(sqlite_store: Store) -> None:
     study = make(sqlite_store)
-    made = sqlite_store.create_token(NewToken(name="dashboard", scopes=["read"]))
+    made = sqlite_store.tokens.create(NewToken(name="dashboard", scopes=["read"]))
     seen: list[Event] = []
 
     def follow() -> None:
         for event in client.events(study):
             seen.append(event)
-            sqlite_store.revoke_token(made.id)
+            sqlite_store.tokens.revoke(made.id)
 
     with (
         running(sqlite_store, check_s=0.05) as service,
@@ -304,9 +304,9 @@ def test_a_token_that_cannot_be_checked_ends_its_stream(sqlite_store: Store, mon
         with stream(service, study) as response, monkeypatch.context() as patch:
             patch.setattr(service.tokens, "access", fail)
             list(response.iter_lines())
-        made = sqlite_store.create_token(NewToken(name="dashboard", scopes=["read"]))
+        made = sqlite_store.tokens.create(NewToken(name="dashboard", scopes=["read"]))
         with stream(service, study, made.token) as response:  # and the next ones are checked again
-            sqlite_store.revoke_token(made.id)
+            sqlite_store.tokens.revoke(made.id)
             list(response.iter_lines())
 
 
@@ -376,14 +376,14 @@ def test_readers_that_come_and_go_miss_and_repeat_nothing(
         for number, reader in enumerate(readers):
             for burst in range(6):
                 for _ in range(draw.choice([1, 3, 9])):
-                    store.log(draw.choice([study, study, other]), "info", f"{number}.{burst}")
+                    store.events.log(draw.choice([study, study, other]), "info", f"{number}.{burst}")
                 time.sleep(draw.choice([0.0, 0.02]))
             reader.start()
-        store.intend(study, "cancel")
+        store.studies.intend(study, "cancel")
         for reader in readers:
             reader.join(120)
             assert not reader.is_alive()
-    expected = [event.id for event in store.events(study)]
+    expected = [event.id for event in store.events.read(study)]
     assert len(expected) > 60
     for reader in readers:
         assert reader.ids == expected
@@ -407,14 +407,14 @@ def test_a_slow_reader_gets_everything_and_nothing_is_queued_for_it(
         (one,) = opened(service)._open
         (shared,) = opened(service)._informers.values()
         for number in range(150):
-            sqlite_store.log(study, "info", f"{number} {LARGE}")
-        newest = sqlite_store.events(study)[-1].id
+            sqlite_store.events.log(study, "info", f"{number} {LARGE}")
+        newest = sqlite_store.events.read(study)[-1].id
         until(lambda: shared.head >= newest)
         assert one.position < shared.floor  # far behind: two or three MB lie between
         assert len(shared._lines) == 10
-        sqlite_store.intend(study, "cancel")
+        sqlite_store.studies.intend(study, "cancel")
         rest = [json.loads(line.removeprefix("data:")) for line in text if line.startswith("data:")]
-    assert [event["id"] for event in rest[:-1]] == [event.id for event in sqlite_store.events(study)][1:]
+    assert [event["id"] for event in rest[:-1]] == [event.id for event in sqlite_store.events.read(study)][1:]
     assert rest[-1] == {}
 
 
@@ -423,7 +423,7 @@ def test_a_reader_that_reads_no_more_is_cut_off(sqlite_store: Store, monkeypatch
     study = make(sqlite_store)
     with running(sqlite_store) as service, stream(service, study) as response:
         for number in range(40):
-            sqlite_store.log(study, "info", f"{number} {LARGE}")
+            sqlite_store.events.log(study, "info", f"{number} {LARGE}")
         until(lambda: not opened(service)._open)
         with pytest.raises(httpx.RemoteProtocolError):
             list(response.iter_lines())
@@ -437,9 +437,9 @@ def test_newer_progress_replaces_what_a_slow_reader_has_not_read(sqlite_store: S
         upto(text, "data:")
         until(lambda: opened(service)._informers)
         (shared,) = opened(service)._informers.values()
-        sqlite_store.acquire(study, "h/1")
+        sqlite_store.leases.acquire(study, "h/1")
         for number in range(3):
-            sqlite_store.create_trials(study, 1, new_trials("fedavg", 1, number))
-            newest = sqlite_store.events(study)[-1].id
+            sqlite_store.trials.create(study, 1, new_trials("fedavg", 1, number))
+            newest = sqlite_store.events.read(study)[-1].id
             until(lambda newest=newest: shared.head >= newest)  # type: ignore[misc]
         assert [line.kind for line in shared.after(shared.floor)] == ["state", "progress"]

@@ -37,8 +37,8 @@ def lines(service: Service, study: str, last: int | None = None) -> Iterator[str
 
 
 def test_a_stream_as_it_is_on_the_wire(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    service.store.intend(study, "cancel")
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.studies.intend(study, "cancel")
     received = list(lines(service, study))
     assert [line for line in received if line.startswith(("id", "event", "retry"))] == [
         "retry: 1000",
@@ -52,7 +52,7 @@ def test_a_stream_as_it_is_on_the_wire(service: Service) -> None:
 
 
 def test_events_arrive_as_they_happen(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     seen: list[Event] = []
 
     def follow() -> None:
@@ -61,20 +61,20 @@ def test_events_arrive_as_they_happen(service: Service) -> None:
 
     thread = threading.Thread(target=follow)
     thread.start()
-    service.store.acquire(study, "h/1")
+    service.store.leases.acquire(study, "h/1")
     until(lambda: len(seen) == 2)
-    service.store.release(study, 1, "SUCCEEDED")
+    service.store.leases.release(study, 1, "SUCCEEDED")
     thread.join(60)
     assert not thread.is_alive()
     assert [event.data["state"] for event in seen] == ["PENDING", "RUNNING", "SUCCEEDED"]
 
 
 def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    service.store.log(study, "info", "one")
-    service.store.log(study, "info", "two")
-    service.store.intend(study, "cancel")
-    ids = [event.id for event in service.store.events(study)]
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.events.log(study, "info", "one")
+    service.store.events.log(study, "info", "two")
+    service.store.studies.intend(study, "cancel")
+    ids = [event.id for event in service.store.events.read(study)]
     with service.client() as client:
         assert [event.id for event in client.events(study)] == ids
         assert [event.id for event in client.events(study, after=ids[1])] == ids[2:]
@@ -82,22 +82,22 @@ def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: Service) -
 
 
 def test_progress_that_was_replaced_is_seen_in_its_newest_form(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    service.store.acquire(study, "h/1")
-    (trial,) = service.store.create_trials(study, 1, new_trials("fedavg", 1))
-    service.store.start_pack(study, 1, "p", [trial.id])
-    seen = service.store.events(study)[-1]
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.leases.acquire(study, "h/1")
+    (trial,) = service.store.trials.create(study, 1, new_trials("fedavg", 1))
+    service.store.trials.start_pack(study, 1, "p", [trial.id])
+    seen = service.store.events.read(study)[-1]
     for last in range(5):
-        service.store.report(study, Report(attempt=1, pack="p", rounds_done=last))
-    service.store.release(study, 1, "FAILED", "so it is")
+        service.store.curves.report(study, Report(attempt=1, pack="p", rounds_done=last))
+    service.store.leases.release(study, 1, "FAILED", "so it is")
     with service.client() as client:
         events = list(client.events(study, after=seen.id))
     assert [event.kind for event in events] == ["progress", "state"]
-    assert events[0].data["version"] == service.store.study(study).version
+    assert events[0].data["version"] == service.store.studies.get(study).version
 
 
 def test_silence_is_broken_by_heartbeats(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     heard = []
     for line in lines(service, study):
         if line.startswith(":"):
@@ -108,7 +108,7 @@ def test_silence_is_broken_by_heartbeats(service: Service) -> None:
 
 
 def test_a_stream_of_an_unknown_study_and_a_wrong_position(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client() as client, service.http() as http:
         with pytest.raises(NotFound):
             list(client.events("none"))
@@ -118,7 +118,7 @@ def test_a_stream_of_an_unknown_study_and_a_wrong_position(service: Service) -> 
 
 def test_a_client_follows_over_a_restart_of_the_server(sqlite_store: Store) -> None:
     """The server goes away and comes back on the same port: nothing is missed or seen twice."""
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
     port = free_port()
     with running(sqlite_store, loopback=True, port=port) as first:
         client = first.client(patience_s=60)
@@ -130,7 +130,7 @@ def test_a_client_follows_over_a_restart_of_the_server(sqlite_store: Store) -> N
         thread = threading.Thread(target=follow)
         thread.start()
         until(lambda: seen)  # it is connected
-    sqlite_store.log(study, "info", "while it was away")
+    sqlite_store.events.log(study, "info", "while it was away")
 
     from service.api.app import create_app
 
@@ -138,11 +138,11 @@ def test_a_client_follows_over_a_restart_of_the_server(sqlite_store: Store) -> N
 
     app = create_app(sqlite_store, first.tokens, FakeResults(), check=check, poll_s=0.02)
     with Server(app, loopback=True, port=port):
-        sqlite_store.intend(study, "cancel")
+        sqlite_store.studies.intend(study, "cancel")
         thread.join(60)
     assert not thread.is_alive()
     client.close()
-    assert [event.id for event in seen] == [event.id for event in sqlite_store.events(study)]
+    assert [event.id for event in seen] == [event.id for event in sqlite_store.events.read(study)]
     assert len(seen) == 3
 
 
@@ -175,7 +175,7 @@ def test_a_loopback_port(sqlite_store: Store) -> None:
 
 
 def test_stopping_ends_open_streams_at_once(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     received: list[str] = []
     thread = threading.Thread(target=lambda: received.extend(lines(service, study)))
     thread.start()
@@ -245,7 +245,7 @@ def test_a_port_that_is_taken(sqlite_store: Store) -> None:
 
 
 def test_many_clients_at_once(sqlite_store: Store) -> None:
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
     with running(sqlite_store) as service, service.client() as shared:
         answers = together([lambda: [shared.study(study).state for _ in range(5)]] * 8)
     assert answers == [["PENDING"] * 5] * 8

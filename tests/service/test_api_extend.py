@@ -76,7 +76,7 @@ def test_extensions_at_the_same_time_are_all_heard(service: Service) -> None:
 
 
 def test_logs_from_the_driver_to_the_reader(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with (
         service.client(service.tokens.driver(study)) as driver,
         service.client("reader") as reader,
@@ -116,10 +116,10 @@ def test_logs_from_the_driver_to_the_reader(service: Service) -> None:
 
 def test_metrics_count_requests_studies_trials_and_leases(service: Service) -> None:
     store = service.store
-    study = store.create_study(SPEC, "f" * 64, project="secret-project").id
-    store.acquire(study, holder())
-    trials = [trial.id for trial in store.create_trials(study, 1, new_trials("fedavg", 3))]
-    store.start_pack(study, 1, "p", trials[:1])
+    study = store.studies.create(SPEC, "f" * 64, project="secret-project").id
+    store.leases.acquire(study, holder())
+    trials = [trial.id for trial in store.trials.create(study, 1, new_trials("fedavg", 3))]
+    store.trials.start_pack(study, 1, "p", trials[:1])
     with service.http() as http:
         http.get("/v1/studies/none")
         http.get("/v1/studies/other")
@@ -169,7 +169,7 @@ def test_metrics_are_served_while_the_database_is_away(service: Service, monkeyp
     def away() -> None:
         raise Unavailable("the database must be reachable")
 
-    monkeypatch.setattr(service.store, "overview", away)
+    monkeypatch.setattr(service.store.stats, "overview", away)
     with service.http(None) as http:
         answer = http.get("/metrics")
     assert answer.status_code == 200

@@ -28,8 +28,8 @@ def creates(store: Store, count: int, threads: int) -> None:
 
         made = [study for studies in together([create] * threads) for study in studies]
     assert len(made) == count
-    assert len(set(made)) == len(store.studies()) == 1
-    assert len(store.audited(action="study.submit")) == 1
+    assert len(set(made)) == len(store.studies.find()) == 1
+    assert len(store.audit.find(action="study.submit")) == 1
 
 
 def test_creations_under_one_key_make_one_study(store: Store) -> None:
@@ -46,15 +46,15 @@ def test_a_thousand_curves_of_1500_rounds_stay_below_100_mb(tmp_path: Path) -> N
     """Six metrics a round, as a real task reports them: losses and accuracies that carry noise, and counters."""
     trials, rounds = 1000, 1500
     store = Store(tmp_path / "large.db")
-    study = store.create_study(SPEC, "f" * 64).id
-    store.acquire(study, holder())
-    ids = [trial.id for trial in store.create_trials(study, 1, new_trials("fedavg", trials))]
+    study = store.studies.create(SPEC, "f" * 64).id
+    store.leases.acquire(study, holder())
+    ids = [trial.id for trial in store.trials.create(study, 1, new_trials("fedavg", trials))]
     rng = np.random.default_rng(0)
     number = np.arange(rounds)
     for start in range(0, trials, 10):
         pack = f"p{start}"
         some = ids[start : start + 10]
-        store.start_pack(study, 1, pack, some)
+        store.trials.start_pack(study, 1, pack, some)
         for first in range(0, rounds, 300):
             part = number[first : first + 300]
             reports = {}
@@ -70,8 +70,8 @@ def test_a_thousand_curves_of_1500_rounds_stay_below_100_mb(tmp_path: Path) -> N
                     "client_gradients": (part * 500).tolist(),
                 }
             last = int(part[-1])
-            store.report(study, Report(attempt=1, pack=pack, reports=reports, rounds_done=last))
-    curve = store.curves(study, ids[:1])[ids[0]]
+            store.curves.report(study, Report(attempt=1, pack=pack, reports=reports, rounds_done=last))
+    curve = store.curves.columns(study, ids[:1])[ids[0]]
     assert len(curve["round"]) == rounds
     store.close()
     size = sum(path.stat().st_size for path in tmp_path.glob("large.db*"))

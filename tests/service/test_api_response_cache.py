@@ -19,7 +19,7 @@ from .conftest import SPEC, new_trials
 
 @pytest.mark.parametrize("what", ["", "/frontier"])
 def test_what_has_not_changed_is_not_sent_again(service: Service, what: str) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http() as http:
         path = f"/v1/studies/{study}{what}"
         first = http.get(path)
@@ -28,15 +28,15 @@ def test_what_has_not_changed_is_not_sent_again(service: Service, what: str) -> 
             again = http.get(path, headers={"If-None-Match": given})
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
         assert http.get(path, headers={"If-None-Match": '"x"'}).json() == first.json()
-        service.store.acquire(study, "h/1")
-        service.store.create_trials(study, 1, new_trials("fedavg", 1))
+        service.store.leases.acquire(study, "h/1")
+        service.store.trials.create(study, 1, new_trials("fedavg", 1))
         changed = http.get(path, headers={"If-None-Match": etag})
         assert changed.status_code == 200
         assert changed.headers["etag"] != etag
 
 
 def test_a_comparison_has_an_etag_too(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http() as http:
         path = f"/v1/studies/{study}/compare"
         params = {"a": "fedavg", "b": "fedprox"}
@@ -56,7 +56,7 @@ def test_a_large_answer_is_compressed_once(sqlite_store: Store) -> None:
         def compare(self, study_id: str, a: str, b: str) -> dict[str, object]:
             return {}
 
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
     with running(sqlite_store, results=Large()) as service, service.http() as http:
         path = f"/v1/studies/{study}/frontier"
         with http.stream("GET", path) as response:
@@ -149,7 +149,7 @@ def test_others_are_answered_while_many_wait_for_a_result(sqlite_store: Store) -
         def compare(self, study_id: str, a: str, b: str) -> dict[str, int]:
             return making()
 
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
     answers: list[bytes] = []
     with running(sqlite_store, results=Slow()) as service:
 
@@ -178,14 +178,14 @@ def test_others_are_answered_while_many_wait_for_a_result(sqlite_store: Store) -
 def test_two_threads_that_ask_for_a_result_have_it_computed_once(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
-    computed, read = [], sqlite_store.curve_arrays
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
+    computed, read = [], sqlite_store.curves.arrays
 
     def counted(study_id: str, names: object) -> object:
         computed.append(study_id)
         return read(study_id)
 
-    monkeypatch.setattr(sqlite_store, "curve_arrays", counted)
+    monkeypatch.setattr(sqlite_store.curves, "arrays", counted)
     results = Results(sqlite_store)
     together([lambda: results.frontier(study)] * 8)
     results.compare(study, "fedavg", "fedprox")

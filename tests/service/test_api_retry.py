@@ -21,7 +21,7 @@ def service(store: Store) -> Iterator[Service]:
 
 def test_all_failed_trials_or_some(service: Service) -> None:
     study, attempt, trials = mixed(service.store)
-    service.store.release(study, attempt, "SUCCEEDED")
+    service.store.leases.release(study, attempt, "SUCCEEDED")
     with service.client("writer") as client:
         with pytest.raises(NotFound, match="has no trial"):
             client.retry(study, ["x"])
@@ -35,7 +35,7 @@ def test_all_failed_trials_or_some(service: Service) -> None:
         assert client.cancel(study).state == "CANCELLED"
         with pytest.raises(Conflict, match="got CANCELLED"):
             client.retry(study)
-    assert [event.details["trials"] for event in service.store.audited(action="study.retry")] == [1, 1]
+    assert [event.details["trials"] for event in service.store.audit.find(action="study.retry")] == [1, 1]
 
 
 def test_who_may_retry(service: Service) -> None:
@@ -43,7 +43,7 @@ def test_who_may_retry(service: Service) -> None:
     for token, error in (("reader", Forbidden), ("stranger", NotFound), (service.tokens.driver(study), Forbidden)):
         with service.client(token) as client, pytest.raises(error):
             client.retry(study)
-    assert [trial.state for trial in service.store.trials(study)].count("FAILED") == 2
+    assert [trial.state for trial in service.store.trials.find(study)].count("FAILED") == 2
 
 
 def test_bodies_and_keys(service: Service) -> None:
@@ -60,7 +60,7 @@ def test_bodies_and_keys(service: Service) -> None:
         assert (other.status_code, other.json()["path"]) == (422, "Idempotency-Key")
         assert http.post(path).status_code == 200  # no body: all of them
         assert http.post(path).status_code == 409
-        service.store.finish(study, attempt, [failed(trials[0])])
+        service.store.trials.finish(study, attempt, [failed(trials[0])])
         assert http.post(path, json={}).status_code == 200
 
 
@@ -75,13 +75,13 @@ def test_retries_at_the_same_time_are_one(service: Service) -> None:
                 return "409"
 
     assert sorted(together([retry] * 4)) == ["409", "409", "409", "RUNNING"]
-    assert len(service.store.audited(action="study.retry")) == 1
+    assert len(service.store.audit.find(action="study.retry")) == 1
 
 
 def test_results_follow(store: Store) -> None:
     with running(store, results=Results(store)) as service, service.client() as client:
         study, attempt, _ = mixed(store)
-        store.release(study, attempt, "SUCCEEDED")
+        store.leases.release(study, attempt, "SUCCEEDED")
         found = client.frontier(study)["methods"]["fedavg"]
         assert (found["failed"], found["ledger"]["rounds"]) == (2, 7)
         client.retry(study)

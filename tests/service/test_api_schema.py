@@ -35,9 +35,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(app, "SIGN_INS_AT_ONCE", 10**6)  # many generated requests have no valid token
         with running(store, loopback=True, check=study_checks.check, limits=unlimited) as service:
-            study = store.create_study(SPEC, "f" * 64).id
-            store.acquire(study, holder())
-            store.create_trials(study, 1, new_trials("fedavg", 3))
+            study = store.studies.create(SPEC, "f" * 64).id
+            store.leases.acquire(study, holder())
+            store.trials.create(study, 1, new_trials("fedavg", 3))
             yield schemathesis.openapi.from_url(f"{service.server.url}/openapi.json"), study
     store.close()
 

@@ -32,8 +32,8 @@ def with_space(**space: Any) -> dict[str, Any]:
 def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **options: Any) -> str:
     """A study that ran: two packs at once for 20 s, each 5 rounds of one trial on half a GPU."""
     checked = study_checks.check(POINTS)
-    study = store.create_study(checked.spec, checked.fingerprint, **options).id
-    store.acquire(study, holder())
+    study = store.studies.create(checked.spec, checked.fingerprint, **options).id
+    store.leases.acquire(study, holder())
     new = [
         NewTrial(
             label="fedavg",
@@ -45,9 +45,9 @@ def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **optio
         )
         for number, local in enumerate(steps)
     ]
-    trials = [trial.id for trial in store.create_trials(study, 1, new)]
+    trials = [trial.id for trial in store.trials.create(study, 1, new)]
     for trial in trials:
-        store.start_pack(study, 1, trial, [trial], gpus=0.5)
+        store.trials.start_pack(study, 1, trial, [trial], gpus=0.5)
     clock.now += 20
     for trial, local in zip(trials, steps, strict=True):
         rounds = list(range(6))
@@ -57,8 +57,8 @@ def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **optio
             "bytes_up": [24 * number for number in rounds],
             "bytes_down": [48 * number for number in rounds],
         }
-        store.report(study, Report(attempt=1, pack=trial, reports={trial: columns}, rounds_done=5))
-    store.finish(study, 1, [complete(trial) for trial in trials])
+        store.curves.report(study, Report(attempt=1, pack=trial, reports={trial: columns}, rounds_done=5))
+    store.trials.finish(study, 1, [complete(trial) for trial in trials])
     return study
 
 
@@ -87,7 +87,7 @@ def test_an_earlier_study_of_the_project_is_what_it_rests_on(store: Store, clock
     study = earlier(store, clock)
     found = estimate(store, with_space(client_lr={"float": [0.5, 1.0]}))  # a rate changes no work
     assert found["finish"] is not None
-    store.release(study, 1, "FAILED", "enough")
+    store.leases.release(study, 1, "FAILED", "enough")
     found = estimate(store, with_space(client_lr={"float": [0.5, 1.0]}))
     assert found["client_gradients"] == ROUNDS * 9  # 3 clients, 2 and 4 steps: 3 on average
     assert (found["bytes_up"], found["bytes_down"]) == (ROUNDS * 24, ROUNDS * 48)

@@ -12,8 +12,8 @@ from .conftest import SPEC
 
 
 def test_who_may_do_what(service: Service) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
-    other = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    other = service.store.studies.create(SPEC, "f" * 64).id
     with service.client("reader") as reader:
         assert reader.study(study).id == study
         for refused in (
@@ -49,7 +49,7 @@ def test_who_may_do_what(service: Service) -> None:
 
 @pytest.mark.parametrize("token", [None, "wrong", "driver.x.default.00", "driver", "driver...", "é"])
 def test_without_a_known_token(service: Service, token: str | None) -> None:
-    study = service.store.create_study(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http(None) as http:
         headers = {"Authorization": f"Bearer {token}".encode()} if token else {}
         for path in ("/v1/studies", f"/v1/studies/{study}", f"/v1/studies/{study}/events", "/v1/studies/none"):
@@ -107,13 +107,13 @@ def test_readiness_is_the_databases(service: Service) -> None:
 
 
 def test_a_service_that_cannot_write_is_not_ready_until_it_can(service: Service) -> None:
-    with service.store._database.read() as connection:  # the pool's one connection
+    with service.store.session.read() as connection:  # the pool's one connection
         raw: Any = connection.connection.driver_connection
     with service.http() as http, service.client("writer") as writer:
         assert http.get("/readyz").status_code == 200
         raw.execute("PRAGMA query_only = ON")
         with pytest.raises(Unavailable, match="readonly"):
-            service.store.create_study(SPEC, "f" * 64)
+            service.store.studies.create(SPEC, "f" * 64)
         assert "readonly" in problem(http.get("/readyz"), 503, "unavailable")["detail"]
         assert writer.studies() == []  # reading works
         raw.execute("PRAGMA query_only = OFF")

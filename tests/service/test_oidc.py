@@ -72,7 +72,7 @@ def test_a_good_token_is_its_subject_with_what_its_groups_are_granted(service: S
         assert client.whoami().name == "4711"
         study = client.create(SPEC)
         assert study.project == "vision"
-    event = service.store.audited(action="study.submit")[0]
+    event = service.store.audit.find(action="study.submit")[0]
     assert (event.actor, event.actor_name, event.project) == ("oidc:4711", "4711", "vision")
     assert issuer.fetches == 1
 
@@ -94,8 +94,8 @@ def test_groups(service: Service, issuer: Issuer, groups: Any, project: str, sco
 
 
 def test_other_projects_studies_and_more_than_is_granted(service: Service, issuer: Issuer) -> None:
-    own = service.store.create_study(SPEC, "f" * 64, project="vision").id
-    foreign = service.store.create_study(SPEC, "f" * 64, project="other").id
+    own = service.store.studies.create(SPEC, "f" * 64, project="vision").id
+    foreign = service.store.studies.create(SPEC, "f" * 64, project="other").id
     reader, writer = issuer.token(groups=["vision-viewers"]), issuer.token()
     assert asked(service, reader, f"/v1/studies/{own}").status_code == 200
     refused(asked(service, writer, f"/v1/studies/{foreign}"), 404, foreign)
@@ -131,7 +131,7 @@ def test_tokens_that_are_not_good(service: Service, issuer: Issuer) -> None:
     head, _body, signature = issuer.token().split(".")
     richer = segment({**jwt.decode(issuer.token(), options={"verify_signature": False}), "groups": ["operators"]})
     refused(asked(service, f"{head}.{richer}.{signature}"), 401)
-    assert service.store.audited(action="auth.failed")
+    assert service.store.audit.find(action="auth.failed")
 
 
 def test_signatures_that_are_none(service: Service, issuer: Issuer) -> None:

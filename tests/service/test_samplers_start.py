@@ -101,12 +101,12 @@ def test_a_study_tries_them_first_within_its_budget(tmp_path):
     client = StoreClient(Store(tmp_path / "driftline.db"))
     study_id = client.submit(study)
     for slots, packs in ((1, 1), (20, 20)):
-        attempt = client.store.acquire(study_id, "test/0").attempt
+        attempt = client.store.leases.acquire(study_id, "test/0").attempt
         search = Search(client, study_id, study, attempt, folder=str(tmp_path), slots=lambda slots=slots: slots)
         search.load()
         for _ in range(packs):
             search.next_job()
-    rows = {(trial.label, trial.number): trial.hyperparameters for trial in client.store.trials(study_id)}
+    rows = {(trial.label, trial.number): trial.hyperparameters for trial in client.store.trials.find(study_id)}
     client.store.close()
     assert sorted(rows) == [(label, number) for label in ("plain", "started") for number in range(4)]
     for number in range(4):

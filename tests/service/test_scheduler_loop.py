@@ -25,11 +25,11 @@ def test_studies_run_one_after_the_other(store: Store, clock: Clock) -> None:
     loop = scheduler(store, launcher)
     loop.step()
     assert launcher.running == {first: (f"token {first} default", 1)}
-    assert store.study(second).state == "QUEUED"
+    assert store.studies.get(second).state == "QUEUED"
     assert loop.step() == []
-    store.acquire(first, "elsewhere/1")
+    store.leases.acquire(first, "elsewhere/1")
     assert loop.step() == []
-    store.release(first, 1, "SUCCEEDED")
+    store.leases.release(first, 1, "SUCCEEDED")
     assert loop.step() == []  # its driver is still cleaning up
     launcher.running.clear()
     loop.step()
@@ -43,11 +43,11 @@ def test_a_hopeless_study_fails_and_the_next_one_starts(store: Store, clock: Clo
     loop.step()
     launcher.says[first] = Seen(True, "waits for a node")
     loop.step()
-    assert (store.study(first).state, store.study(first).reason) == ("QUEUED", "waits for a node")
+    assert (store.studies.get(first).state, store.studies.get(first).reason) == ("QUEUED", "waits for a node")
     launcher.says[first] = Seen(False, "no node has 9 GPUs", hopeless=True)
     for _ in range(2):
         loop.step()
-    assert (store.study(first).state, store.study(first).reason) == ("FAILED", "no node has 9 GPUs")
+    assert (store.studies.get(first).state, store.studies.get(first).reason) == ("FAILED", "no node has 9 GPUs")
     assert launcher.started == [first, second]
 
 
@@ -58,16 +58,16 @@ def test_what_a_launcher_says_of_a_study_that_trains_is_told(store: Store, clock
         launcher.says[study] = Seen(True, said)
         assert loop.step() == [Note(study, 1, said)]
         assert loop.step() == []
-        assert (store.study(study).state, store.study(study).reason) == ("RUNNING", said)
-    store.note(study, 2, "of another driver")
-    assert store.study(study).reason == "a worker was lost (2 so far)"
-    store.release(study, 1, "FAILED", "nothing could be trained")
-    assert store.study(study).reason == "nothing could be trained; a worker was lost (2 so far)"
+        assert (store.studies.get(study).state, store.studies.get(study).reason) == ("RUNNING", said)
+    store.leases.note(study, 2, "of another driver")
+    assert store.studies.get(study).reason == "a worker was lost (2 so far)"
+    store.leases.release(study, 1, "FAILED", "nothing could be trained")
+    assert store.studies.get(study).reason == "nothing could be trained; a worker was lost (2 so far)"
 
 
 def test_a_launch_says_what_the_study_needs_and_collect_which_there_are(store: Store, clock: Clock) -> None:
     clock.now += 1
-    with_gpu = store.create_study(SPEC | {"resources": {"gpu": 0.5, "cpus": 2}}, "f" * 64, project="vision").id
+    with_gpu = store.studies.create(SPEC | {"resources": {"gpu": 0.5, "cpus": 2}}, "f" * 64, project="vision").id
     launcher = FakeLauncher()
     scheduler(store, launcher).step()
     token = f"token {with_gpu} vision"
@@ -77,13 +77,13 @@ def test_a_launch_says_what_the_study_needs_and_collect_which_there_are(store: S
 
 def test_what_a_paused_study_keeps_is_given_up_when_it_is_cancelled(store: Store, clock: Clock) -> None:
     kept, paused = make(store, clock), make(store, clock)
-    store.intend(paused, "pause")
+    store.studies.intend(paused, "pause")
     scheduler(store, launcher := FakeLauncher()).step()
     assert launcher.known == {kept, paused}
-    store.intend(paused, "cancel")
+    store.studies.intend(paused, "cancel")
     clock.now += 60  # the first scheduler's lock has expired
     scheduler(store, launcher := FakeLauncher()).step()
-    assert store.study(paused).state == "CANCELLED"
+    assert store.studies.get(paused).state == "CANCELLED"
     assert launcher.known == {kept}
 
 
@@ -93,10 +93,10 @@ def test_what_a_paused_study_leaves_is_suspended_and_of_a_finished_one_stopped(s
     loop = scheduler(store, launcher, cluster=lambda one: None)
     loop.step()
     for name in (first, second):
-        store.acquire(name, "elsewhere/1")
-    store.intend(first, "pause")
-    store.release(first, 1, "PAUSED")
-    store.release(second, 1, "SUCCEEDED")
+        store.leases.acquire(name, "elsewhere/1")
+    store.studies.intend(first, "pause")
+    store.leases.release(first, 1, "PAUSED")
+    store.leases.release(second, 1, "SUCCEEDED")
     loop.step()
     clock.now += 61  # neither process ends
     loop.step()
@@ -107,14 +107,14 @@ def test_projects_take_turns_on_one_cluster(store: Store, clock: Clock) -> None:
     order = []
     for number, project in enumerate(["one", "one", "one", "two"]):
         clock.now += 1
-        order.append(store.create_study(SPEC | {"name": f"s{number}"}, "f" * 64, project=project).id)
+        order.append(store.studies.create(SPEC | {"name": f"s{number}"}, "f" * 64, project=project).id)
     launcher = FakeLauncher()
     loop = scheduler(store, launcher)
     for number in range(4):
         loop.step()
         clock.now += 1
-        attempt = store.acquire(launcher.started[-1], f"elsewhere/{number}").attempt
-        store.release(launcher.started[-1], attempt, "SUCCEEDED")
+        attempt = store.leases.acquire(launcher.started[-1], f"elsewhere/{number}").attempt
+        store.leases.release(launcher.started[-1], attempt, "SUCCEEDED")
         launcher.running.clear()
         loop.step()
     assert launcher.started == [order[0], order[3], order[1], order[2]]
@@ -127,16 +127,16 @@ def test_pausing_and_cancelling(store: Store, clock: Clock) -> None:
     loop.step()
     assert set(launcher.running) == {first, second}
     for name in (first, second):
-        store.acquire(name, "elsewhere/1")
-    store.intend(first, "pause")
-    store.intend(second, "cancel")
+        store.leases.acquire(name, "elsewhere/1")
+    store.studies.intend(first, "pause")
+    store.studies.intend(second, "cancel")
     assert loop.step() == []  # it is for their drivers to stop
-    store.release(first, 1, "PAUSED")
+    store.leases.release(first, 1, "PAUSED")
     launcher.running.clear()  # the second one's driver dies before it has heard of it
     for _ in range(3):
         loop.step()
-    assert (store.study(first).state, store.study(second).state) == ("PAUSED", "CANCELLED")
-    store.intend(first, "resume")
+    assert (store.studies.get(first).state, store.studies.get(second).state) == ("PAUSED", "CANCELLED")
+    store.studies.intend(first, "resume")
     loop.step()
     assert launcher.running[first][1] == 2
 

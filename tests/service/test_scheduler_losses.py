@@ -24,13 +24,13 @@ def test_a_lost_driver_is_started_again_and_again_until_the_study_fails(store: S
     for attempt in (1, 2, 3):
         loop.step()
         assert launcher.running[name][1] == attempt
-        store.acquire(name, f"elsewhere/{attempt}")
+        store.leases.acquire(name, f"elsewhere/{attempt}")
         launcher.running.clear()
         loop.step()
-    assert store.driven()[0].deaths == 3
-    assert "it is started again" in store.study(name).reason
+    assert store.leases.driven()[0].deaths == 3
+    assert "it is started again" in store.studies.get(name).reason
     loop.step()
-    record = store.study(name)
+    record = store.studies.get(name)
     assert (record.state, record.finished_at is not None) == ("FAILED", True)
     assert loop.step() == []
     assert launcher.started == [name] * 3
@@ -41,11 +41,11 @@ def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) 
     loop = scheduler(store, FakeLauncher(failing=9))
     for _ in range(4):
         loop.step()
-    record = store.study(name)
+    record = store.studies.get(name)
     assert record.state == "FAILED"
     lost = "3 drivers in a row were lost without finishing a trial: it could not be started: no such program"
     assert record.reason == f"{lost}; see the driver's log, then resume"
-    messages = [event.data.get("message") for event in store.events(name)]
+    messages = [event.data.get("message") for event in store.events.read(name)]
     assert "the driver was lost: it could not be started: no such program" in messages
 
 
@@ -67,12 +67,12 @@ def test_what_keeps_the_launcher_from_starting_is_waited_for_and_told(
     while not launcher.started:
         loop.step()
         if not launcher.started:
-            record = store.study(name)
+            record = store.studies.get(name)
             assert (record.state, record.reason) == ("QUEUED", "it cannot be started for now: Kubernetes answers no")
         clock.now += 1
     assert [after - before for before, after in itertools.pairwise(tries)] == [2, 4, 8, 16, 32, *[60] * 4]
-    assert store.driven()[0].deaths == 0
-    states = [event for event in store.events(name) if event.kind == "state"]
+    assert store.leases.driven()[0].deaths == 0
+    states = [event for event in store.events.read(name) if event.kind == "state"]
     assert len(states) == 2  # PENDING, QUEUED: the same is not said again
 
 
@@ -89,9 +89,9 @@ def test_a_study_whose_start_is_tried_again_holds_up_no_other_and_can_be_cancell
     loop.step()
     loop.step()
     assert launcher.started == [second]
-    store.intend(first, "cancel")
+    store.studies.intend(first, "cancel")
     loop.step()
-    assert store.study(first).state == "CANCELLED"
+    assert store.studies.get(first).state == "CANCELLED"
 
 
 def test_a_start_that_can_never_succeed_fails_the_study_at_once(store: Store, clock: Clock) -> None:
@@ -101,7 +101,7 @@ def test_a_start_that_can_never_succeed_fails_the_study_at_once(store: Store, cl
 
     name = make(store, clock)
     scheduler(store, Refusing()).step()
-    record = store.study(name)
+    record = store.studies.get(name)
     assert (record.state, record.reason) == ("FAILED", "resources.gpu: must be at most the 2 of a worker, got 3")
 
 
@@ -111,13 +111,13 @@ def test_a_study_that_gets_on_survives_many_losses(store: Store, clock: Clock) -
     loop = scheduler(store, launcher)
     for number in range(5):
         loop.step()
-        attempt = store.acquire(name, f"elsewhere/{number}").attempt
-        (trial,) = store.create_trials(name, attempt, new_trials("fedavg", 1, number))
+        attempt = store.leases.acquire(name, f"elsewhere/{number}").attempt
+        (trial,) = store.trials.create(name, attempt, new_trials("fedavg", 1, number))
         done = TrialResult(trial=trial.id, state="COMPLETE", values=Values(quality=1, speed=1))
-        store.finish(name, attempt, [done])
+        store.trials.finish(name, attempt, [done])
         launcher.running.clear()
         loop.step()
-    assert store.study(name).state == "RUNNING"
+    assert store.studies.get(name).state == "RUNNING"
 
 
 def test_a_new_scheduler_finds_everything_in_the_store(store: Store, clock: Clock) -> None:
@@ -130,20 +130,22 @@ def test_a_new_scheduler_finds_everything_in_the_store(store: Store, clock: Cloc
     after.step()
     after.step()
     assert launcher.running[name][1] == 2
-    assert store.driven()[0].deaths == 0  # it is not the study's fault that the service went away
+    assert store.leases.driven()[0].deaths == 0  # it is not the study's fault that the service went away
 
 
 def test_a_study_of_a_killed_process_goes_on_at_once(store: Store, clock: Clock) -> None:
     name = make(store, clock)
     for number in range(5):
-        store.acquire(name, f"{holder().rpartition('/')[0]}/{2**22 + 1 + number}")  # processes of this host, gone
+        store.leases.acquire(
+            name, f"{holder().rpartition('/')[0]}/{2**22 + 1 + number}"
+        )  # processes of this host, gone
         launcher = FakeLauncher()
         loop = scheduler(store, launcher)
         loop.step()
         loop.step()
         assert launcher.started == [name]
         loop.close()
-    assert store.study(name).state == "RUNNING"
+    assert store.studies.get(name).state == "RUNNING"
 
 
 def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Store, clock: Clock) -> None:
@@ -160,7 +162,7 @@ def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Sto
     loop.step()
     assert (launcher.killed, launcher.stopped) == ([name], [])
     with pytest.raises(StaleDriver):  # whatever it may still send
-        store.heartbeat(name, 1)
+        store.leases.heartbeat(name, 1)
     for _ in range(3):
         clock.now += 300
         loop.step()
@@ -169,7 +171,7 @@ def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Sto
     loop.step()
     loop.step()
     assert launcher.running[name][1] == 2
-    assert store.driven()[0].deaths == 1
+    assert store.leases.driven()[0].deaths == 1
 
 
 def test_a_driver_that_comes_back_when_the_api_does_is_left_alone(store: Store, clock: Clock) -> None:
@@ -180,7 +182,7 @@ def test_a_driver_that_comes_back_when_the_api_does_is_left_alone(store: Store, 
         loop.step()
     up = True
     clock.now += 5
-    store.heartbeat(name, 1)
+    store.leases.heartbeat(name, 1)
     for _ in range(3):
         assert loop.step() == []
     assert (launcher.killed, launcher.stopped, launcher.started) == ([], [], [name])
@@ -204,7 +206,7 @@ def test_a_scheduler_that_takes_over_recognises_what_runs(store: Store, clock: C
     before = FakeLauncher()
     first = scheduler(store, before, cluster=lambda one: None)
     first.step()
-    store.acquire(held, "elsewhere/1")
+    store.leases.acquire(held, "elsewhere/1")
     after = FakeLauncher(running=before.running)
     second = scheduler(store, after, cluster=lambda one: None)
     assert second.step() == []
@@ -214,8 +216,8 @@ def test_a_scheduler_that_takes_over_recognises_what_runs(store: Store, clock: C
         second.step()
     assert second.acting
     assert after.started == after.stopped == []  # it may come back, and the other has not come yet
-    store.heartbeat(held, 1)
-    store.acquire(coming, "elsewhere/2")
+    store.leases.heartbeat(held, 1)
+    store.leases.acquire(coming, "elsewhere/2")
     clock.now += 20
     assert second.step() == []
     after.running.clear()  # both die
@@ -247,8 +249,8 @@ def test_nothing_is_started_while_the_launcher_does_not_answer(store: Store, clo
 
 def test_drivers_of_ended_studies_that_still_run_are_ended_by_the_next_scheduler(store: Store, clock: Clock) -> None:
     name = make(store, clock)
-    store.acquire(name, "elsewhere/1")
-    store.release(name, 1, "SUCCEEDED")
+    store.leases.acquire(name, "elsewhere/1")
+    store.leases.release(name, 1, "SUCCEEDED")
     launcher = FakeLauncher(running={name: ("token", 1)})
     loop = scheduler(store, launcher)
     assert loop.step() == []
@@ -261,7 +263,7 @@ def test_drivers_of_ended_studies_that_still_run_are_ended_by_the_next_scheduler
 def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = FakeLauncher()
     failures = []
-    driven = sqlite_store.driven
+    driven = sqlite_store.leases.driven
 
     def flaky() -> list[Driven]:
         if len(failures) < 2:
@@ -269,8 +271,8 @@ def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pyte
             raise Unavailable("the database is away")
         return driven()
 
-    monkeypatch.setattr(sqlite_store, "driven", flaky)
-    sqlite_store.create_study(SPEC, "f" * 64)
+    monkeypatch.setattr(sqlite_store.leases, "driven", flaky)
+    sqlite_store.studies.create(SPEC, "f" * 64)
     loop = scheduler(sqlite_store, launcher, every_s=0.01)
     loop.start()
     until(lambda: launcher.started)

@@ -25,25 +25,25 @@ from driftline.wire.ids import holder
 
 store = Store(sys.argv[1])
 study = sys.argv[2]
-attempt = store.acquire(study, holder()).attempt
-number = len(store.trials(study))
+attempt = store.leases.acquire(study, holder()).attempt
+number = len(store.trials.find(study))
 print("ready", flush=True)
 while True:
     new = [
         NewTrial(label="fedavg", phase="search", number=n, seed=0, configuration=n, hyperparameters={})
         for n in (number, number + 1)
     ]
-    trials = [trial.id for trial in store.create_trials(study, attempt, new)]
+    trials = [trial.id for trial in store.trials.create(study, attempt, new)]
     pack = f"p{attempt}.{number}"
-    store.start_pack(study, attempt, pack, trials)
+    store.trials.start_pack(study, attempt, pack, trials)
     for start in range(0, 300, 100):
         rounds = list(range(start, start + 100))
         columns = {"round": rounds, "train_loss": [float(value) for value in rounds]}
         reports = dict.fromkeys(trials, columns)
-        store.report(study, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds[-1]))
+        store.curves.report(study, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds[-1]))
         print("stored", trials[0], rounds[-1], flush=True)
     values = Values(quality=1, speed=1)
-    store.finish(study, attempt, [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials])
+    store.trials.finish(study, attempt, [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials])
     print("finished", trials[1], 299, flush=True)
     number += 2
 """
@@ -52,7 +52,7 @@ while True:
 def test_kill_while_writing(tmp_path: Path) -> None:
     path = tmp_path / "driftline.db"
     store = Store(path)
-    study = store.create_study(SPEC, "f" * 64).id
+    study = store.studies.create(SPEC, "f" * 64).id
     pause = random.Random(7)
     told: list[list[str]] = []
     for number in range(3):
@@ -71,22 +71,22 @@ def test_kill_while_writing(tmp_path: Path) -> None:
         _check(reopened, study)
         reopened.close()
     assert told, "the writers were killed before they stored anything"
-    rounds = {trial: columns["round"][-1] for trial, columns in store.curves(study).items()}
-    states = {trial.id: trial.state for trial in store.trials(study)}
+    rounds = {trial: columns["round"][-1] for trial, columns in store.curves.columns(study).items()}
+    states = {trial.id: trial.state for trial in store.trials.find(study)}
     for word, trial, last in told:
         assert (rounds[trial] or 0) >= int(last)
         if word == "finished":
             assert states[trial] == "COMPLETE"
-    attempt = store.acquire(study, holder()).attempt  # the dead writer's lease does not stand in the way
+    attempt = store.leases.acquire(study, holder()).attempt  # the dead writer's lease does not stand in the way
     assert attempt == 4
-    assert "RUNNING" not in {trial.state for trial in store.trials(study)}
+    assert "RUNNING" not in {trial.state for trial in store.trials.find(study)}
     store.close()
 
 
 def _check(store: Store, study: str) -> None:
     """Transactions are whole: pairs of trials were written together."""
-    trials = store.trials(study)
-    curves = store.curves(study)
+    trials = store.trials.find(study)
+    curves = store.curves.columns(study)
     assert len(trials) % 2 == 0
     for first, second in zip(trials[::2], trials[1::2], strict=True):
         assert first.state == second.state
@@ -96,16 +96,16 @@ def _check(store: Store, study: str) -> None:
         assert columns["round"] == list(range(first.rounds_done + 1 if columns["round"] else 0))
         if first.state == "COMPLETE":
             assert first.rounds_done == 299
-    progress = store.study(study).progress
+    progress = store.studies.get(study).progress
     assert sum(progress["fedavg"].search.values()) == len(trials)
 
 
 def test_a_report_that_breaks_half_way_stores_nothing(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
-    attempt = sqlite_store.acquire(study, holder()).attempt
-    trials = [trial.id for trial in sqlite_store.create_trials(study, attempt, new_trials("fedavg", 2))]
-    sqlite_store.start_pack(study, attempt, "p", trials)
-    before = (sqlite_store.study(study), sqlite_store.trials(study), sqlite_store.events(study))
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
+    attempt = sqlite_store.leases.acquire(study, holder()).attempt
+    trials = [trial.id for trial in sqlite_store.trials.create(study, attempt, new_trials("fedavg", 2))]
+    sqlite_store.trials.start_pack(study, attempt, "p", trials)
+    before = (sqlite_store.studies.get(study), sqlite_store.trials.find(study), sqlite_store.events.read(study))
     columns = {"round": [0], "train_loss": [1.0]}
     body = Report(attempt=attempt, pack="p", reports=dict.fromkeys(trials, columns), rounds_done=5)
     calls = []
@@ -118,9 +118,9 @@ def test_a_report_that_breaks_half_way_stores_nothing(sqlite_store: Store, monke
 
     monkeypatch.setattr("service.store.curves.encode", fail_second)
     with pytest.raises(MemoryError):
-        sqlite_store.report(study, body)
-    assert sqlite_store.curves(study) == {}
-    assert (sqlite_store.study(study), sqlite_store.trials(study), sqlite_store.events(study)) == before
+        sqlite_store.curves.report(study, body)
+    assert sqlite_store.curves.columns(study) == {}
+    assert (sqlite_store.studies.get(study), sqlite_store.trials.find(study), sqlite_store.events.read(study)) == before
     monkeypatch.undo()
-    sqlite_store.report(study, body)
-    assert set(sqlite_store.curves(study)) == set(trials)
+    sqlite_store.curves.report(study, body)
+    assert set(sqlite_store.curves.columns(study)) == set(trials)

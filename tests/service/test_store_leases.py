@@ -16,42 +16,42 @@ from .store_setup import ELSEWHERE, complete, driven, make, report
 
 def test_one_driver_at_a_time(store: Store, clock: Clock) -> None:
     study = make(store)
-    lease = store.acquire(study, ELSEWHERE)
+    lease = store.leases.acquire(study, ELSEWHERE)
     assert (lease.attempt, lease.lease_seconds) == (1, 30.0)
     clock.now += 29
     with pytest.raises(Conflict, match="attempt 1 of another-host/77 holds study"):
-        store.acquire(study, "third-host/1")
-    store.heartbeat(study, 1)
+        store.leases.acquire(study, "third-host/1")
+    store.leases.heartbeat(study, 1)
     clock.now += 29
     with pytest.raises(Conflict):
-        store.acquire(study, "third-host/1")
+        store.leases.acquire(study, "third-host/1")
     clock.now += 2
-    assert store.acquire(study, "third-host/1").attempt == 2
-    assert [(one.attempt, one.held, one.deaths) for one in store.driven()] == [(2, True, 0)]
+    assert store.leases.acquire(study, "third-host/1").attempt == 2
+    assert [(one.attempt, one.held, one.deaths) for one in store.leases.driven()] == [(2, True, 0)]
 
 
 def test_a_lease_is_kept_by_writing(store: Store, clock: Clock) -> None:
     study = make(store)
-    store.acquire(study, ELSEWHERE)
+    store.leases.acquire(study, ELSEWHERE)
     for _ in range(4):
         clock.now += 20
-        store.create_trials(study, 1, new_trials("fedavg", 1))
-    assert store.driven()[0].held
+        store.trials.create(study, 1, new_trials("fedavg", 1))
+    assert store.leases.driven()[0].held
 
 
 def test_the_same_holder_may_ask_again(store: Store) -> None:
     study = make(store)
-    assert [store.acquire(study, ELSEWHERE).attempt for _ in range(3)] == [1, 2, 3]
-    assert store.driven()[0].deaths == 0
+    assert [store.leases.acquire(study, ELSEWHERE).attempt for _ in range(3)] == [1, 2, 3]
+    assert store.leases.driven()[0].deaths == 0
     with pytest.raises(StaleDriver):
-        store.heartbeat(study, 2)
+        store.leases.heartbeat(study, 2)
 
 
 def test_a_dead_process_of_this_host_is_replaced_at_once(store: Store) -> None:
     study = make(store)
-    store.acquire(study, f"{holder().rpartition('/')[0]}/{2**22 + 1}")  # above any process id
-    assert [(one.held, one.lost) for one in store.driven()] == [(False, True)]
-    assert store.acquire(study, holder()).attempt == 2
+    store.leases.acquire(study, f"{holder().rpartition('/')[0]}/{2**22 + 1}")  # above any process id
+    assert [(one.held, one.lost) for one in store.leases.driven()] == [(False, True)]
+    assert store.leases.acquire(study, holder()).attempt == 2
     assert not gone(holder())
     assert not gone(ELSEWHERE)
     assert not gone("nonsense")
@@ -59,126 +59,131 @@ def test_a_dead_process_of_this_host_is_replaced_at_once(store: Store) -> None:
 
 def test_every_write_of_a_stale_driver_is_refused(store: Store, clock: Clock) -> None:
     study, old, trials = driven(store)
-    store.start_pack(study, old, "p1", trials[:1])
-    store.report(study, report(old, trials[0], range(3), checkpoint="c1", plan={"width": 1}))
+    store.trials.start_pack(study, old, "p1", trials[:1])
+    store.curves.report(study, report(old, trials[0], range(3), checkpoint="c1", plan={"width": 1}))
     clock.now += 31
-    new = store.acquire(study, ELSEWHERE).attempt
-    before = (store.study(study), store.trials(study), store.curves(study), store.events(study))
+    new = store.leases.acquire(study, ELSEWHERE).attempt
+    before = (store.studies.get(study), store.trials.find(study), store.curves.columns(study), store.events.read(study))
     writes: list[Callable[[], object]] = [
-        lambda: store.heartbeat(study, old),
-        lambda: store.create_trials(study, old, new_trials("fedavg", 9)),
-        lambda: store.start_pack(study, old, "p2", trials),
-        lambda: store.report(study, report(old, trials[0], range(9))),
-        lambda: store.finish(study, old, [complete(trials[0])]),
-        lambda: store.release(study, old, "FAILED"),
+        lambda: store.leases.heartbeat(study, old),
+        lambda: store.trials.create(study, old, new_trials("fedavg", 9)),
+        lambda: store.trials.start_pack(study, old, "p2", trials),
+        lambda: store.curves.report(study, report(old, trials[0], range(9))),
+        lambda: store.trials.finish(study, old, [complete(trials[0])]),
+        lambda: store.leases.release(study, old, "FAILED"),
     ]
     for write in writes:
         with pytest.raises(StaleDriver, match="attempt 2 does; stop this driver"):
             write()
-    assert (store.study(study), store.trials(study), store.curves(study), store.events(study)) == before
+    assert (
+        store.studies.get(study),
+        store.trials.find(study),
+        store.curves.columns(study),
+        store.events.read(study),
+    ) == before
     assert (old, new) == (1, 2)
 
 
 def test_a_takeover_keeps_what_trials_have_done(store: Store, clock: Clock) -> None:
     study, attempt, trials = driven(store)
-    store.start_pack(study, attempt, "p1", trials)
-    store.report(study, report(attempt, trials[0], range(4), checkpoint="c1", plan={"width": 2}))
-    store.finish(study, attempt, [complete(trials[1])])
+    store.trials.start_pack(study, attempt, "p1", trials)
+    store.curves.report(study, report(attempt, trials[0], range(4), checkpoint="c1", plan={"width": 2}))
+    store.trials.finish(study, attempt, [complete(trials[1])])
     clock.now += 31
-    store.acquire(study, ELSEWHERE)
-    first, second = store.trials(study)
+    store.leases.acquire(study, ELSEWHERE)
+    first, second = store.trials.find(study)
     assert (first.state, first.rounds_done, first.checkpoint, first.plan) == ("WAITING", 3, "c1", {"width": 2})
     assert (first.attempt, second.state) == (1, "COMPLETE")
-    assert store.curves(study, [first.id])[first.id]["round"] == [0, 1, 2, 3]
+    assert store.curves.columns(study, [first.id])[first.id]["round"] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "CANCELLED", "FAILED", "SUCCEEDED"])
 def test_a_release_says_how_the_study_ended(store: Store, state: Any) -> None:
     study, attempt, trials = driven(store)
-    store.start_pack(study, attempt, "p1", trials)
+    store.trials.start_pack(study, attempt, "p1", trials)
     if state == "PAUSED":
-        store.intend(study, "pause")
+        store.studies.intend(study, "pause")
     if state == "CANCELLED":
-        store.intend(study, "cancel")
+        store.studies.intend(study, "cancel")
     if state == "SUCCEEDED":
-        store.finish(study, attempt, [complete(trial) for trial in trials])
-    assert store.release(study, attempt, state, "so it is") == state
-    assert store.release(study, attempt, state, "so it is") == state  # sent twice
-    record = store.study(study)
+        store.trials.finish(study, attempt, [complete(trial) for trial in trials])
+    assert store.leases.release(study, attempt, state, "so it is") == state
+    assert store.leases.release(study, attempt, state, "so it is") == state  # sent twice
+    record = store.studies.get(study)
     assert (record.state, record.reason) == (state, "so it is")
     states = {"PAUSED": "WAITING", "FAILED": "WAITING", "CANCELLED": "CANCELLED", "SUCCEEDED": "COMPLETE"}
-    assert {trial.state for trial in store.trials(study)} == {states[state]}
+    assert {trial.state for trial in store.trials.find(study)} == {states[state]}
     with pytest.raises(StaleDriver):
-        store.heartbeat(study, attempt)
+        store.leases.heartbeat(study, attempt)
     if state != "PAUSED":
         with pytest.raises(Conflict, match="needs no driver"):
-            store.acquire(study, holder())
+            store.leases.acquire(study, holder())
 
 
 def test_a_study_succeeds_only_when_all_trials_are_finished(store: Store) -> None:
     study, attempt, trials = driven(store)
-    store.finish(study, attempt, [complete(trials[0])])
+    store.trials.finish(study, attempt, [complete(trials[0])])
     with pytest.raises(Conflict, match="got 1 that are not"):
-        store.release(study, attempt, "SUCCEEDED")
-    assert store.study(study).state == "RUNNING"
+        store.leases.release(study, attempt, "SUCCEEDED")
+    assert store.studies.get(study).state == "RUNNING"
 
 
 def test_a_pause_that_nobody_wanted_is_started_again(store: Store) -> None:
     study, attempt, _ = driven(store)
-    assert store.release(study, attempt, "PAUSED", "its machine goes away") == "PENDING"
-    assert store.acquire(study, holder()).attempt == 2
+    assert store.leases.release(study, attempt, "PAUSED", "its machine goes away") == "PENDING"
+    assert store.leases.acquire(study, holder()).attempt == 2
 
 
 def test_only_the_owner_cancels(store: Store) -> None:
     study, attempt, _ = driven(store)
     with pytest.raises(Conflict, match="only its owner cancels"):
-        store.release(study, attempt, "CANCELLED")
+        store.leases.release(study, attempt, "CANCELLED")
 
 
 def test_a_failed_study_may_be_resumed(store: Store) -> None:
     study, attempt, _ = driven(store)
-    store.release(study, attempt, "FAILED", "no GPU")
-    assert store.study(study).finished_at is not None
-    record = store.intend(study, "resume")
+    store.leases.release(study, attempt, "FAILED", "no GPU")
+    assert store.studies.get(study).finished_at is not None
+    record = store.studies.intend(study, "resume")
     assert (record.state, record.reason, record.finished_at) == ("PENDING", "", None)
 
 
 def test_lost_drivers_are_counted_until_a_trial_finishes(store: Store) -> None:
     study, attempt, trials = driven(store)
-    assert store.lost(study, attempt, "killed") == 1
-    assert store.lost(study, attempt, "killed") == 1  # seen twice
-    attempt = store.acquire(study, holder()).attempt
-    assert store.lost(study, attempt, "the machine was restarted", counted=False) == 1
-    assert {trial.state for trial in store.trials(study)} == {"WAITING"}
+    assert store.leases.lost(study, attempt, "killed") == 1
+    assert store.leases.lost(study, attempt, "killed") == 1  # seen twice
+    attempt = store.leases.acquire(study, holder()).attempt
+    assert store.leases.lost(study, attempt, "the machine was restarted", counted=False) == 1
+    assert {trial.state for trial in store.trials.find(study)} == {"WAITING"}
     with pytest.raises(StaleDriver):
-        store.heartbeat(study, attempt)
-    attempt = store.acquire(study, holder()).attempt
-    assert store.lost(study, attempt, "killed") == 2
-    attempt = store.acquire(study, holder()).attempt
-    store.finish(study, attempt, [complete(trials[0])])
-    assert store.driven()[0].deaths == 0
-    assert store.lost(study, attempt, "killed") == 1
+        store.leases.heartbeat(study, attempt)
+    attempt = store.leases.acquire(study, holder()).attempt
+    assert store.leases.lost(study, attempt, "killed") == 2
+    attempt = store.leases.acquire(study, holder()).attempt
+    store.trials.finish(study, attempt, [complete(trials[0])])
+    assert store.leases.driven()[0].deaths == 0
+    assert store.leases.lost(study, attempt, "killed") == 1
 
 
 def test_a_driver_that_never_came_is_counted(store: Store) -> None:
     study = make(store)
-    assert [store.lost(study, 0, "no such program") for _ in range(2)] == [1, 2]
-    assert store.acquire(study, holder()).attempt == 1
-    assert store.driven()[0].deaths == 2
-    store.lost(study, 1, "again")
-    store.settle(study, "FAILED", "three drivers were lost")
-    assert store.study(study).state == "FAILED"
-    assert store.intend(study, "resume").state == "PENDING"
-    assert store.driven()[0].deaths == 0
+    assert [store.leases.lost(study, 0, "no such program") for _ in range(2)] == [1, 2]
+    assert store.leases.acquire(study, holder()).attempt == 1
+    assert store.leases.driven()[0].deaths == 2
+    store.leases.lost(study, 1, "again")
+    store.leases.settle(study, "FAILED", "three drivers were lost")
+    assert store.studies.get(study).state == "FAILED"
+    assert store.studies.intend(study, "resume").state == "PENDING"
+    assert store.leases.driven()[0].deaths == 0
 
 
 def test_a_study_that_is_held_is_settled_by_its_driver_alone(store: Store, clock: Clock) -> None:
     study, attempt, _ = driven(store)
-    store.intend(study, "pause")
+    store.studies.intend(study, "pause")
     with pytest.raises(Conflict, match=f"attempt {attempt} holds"):
-        store.settle(study, "PAUSED")
+        store.leases.settle(study, "PAUSED")
     clock.now += 31
-    store.settle(study, "PAUSED")
-    assert store.study(study).state == "PAUSED"
+    store.leases.settle(study, "PAUSED")
+    assert store.studies.get(study).state == "PAUSED"
     with pytest.raises(StaleDriver):
-        store.heartbeat(study, attempt)
+        store.leases.heartbeat(study, attempt)

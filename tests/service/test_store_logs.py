@@ -16,51 +16,51 @@ def batch(first: int, count: int, attempt: int = 1) -> NewLines:
 
 
 def texts(store: Store, study: str, after: int = 0, limit: int | None = None) -> list[str]:
-    return [line.text for line in store.read_log(study, after=after, limit=limit)]
+    return [line.text for line in store.logs.read(study, after=after, limit=limit)]
 
 
 def test_lines_come_back_in_their_order_and_in_pages(store: Store) -> None:
     study, other = make(store), make(store)
-    assert store.write_log(study, batch(0, 3)) == 3
-    store.write_log(other, batch(100, 1))
-    store.write_log(study, batch(3, 2, attempt=2))
-    lines = store.read_log(study)
+    assert store.logs.write(study, batch(0, 3)) == 3
+    store.logs.write(other, batch(100, 1))
+    store.logs.write(study, batch(3, 2, attempt=2))
+    lines = store.logs.read(study)
     assert [(line.text, line.attempt) for line in lines] == [(f"line {n}", 1 if n < 3 else 2) for n in range(5)]
     assert lines[0].at.timestamp() == 1e9
     assert texts(store, study, after=lines[1].id, limit=2) == ["line 2", "line 3"]
     assert texts(store, study, after=lines[-1].id) == []
-    for ask in (lambda: store.read_log("no"), lambda: store.write_log("no", batch(0, 1))):
+    for ask in (lambda: store.logs.read("no"), lambda: store.logs.write("no", batch(0, 1))):
         with pytest.raises(NotFound):
             ask()
 
 
 def test_a_batch_sent_again_is_stored_once(store: Store) -> None:
     study = make(store)
-    assert [store.write_log(study, batch(0, 2)) for _ in range(3)] == [2, 0, 0]
-    assert [store.write_log(study, batch(2, 2)) for _ in range(2)] == [2, 0]
-    assert store.write_log(study, NewLines(attempt=1, lines=[])) == 0
+    assert [store.logs.write(study, batch(0, 2)) for _ in range(3)] == [2, 0, 0]
+    assert [store.logs.write(study, batch(2, 2)) for _ in range(2)] == [2, 0]
+    assert store.logs.write(study, NewLines(attempt=1, lines=[])) == 0
     assert texts(store, study) == [f"line {number}" for number in range(4)]
 
 
 def test_the_oldest_lines_are_dropped_with_a_note(store: Store) -> None:
     study = make(store)
-    store.lines_kept = 50
+    store.logs.lines_kept = 50
     for start in range(0, 1100, 100):
-        store.write_log(study, batch(start, 100))
-    found = store.read_log(study)
+        store.logs.write(study, batch(start, 100))
+    found = store.logs.read(study)
     assert found[0].level == "note"
     assert found[0].text == "1050 older lines were dropped: a study keeps its newest 50"
     assert [line.text for line in found[1:]] == [f"line {number}" for number in range(1050, 1100)]
     assert [line.id for line in found] == list(range(found[0].id, found[0].id + 51))
     assert texts(store, study, after=found[0].id, limit=1) == ["line 1050"]  # the note is not told twice
-    store.write_log(study, batch(1100, 1))
+    store.logs.write(study, batch(1100, 1))
     assert len(texts(store, study)) == 1 + 51
 
 
 def test_any_text_is_kept_and_long_ones_are_cut(store: Store) -> None:
     study = make(store)
     given = ["\u00e9 \U0001f600 %s \\ '", "a\x00b", "half \ud800 a character", "x" * 10_000]
-    store.write_log(study, NewLines(attempt=0, lines=[NewLine(at=0, text=text) for text in given]))
+    store.logs.write(study, NewLines(attempt=0, lines=[NewLine(at=0, text=text) for text in given]))
     first, second, third, long = texts(store, study)
     assert (first, second, third) == (given[0], "a\ufffdb", "half ? a character")
     assert len(long) == LINE_CHARACTERS

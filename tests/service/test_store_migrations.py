@@ -14,10 +14,10 @@ from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from driftline.wire.logs import NewLine, NewLines
 from service.store import database
-from service.store.core import Actor
 from service.store.database import Database
-from service.store.records import Recorded
+from service.store.recorder_state import Recorded
 from service.store.schema import DRIVERS, METADATA
+from service.store.session import Actor
 from service.store.store import Store
 from tests.waiting import together
 
@@ -32,25 +32,25 @@ def filled(new_url: str) -> Iterator[Store]:
     """A store with something in every table."""
     store = Store(new_url)
     actor = Actor("t1", "ann")
-    study = store.create_study(SPEC, "f" * 64, key="k", actor=actor).id
-    attempt = store.acquire(study, holder()).attempt
-    trials = [trial.id for trial in store.create_trials(study, attempt, new_trials("fedavg", 2))]
-    store.start_pack(study, attempt, "p", trials, gpus=0.5)
+    study = store.studies.create(SPEC, "f" * 64, key="k", actor=actor).id
+    attempt = store.leases.acquire(study, holder()).attempt
+    trials = [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", 2))]
+    store.trials.start_pack(study, attempt, "p", trials, gpus=0.5)
     columns = {"round": [0], "train_loss": [1.0]}
-    store.report(study, Report(attempt=attempt, pack="p", reports={trials[0]: columns}, rounds_done=0))
-    store.set_fact("fingerprint", "f" * 64)
-    store.lock("scheduler", "a", 10)
-    store.record(study, Recorded("study", "", "run-1", 1))
-    store.create_token(NewToken(name="ann"), actor)
-    store.set_quota("default", Quota(studies=9), actor)
-    store.write_log(study, NewLines(attempt=1, lines=[NewLine(at=1.0, text="hello")]))
+    store.curves.report(study, Report(attempt=attempt, pack="p", reports={trials[0]: columns}, rounds_done=0))
+    store.facts.setdefault("fingerprint", "f" * 64)
+    store.locks.take("scheduler", "a", 10)
+    store.recorder_state.write(study, Recorded("study", "", "run-1", 1))
+    store.tokens.create(NewToken(name="ann"), actor)
+    store.quotas.set("default", Quota(studies=9), actor)
+    store.logs.write(study, NewLines(attempt=1, lines=[NewLine(at=1.0, text="hello")]))
     yield store
     store.close()
 
 
 def rows(store: Store) -> dict[str, int]:
     """Number of rows by table."""
-    with store._database.read() as connection:
+    with store.session.read() as connection:
         there = set(sa.inspect(connection).get_table_names()) & set(METADATA.tables)
         return {
             name: connection.execute(sa.select(sa.func.count()).select_from(sa.table(name))).scalar_one()
@@ -59,12 +59,12 @@ def rows(store: Store) -> dict[str, int]:
 
 
 def tables(store: Store) -> set[str]:
-    with store._database.read() as connection:
+    with store.session.read() as connection:
         return set(sa.inspect(connection).get_table_names())
 
 
 def test_the_migrated_schema_is_what_the_tables_say(filled: Store) -> None:
-    assert database.differences(filled._database) == []
+    assert database.differences(filled.session.database) == []
 
 
 def test_something_is_in_every_table(filled: Store) -> None:
@@ -73,46 +73,46 @@ def test_something_is_in_every_table(filled: Store) -> None:
 
 def test_down_and_up_again(new_url: str) -> None:
     store = Store(new_url)
-    database.downgrade(store._database)
+    database.downgrade(store.session.database)
     assert tables(store) == {"alembic_version"}
-    database.upgrade(store._database)
+    database.upgrade(store.session.database)
     assert tables(store) == set(METADATA.tables) | {"alembic_version"}
-    assert database.differences(store._database) == []
-    store.create_study(SPEC, "f" * 64)
+    assert database.differences(store.session.database) == []
+    store.studies.create(SPEC, "f" * 64)
     store.close()
 
 
 def test_what_was_never_in_the_old_spelling_cannot_go_back_to_it(filled: Store) -> None:
     with pytest.raises(Conflict, match="only where it kept a backup"):
-        database.downgrade(filled._database, "0003")
-    assert filled.studies()
+        database.downgrade(filled.session.database, "0003")
+    assert filled.studies.find()
 
 
 @pytest.mark.parametrize("revision", [revision for revision in REVISIONS if revision >= "0004"])
 def test_down_to_every_revision_and_up_again_keeps_what_it_knows(filled: Store, revision: str) -> None:
     """As after a rollback: what a revision has tables for is there afterwards, unchanged."""
-    (record,), counted = filled.studies(), rows(filled)
-    trials, curves = filled.trials(record.id), filled.curves(record.id)
-    database.downgrade(filled._database, revision)
+    (record,), counted = filled.studies.find(), rows(filled)
+    trials, curves = filled.trials.find(record.id), filled.curves.columns(record.id)
+    database.downgrade(filled.session.database, revision)
     left = rows(filled)
     assert left == {name: counted[name] for name in left}
-    database.upgrade(filled._database)
-    assert database.differences(filled._database) == []
-    assert filled.studies() == [record]
-    assert (filled.trials(record.id), filled.curves(record.id)) == (trials, curves)
+    database.upgrade(filled.session.database)
+    assert database.differences(filled.session.database) == []
+    assert filled.studies.find() == [record]
+    assert (filled.trials.find(record.id), filled.curves.columns(record.id)) == (trials, curves)
     assert {name: count for name, count in rows(filled).items() if name in left} == left
-    assert filled.quota("default").use.trials == 2 * (4 + 1 * 2)
-    with filled._database.read() as connection:
+    assert filled.quotas.get("default").use.trials == 2 * (4 + 1 * 2)
+    with filled.session.read() as connection:
         assert connection.execute(sa.select(DRIVERS.c.fingerprint)).scalar_one() == "f" * 64
-    filled.heartbeat(record.id, 1)
-    filled.create_study(SPEC, "f" * 64)
+    filled.leases.heartbeat(record.id, 1)
+    filled.studies.create(SPEC, "f" * 64)
 
 
 def test_migrating_says_from_where_to_where(new_url: str) -> None:
     assert database.migrate(new_url) == (None, REVISIONS[-1])
     assert database.migrate(new_url) == (REVISIONS[-1], REVISIONS[-1])
     store = Store(new_url)
-    database.downgrade(store._database, REVISIONS[0])
+    database.downgrade(store.session.database, REVISIONS[0])
     store.close()
     assert database.migrate(new_url) == (REVISIONS[0], REVISIONS[-1])
 
@@ -121,7 +121,7 @@ def test_migrating_says_from_where_to_where(new_url: str) -> None:
 def test_several_processes_may_migrate_at_once(new_url: str) -> None:
     """A migration hook and replicas of a service that start together."""
     store = Store(new_url)
-    database.downgrade(store._database, REVISIONS[0])
+    database.downgrade(store.session.database, REVISIONS[0])
     store.close()
     code = "import sys; from service.store.database import migrate; print(*migrate(sys.argv[1]))"
     started = [
@@ -134,18 +134,18 @@ def test_several_processes_may_migrate_at_once(new_url: str) -> None:
     assert [process.returncode for process in started] == [0, 0, 0], said
     assert {out.split()[1] for out, _ in said} == {REVISIONS[-1]}
     store = Store(new_url)
-    assert database.differences(store._database) == []
+    assert database.differences(store.session.database) == []
     store.close()
 
 
 def test_upgrading_what_is_up_to_date_changes_nothing(filled: Store) -> None:
-    before = filled.studies()
-    database.upgrade(filled._database)
-    assert filled.studies() == before
+    before = filled.studies.find()
+    database.upgrade(filled.session.database)
+    assert filled.studies.find() == before
 
 
 def test_a_database_of_a_newer_driftline_is_refused(filled: Store, new_url: str) -> None:
-    with filled._database.write() as connection:
+    with filled.session.write() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(Conflict, match="use a newer Driftline"):
         Store(new_url)
@@ -168,7 +168,7 @@ def test_a_failing_migration_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 
 def test_several_may_open_a_new_database_at_once(new_url: str) -> None:
     for store in together([lambda: Store(new_url)] * 3):
-        assert store.studies() == []
+        assert store.studies.find() == []
         store.close()
 
 

@@ -32,7 +32,7 @@ def test_postgresql_is_killed_and_comes_back() -> None:
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
     server = pgserver.get_server(folder, cleanup_mode="delete")
     store = Store(server.get_uri())
-    study = store.create_study(SPEC, "f" * 64).id
+    study = store.studies.create(SPEC, "f" * 64).id
     acknowledged: list[int] = []
     ended: list[Any] = []
 
@@ -63,7 +63,7 @@ def test_postgresql_is_killed_and_comes_back() -> None:
         assert ended
         assert before < ROUNDS
         assert acknowledged == list(range(ROUNDS))
-        assert store.curves(study)[ended[0]] == {
+        assert store.curves.columns(study)[ended[0]] == {
             "round": list(range(ROUNDS)),
             "train_loss": [1 / (1 + number) for number in range(ROUNDS)],
         }

@@ -60,17 +60,17 @@ def deliveries(draw: st.DrawFn) -> list[list[tuple[int, int, int]]]:
 def test_the_same_curves_however_they_were_sent(
     sqlite_store: Store, requests: list[list[tuple[int, int, int]]]
 ) -> None:
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
-    attempt = sqlite_store.acquire(study, holder()).attempt
-    trials = [trial.id for trial in sqlite_store.create_trials(study, attempt, new_trials("fedavg", 2))]
-    sqlite_store.start_pack(study, attempt, "p1", trials)
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
+    attempt = sqlite_store.leases.acquire(study, holder()).attempt
+    trials = [trial.id for trial in sqlite_store.trials.create(study, attempt, new_trials("fedavg", 2))]
+    sqlite_store.trials.start_pack(study, attempt, "p1", trials)
     for pieces in requests:
         reports = {trials[trial]: part(curve(trial), start, stop) for trial, start, stop in pieces}
         body = Report(attempt=attempt, pack="p1", reports=reports, rounds_done=ROUNDS)
-        version = sqlite_store.report(study, body)
-        assert sqlite_store.report(study, body) == version  # a repeat changes nothing
-    assert sqlite_store.curves(study) == {trials[0]: curve(0), trials[1]: curve(1)}
-    assert len([event for event in sqlite_store.events(study) if event.kind == "progress"]) == 1
+        version = sqlite_store.curves.report(study, body)
+        assert sqlite_store.curves.report(study, body) == version  # a repeat changes nothing
+    assert sqlite_store.curves.columns(study) == {trials[0]: curve(0), trials[1]: curve(1)}
+    assert len([event for event in sqlite_store.events.read(study) if event.kind == "progress"]) == 1
 
 
 RESULTS = st.sampled_from(
@@ -87,29 +87,29 @@ RESULTS = st.sampled_from(
 @given(st.lists(RESULTS, min_size=1, max_size=8))
 @SHARED
 def test_the_first_final_result_stays(sqlite_store: Store, results: list[tuple[Any, Any, Any]]) -> None:
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
-    attempt = sqlite_store.acquire(study, holder()).attempt
-    (trial,) = sqlite_store.create_trials(study, attempt, new_trials("fedavg", 1))
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
+    attempt = sqlite_store.leases.acquire(study, holder()).attempt
+    (trial,) = sqlite_store.trials.create(study, attempt, new_trials("fedavg", 1))
     final: tuple[Any, Any, Any] | None = None
     for state, values, error in results:
         if final is None and state == "WAITING":
-            sqlite_store.start_pack(study, attempt, "p", [trial.id])
+            sqlite_store.trials.start_pack(study, attempt, "p", [trial.id])
         result = TrialResult(trial=trial.id, state=state, values=values, error=error)
         if final in (None, (state, values, error)):
-            sqlite_store.finish(study, attempt, [result])
+            sqlite_store.trials.finish(study, attempt, [result])
         else:
             with pytest.raises(Conflict):
-                sqlite_store.finish(study, attempt, [result])
+                sqlite_store.trials.finish(study, attempt, [result])
         if final is None and state != "WAITING":
             final = (state, values, error)
-        stored = sqlite_store.trial(study, trial.id)
+        stored = sqlite_store.trials.get(study, trial.id)
         assert (stored.state, stored.values, stored.error) == (final or ("WAITING", None, None))
 
 
 def test_two_processes_worth_of_stores_share_a_file(sqlite_store: Store, tmp_path: Path) -> None:
     other = Store(tmp_path / "plain.db")
-    study = sqlite_store.create_study(SPEC, "f" * 64).id
-    attempt = other.acquire(study, holder()).attempt
-    assert sqlite_store.heartbeat(study, attempt) == "run"
-    assert other.intend(study, "pause").state == sqlite_store.study(study).state == "PAUSING"
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
+    attempt = other.leases.acquire(study, holder()).attempt
+    assert sqlite_store.leases.heartbeat(study, attempt) == "run"
+    assert other.studies.intend(study, "pause").state == sqlite_store.studies.get(study).state == "PAUSING"
     other.close()

@@ -7,7 +7,7 @@ import pytest
 
 from driftline.errors import InvalidSpec, NotFound
 from driftline.wire.driver_messages import NewTrial, TrialResult
-from service.store.records import Recorded
+from service.store.recorder_state import Recorded
 from service.store.store import Store
 from tests.waiting import together
 
@@ -17,92 +17,97 @@ from .store_setup import complete, driven, make, report
 
 def test_events_tell_the_story_and_keep_one_progress(store: Store) -> None:
     study, attempt, trials = driven(store, 1)
-    store.start_pack(study, attempt, "p1", trials)
+    store.trials.start_pack(study, attempt, "p1", trials)
     for last in range(1, 5):
-        store.report(study, report(attempt, trials[0], range(last + 1)))
-    store.finish(study, attempt, [complete(trials[0])])
-    store.log(study, "info", "all is well")
-    store.release(study, attempt, "SUCCEEDED")
-    events = store.events(study)
+        store.curves.report(study, report(attempt, trials[0], range(last + 1)))
+    store.trials.finish(study, attempt, [complete(trials[0])])
+    store.events.log(study, "info", "all is well")
+    store.leases.release(study, attempt, "SUCCEEDED")
+    events = store.events.read(study)
     assert [event.kind for event in events] == ["state", "state", "progress", "log", "state"]
     assert [event.data["state"] for event in events if event.kind == "state"] == ["PENDING", "RUNNING", "SUCCEEDED"]
-    assert events[2].data["version"] == store.study(study).version == 7
+    assert events[2].data["version"] == store.studies.get(study).version == 7
     assert events[2].data["progress"]["fedavg"]["search"] == {"COMPLETE": 1}  # type: ignore[index,call-overload]
     assert [event.id for event in events] == sorted({event.id for event in events})
-    assert store.events(study, after=events[1].id, limit=2) == events[2:4]
+    assert store.events.read(study, after=events[1].id, limit=2) == events[2:4]
     newest = events[-1].id
-    assert store.tail(study, after=events[1].id, limit=2) == ("SUCCEEDED", newest, events[2:4])
+    assert store.events.tail(study, after=events[1].id, limit=2) == ("SUCCEEDED", newest, events[2:4])
     assert (
-        store.tail(study, after=newest, limit=2) == store.tail(study, after=2**62, limit=2) == ("SUCCEEDED", newest, [])
+        store.events.tail(study, after=newest, limit=2)
+        == store.events.tail(study, after=2**62, limit=2)
+        == ("SUCCEEDED", newest, [])
     )
 
 
 def test_an_event_id_is_never_given_twice(store: Store) -> None:
     study, attempt, trials = driven(store, 1)
-    newest = store.events(study)[-1].id
-    store.start_pack(study, attempt, "p1", trials)  # takes the place of the newest event
-    assert store.events(study)[-1].id > newest
+    newest = store.events.read(study)[-1].id
+    store.trials.start_pack(study, attempt, "p1", trials)  # takes the place of the newest event
+    assert store.events.read(study)[-1].id > newest
 
 
 def test_recorder_state(store: Store) -> None:
     study, other = make(store), make(store)
-    store.record(study, Recorded("trial", "a", "run-1", 3, 10), Recorded("study", "", "run-0", 3))
-    store.record(study, Recorded("trial", "a", "run-1", 5, 20))
-    assert store.recorded(study) == [Recorded("study", "", "run-0", 3, 0), Recorded("trial", "a", "run-1", 5, 20)]
-    assert store.recorded(study, "study") == [Recorded("study", "", "run-0", 3, 0)]
-    assert store.recorded(other) == []
+    store.recorder_state.write(study, Recorded("trial", "a", "run-1", 3, 10), Recorded("study", "", "run-0", 3))
+    store.recorder_state.write(study, Recorded("trial", "a", "run-1", 5, 20))
+    assert store.recorder_state.read(study) == [
+        Recorded("study", "", "run-0", 3, 0),
+        Recorded("trial", "a", "run-1", 5, 20),
+    ]
+    assert store.recorder_state.read(study, "study") == [Recorded("study", "", "run-0", 3, 0)]
+    assert store.recorder_state.read(other) == []
     with pytest.raises(NotFound):
-        store.record("no", Recorded("study", "", "r"))
+        store.recorder_state.write("no", Recorded("study", "", "r"))
 
 
 def test_locks_expire_and_are_renewed(store: Store, clock: Clock) -> None:
-    assert store.lock("scheduler", "a", 10)
-    assert not store.lock("scheduler", "b", 10)
-    assert store.lock("recorder", "b", 10)
+    assert store.locks.take("scheduler", "a", 10)
+    assert not store.locks.take("scheduler", "b", 10)
+    assert store.locks.take("recorder", "b", 10)
     clock.now += 9
-    assert store.lock("scheduler", "a", 10)
+    assert store.locks.take("scheduler", "a", 10)
     clock.now += 9
-    assert not store.lock("scheduler", "b", 10)
-    store.unlock("scheduler", "b")
-    assert not store.lock("scheduler", "b", 10)
-    store.unlock("scheduler", "a")
-    assert store.lock("scheduler", "b", 10)
+    assert not store.locks.take("scheduler", "b", 10)
+    store.locks.release("scheduler", "b")
+    assert not store.locks.take("scheduler", "b", 10)
+    store.locks.release("scheduler", "a")
+    assert store.locks.take("scheduler", "b", 10)
     clock.now += 11
-    assert store.lock("scheduler", "a", 10)
+    assert store.locks.take("scheduler", "a", 10)
 
 
 def test_facts_are_set_once(store: Store) -> None:
-    assert store.fact("fingerprint") is None
-    assert store.set_fact("fingerprint", "abc") == "abc"
-    assert store.set_fact("fingerprint", "def") == "abc"
-    assert store.fact("fingerprint") == "abc"
+    assert store.facts.get("fingerprint") is None
+    assert store.facts.setdefault("fingerprint", "abc") == "abc"
+    assert store.facts.setdefault("fingerprint", "def") == "abc"
+    assert store.facts.get("fingerprint") == "abc"
 
 
 def test_everything_is_there_after_reopening(store: Store, store_url: str, clock: Clock) -> None:
     study, attempt, trials = driven(store)
-    store.start_pack(study, attempt, "p1", trials)
-    store.report(study, report(attempt, trials[0], range(300)))
+    store.trials.start_pack(study, attempt, "p1", trials)
+    store.curves.report(study, report(attempt, trials[0], range(300)))
     again = Store(store_url, clock=clock)
-    assert again.study(study) == store.study(study)
-    assert again.trials(study) == store.trials(study)
-    assert again.curves(study) == store.curves(study)
+    assert again.studies.get(study) == store.studies.get(study)
+    assert again.trials.find(study) == store.trials.find(study)
+    assert again.curves.columns(study) == store.curves.columns(study)
     again.ready()
     again.close()
 
 
 def test_writers_of_one_study_take_their_turn(store: Store) -> None:
     study, attempt, trials = driven(store, 4)
-    store.start_pack(study, attempt, "p1", trials)
-    start = store.study(study).version
+    store.trials.start_pack(study, attempt, "p1", trials)
+    start = store.studies.get(study).version
 
     def write(trial: str) -> None:
         for last in range(10):
-            store.report(study, report(attempt, trial, range(last, last + 1)))
+            store.curves.report(study, report(attempt, trial, range(last, last + 1)))
 
     together([partial(write, trial) for trial in trials])
-    assert {len(columns["round"]) for columns in store.curves(study).values()} == {10}
-    assert store.study(study).version == start + 40
-    ids = [event.id for event in store.events(study)]
+    assert {len(columns["round"]) for columns in store.curves.columns(study).values()} == {10}
+    assert store.studies.get(study).version == start + 40
+    ids = [event.id for event in store.events.read(study)]
     assert ids == sorted(ids)
 
 
@@ -114,12 +119,12 @@ def test_what_a_database_cannot_hold_is_refused(store: Store, wrong: dict[str, A
     study, attempt, _ = driven(store, 0)
     new = NewTrial.model_validate(new_trials("fedavg", 1)[0].model_dump() | wrong)
     with pytest.raises(InvalidSpec, match="must be one that the database can hold"):
-        store.create_trials(study, attempt, [new])
-    assert store.trials(study) == []
+        store.trials.create(study, attempt, [new])
+    assert store.trials.find(study) == []
 
 
 def test_text_of_any_kind(store: Store) -> None:
     study, attempt, (trial, _) = driven(store)
     text = "line 1\nline 2: \u00e9 \U0001f600 'quoted' \\ %s"
-    store.finish(study, attempt, [TrialResult(trial=trial, state="FAILED", error=text)])
-    assert store.trial(study, trial).error == text
+    store.trials.finish(study, attempt, [TrialResult(trial=trial, state="FAILED", error=text)])
+    assert store.trials.get(study, trial).error == text

@@ -15,30 +15,30 @@ from .store_setup import driven, make
 
 
 def test_a_new_study_is_pending_with_its_spec_and_times(store: Store, clock: Clock) -> None:
-    record = store.create_study(SPEC, "f" * 64)
+    record = store.studies.create(SPEC, "f" * 64)
     assert (record.state, record.version, record.name, record.project) == ("PENDING", 0, "small", "default")
     assert record.spec == SPEC
     assert record.created_at == datetime.fromtimestamp(clock.now, UTC)
-    assert store.study(record.id) == record
+    assert store.studies.get(record.id) == record
     assert list(record.progress) == ["fedavg", "fedprox"]
     assert record.progress["fedavg"].rounds_total == (4 + 1 * 2) * 10
 
 
 def test_records_are_frozen(store: Store) -> None:
     with pytest.raises(ValidationError):
-        store.study(make(store)).state = "RUNNING"  # type: ignore[misc]
+        store.studies.get(make(store)).state = "RUNNING"  # type: ignore[misc]
 
 
 def test_unknown_study(store: Store) -> None:
     wrong: list[Callable[[], object]] = [
-        lambda: store.study("no"),
-        lambda: store.trials("no"),
-        lambda: store.curves("no"),
-        lambda: store.events("no"),
-        lambda: store.tail("no", after=0, limit=1),
-        lambda: store.glance("no"),
-        lambda: store.acquire("no", "h/1"),
-        lambda: store.intend("no", "pause"),
+        lambda: store.studies.get("no"),
+        lambda: store.trials.find("no"),
+        lambda: store.curves.columns("no"),
+        lambda: store.events.read("no"),
+        lambda: store.events.tail("no", after=0, limit=1),
+        lambda: store.studies.glance("no"),
+        lambda: store.leases.acquire("no", "h/1"),
+        lambda: store.studies.intend("no", "pause"),
     ]
     for ask in wrong:
         with pytest.raises(NotFound, match='no study "no"'):
@@ -49,15 +49,15 @@ def test_studies_come_newest_first_by_project_and_in_pages(store: Store, clock: 
     ids = []
     for number in range(5):
         clock.now += 1
-        ids.append(store.create_study(SPEC | {"name": f"s{number}"}, "f" * 64).id)
+        ids.append(store.studies.create(SPEC | {"name": f"s{number}"}, "f" * 64).id)
     other = make(store, project="other")
-    assert [study.id for study in store.studies(project="default")] == ids[::-1]
-    assert [study.id for study in store.studies(project="default", before=ids[3], limit=2)] == [ids[2], ids[1]]
-    assert [study.id for study in store.studies(project="other")] == [other]
-    assert len(store.studies()) == 6
-    assert store.study(other, project="other").id == other
+    assert [study.id for study in store.studies.find(project="default")] == ids[::-1]
+    assert [study.id for study in store.studies.find(project="default", before=ids[3], limit=2)] == [ids[2], ids[1]]
+    assert [study.id for study in store.studies.find(project="other")] == [other]
+    assert len(store.studies.find()) == 6
+    assert store.studies.get(other, project="other").id == other
     with pytest.raises(NotFound):
-        store.study(other, project="default")
+        store.studies.get(other, project="default")
 
 
 def test_an_idempotency_key_gives_the_same_study(store: Store, clock: Clock) -> None:
@@ -66,14 +66,14 @@ def test_an_idempotency_key_gives_the_same_study(store: Store, clock: Clock) -> 
     assert make(store, project="other", key="k", request_hash="b") != first
     with pytest.raises(InvalidSpec, match="another one; take a fresh key"):
         make(store, key="k", request_hash="b")
-    assert len(store.studies(project="default")) == 1
+    assert len(store.studies.find(project="default")) == 1
     clock.now += 8 * 24 * 3600
     assert make(store, key="k", request_hash="b") != first
 
 
 def test_keys_that_have_expired_are_deleted_now_and_then(store: Store, clock: Clock) -> None:
     def known() -> list[str]:
-        with store._database.read() as connection:
+        with store.session.read() as connection:
             return sorted(connection.exec_driver_sql("SELECT key FROM idempotency_keys").scalars())
 
     for key in "ab":
@@ -89,7 +89,7 @@ def test_keys_that_have_expired_are_deleted_now_and_then(store: Store, clock: Cl
 
 def test_keys_used_at_the_same_time_make_one_study(store: Store) -> None:
     made = together([lambda: make(store, key="k", request_hash="a")] * 6)
-    assert len(set(made)) == len(store.studies()) == 1
+    assert len(set(made)) == len(store.studies.find()) == 1
 
 
 @pytest.mark.parametrize(
@@ -106,33 +106,33 @@ def test_keys_used_at_the_same_time_make_one_study(store: Store) -> None:
 def test_wishes_without_a_driver_are_fulfilled_at_once(store: Store, intents: list[str], state: str) -> None:
     study = make(store)
     for intent in intents:
-        record = store.intend(study, intent)
-    assert record.state == store.study(study).state == state
+        record = store.studies.intend(study, intent)
+    assert record.state == store.studies.get(study).state == state
     assert (record.finished_at is not None) == (state == "CANCELLED")
 
 
 def test_wishes_with_a_driver_are_heard_by_its_heartbeat(store: Store) -> None:
     study, attempt, _ = driven(store)
-    assert store.study(study).state == "RUNNING"
-    assert store.heartbeat(study, attempt) == "run"
-    assert store.intend(study, "pause").state == "PAUSING"
-    assert store.heartbeat(study, attempt) == "pause"
-    assert store.intend(study, "resume").state == "RUNNING"
-    assert store.heartbeat(study, attempt) == "run"
-    assert store.intend(study, "cancel").state == "CANCELLING"
-    assert store.heartbeat(study, attempt) == "cancel"
+    assert store.studies.get(study).state == "RUNNING"
+    assert store.leases.heartbeat(study, attempt) == "run"
+    assert store.studies.intend(study, "pause").state == "PAUSING"
+    assert store.leases.heartbeat(study, attempt) == "pause"
+    assert store.studies.intend(study, "resume").state == "RUNNING"
+    assert store.leases.heartbeat(study, attempt) == "run"
+    assert store.studies.intend(study, "cancel").state == "CANCELLING"
+    assert store.leases.heartbeat(study, attempt) == "cancel"
     with pytest.raises(Conflict, match="pause needs a study that is PENDING"):
-        store.intend(study, "pause")
+        store.studies.intend(study, "pause")
 
 
 def test_other_resources_leave_the_rest_of_a_study_alone(store: Store) -> None:
     study = make(store)
-    store.set_resources(study, {"gpu": 0, "cpus": 2})
-    assert store.study(study).spec == SPEC | {"resources": {"gpu": 0, "cpus": 2}}
-    assert store.study(study).version == 0
+    store.studies.set_resources(study, {"gpu": 0, "cpus": 2})
+    assert store.studies.get(study).spec == SPEC | {"resources": {"gpu": 0, "cpus": 2}}
+    assert store.studies.get(study).version == 0
 
 
 def test_mlflow_url(store: Store) -> None:
     study = make(store)
-    store.set_mlflow_url(study, "http://mlflow/#/experiments/1")
-    assert store.study(study).mlflow_url == "http://mlflow/#/experiments/1"
+    store.studies.set_mlflow_url(study, "http://mlflow/#/experiments/1")
+    assert store.studies.get(study).mlflow_url == "http://mlflow/#/experiments/1"

@@ -37,64 +37,64 @@ def test_trials_are_created_once(store: Store) -> None:
             label="fedavg", phase="search", number=2, seed=0, configuration=2, hyperparameters={"client_lr": 1 / 3}
         ),
     ]
-    made = store.create_trials(study, attempt, asked)
-    version = store.study(study).version
+    made = store.trials.create(study, attempt, asked)
+    version = store.studies.get(study).version
     assert [(trial.label, trial.phase, trial.number) for trial in made] == [
         (new.label, new.phase, new.number) for new in asked
     ]
     assert made[0].id == f"{study}.fedprox.s00001"
     assert made[3].hyperparameters == {"client_lr": 1 / 3}
-    assert store.create_trials(study, attempt, asked[::-1]) == made[::-1]
-    assert store.study(study).version == version
+    assert store.trials.create(study, attempt, asked[::-1]) == made[::-1]
+    assert store.studies.get(study).version == version
     # label, search before front, number
-    assert [trial.id for trial in store.trials(study)] == [made[3].id, made[2].id, made[1].id, made[0].id]
+    assert [trial.id for trial in store.trials.find(study)] == [made[3].id, made[2].id, made[1].id, made[0].id]
     with pytest.raises(Conflict, match="exists with another seed; take the next number"):
-        store.create_trials(study, attempt, [*new_trials("fedavg", 1, 7), asked[3].model_copy(update={"seed": 5})])
-    assert len(store.trials(study)) == 4  # nothing of a refused request is stored
+        store.trials.create(study, attempt, [*new_trials("fedavg", 1, 7), asked[3].model_copy(update={"seed": 5})])
+    assert len(store.trials.find(study)) == 4  # nothing of a refused request is stored
 
 
 def test_trials_by_label_phase_state_and_in_pages(store: Store) -> None:
     study, attempt, trials = driven(store, 3)
-    store.create_trials(study, attempt, new_trials("fedprox", 2))
+    store.trials.create(study, attempt, new_trials("fedprox", 2))
     front = NewTrial(label="fedavg", phase="confirmation", number=0, seed=1, configuration=0, hyperparameters={})
-    (front_id,) = (trial.id for trial in store.create_trials(study, attempt, [front]))
-    store.start_pack(study, attempt, "p1", trials[:1])
-    assert len(store.trials(study, label="fedprox")) == 2
-    assert [trial.id for trial in store.trials(study, phase="confirmation")] == [front_id]
-    assert [trial.id for trial in store.trials(study, state="RUNNING")] == trials[:1]
-    everything = store.trials(study)
+    (front_id,) = (trial.id for trial in store.trials.create(study, attempt, [front]))
+    store.trials.start_pack(study, attempt, "p1", trials[:1])
+    assert len(store.trials.find(study, label="fedprox")) == 2
+    assert [trial.id for trial in store.trials.find(study, phase="confirmation")] == [front_id]
+    assert [trial.id for trial in store.trials.find(study, state="RUNNING")] == trials[:1]
+    everything = store.trials.find(study)
     assert len(everything) == 6
     walked = []
     after = None
-    while page := store.trials(study, after=after, limit=2):
+    while page := store.trials.find(study, after=after, limit=2):
         walked += page
         after = (page[-1].label, page[-1].phase, page[-1].number)
     assert walked == everything
-    assert store.trial(study, front_id).configuration == 0
+    assert store.trials.get(study, front_id).configuration == 0
     with pytest.raises(NotFound, match='has no trial "x"'):
-        store.trial(study, "x")
+        store.trials.get(study, "x")
 
 
 def test_packs_start_trials_once(store: Store) -> None:
     study, attempt, trials = driven(store, 3)
-    started = store.start_pack(study, attempt, "p1", trials[1::-1])
+    started = store.trials.start_pack(study, attempt, "p1", trials[1::-1])
     assert [(trial.id, trial.state, trial.attempt, trial.pack) for trial in started] == [
         (trials[1], "RUNNING", 1, "p1"),
         (trials[0], "RUNNING", 1, "p1"),
     ]
-    version = store.study(study).version
-    assert store.start_pack(study, attempt, "p1", trials[1::-1]) == started
-    assert store.study(study).version == version
+    version = store.studies.get(study).version
+    assert store.trials.start_pack(study, attempt, "p1", trials[1::-1]) == started
+    assert store.studies.get(study).version == version
     with pytest.raises(Conflict, match="runs in pack p1; hand it back"):
-        store.start_pack(study, attempt, "p2", [trials[2], trials[0]])
-    assert store.trial(study, trials[2]).state == "WAITING"
-    store.finish(study, attempt, [TrialResult(trial=trials[0], state="WAITING")])
-    assert store.start_pack(study, attempt, "p2", trials[:1])[0].attempt == 2
-    store.finish(study, attempt, [complete(trials[0])])
+        store.trials.start_pack(study, attempt, "p2", [trials[2], trials[0]])
+    assert store.trials.get(study, trials[2]).state == "WAITING"
+    store.trials.finish(study, attempt, [TrialResult(trial=trials[0], state="WAITING")])
+    assert store.trials.start_pack(study, attempt, "p2", trials[:1])[0].attempt == 2
+    store.trials.finish(study, attempt, [complete(trials[0])])
     with pytest.raises(Conflict, match="a finished trial is final"):
-        store.start_pack(study, attempt, "p3", trials[:1])
+        store.trials.start_pack(study, attempt, "p3", trials[:1])
     with pytest.raises(NotFound):
-        store.start_pack(study, attempt, "p3", [f"{study}.fedavg.s99999"])
+        store.trials.start_pack(study, attempt, "p3", [f"{study}.fedavg.s99999"])
 
 
 def test_a_finished_trial_is_final(store: Store) -> None:
@@ -104,8 +104,8 @@ def test_a_finished_trial_is_final(store: Store) -> None:
         TrialResult(trial=trials[1], state="DIVERGED"),
         TrialResult(trial=trials[2], state="FAILED", error="out of memory"),
     ]
-    version = store.finish(study, attempt, results)
-    assert store.finish(study, attempt, results) == version
+    version = store.trials.finish(study, attempt, results)
+    assert store.trials.finish(study, attempt, results) == version
     for different in (
         complete(trials[0], 0.8),
         TrialResult(trial=trials[0], state="DIVERGED"),
@@ -114,9 +114,9 @@ def test_a_finished_trial_is_final(store: Store) -> None:
         TrialResult(trial=trials[2], state="FAILED", error="another"),
     ):
         with pytest.raises(Conflict, match="final"):
-            store.finish(study, attempt, [complete(trials[3]), different])
-    assert [trial.state for trial in store.trials(study)] == ["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
-    first, _, third, _ = store.trials(study)
+            store.trials.finish(study, attempt, [complete(trials[3]), different])
+    assert [trial.state for trial in store.trials.find(study)] == ["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
+    first, _, third, _ = store.trials.find(study)
     assert first.values == Values(quality=0.9, speed=0.25)
     assert third.error == "out of memory"
     assert first.finished
@@ -124,14 +124,14 @@ def test_a_finished_trial_is_final(store: Store) -> None:
 
 def test_progress_counts_trials_and_rounds(store: Store) -> None:
     study, attempt, trials = driven(store, 3)
-    store.start_pack(study, attempt, "p1", trials[:2])
-    store.report(study, report(attempt, trials[0], range(6)))
-    store.finish(study, attempt, [TrialResult(trial=trials[0], state="DIVERGED")])
-    progress = store.study(study).progress["fedavg"]
+    store.trials.start_pack(study, attempt, "p1", trials[:2])
+    store.curves.report(study, report(attempt, trials[0], range(6)))
+    store.trials.finish(study, attempt, [TrialResult(trial=trials[0], state="DIVERGED")])
+    progress = store.studies.get(study).progress["fedavg"]
     assert progress.search == {"DIVERGED": 1, "RUNNING": 1, "WAITING": 1}
     assert progress.rounds_done == 5 + 5  # both trials of the pack
     assert progress.rounds_total == 5 + 5 * 10  # the diverged one is shorter; five are still to be finished
-    assert store.study(study).progress["fedprox"].rounds_total == 60
+    assert store.studies.get(study).progress["fedprox"].rounds_total == 60
 
 
 # ---- curves
@@ -139,17 +139,17 @@ def test_progress_counts_trials_and_rounds(store: Store) -> None:
 
 def test_reports_are_upserted_by_round(store: Store) -> None:
     study, attempt, (trial, other) = driven(store)
-    store.start_pack(study, attempt, "p1", [trial, other])
+    store.trials.start_pack(study, attempt, "p1", [trial, other])
 
     def send(rounds: list[int], loss: list[float | None], **more: Any) -> int:
         columns = {"round": rounds, "train_loss": loss, **more}
-        return store.report(
+        return store.curves.report(
             study, Report(attempt=attempt, pack="p1", reports={trial: columns}, rounds_done=max(rounds))
         )
 
     send([0, 1], [None, 0.5], test_accuracy=[0.1, None])
     version = send([1, 2], [0.25, 1 / 3], bytes_up=[10, 20], diverged=[False, True])
-    assert store.curves(study)[trial] == {
+    assert store.curves.columns(study)[trial] == {
         "round": [0, 1, 2],
         "train_loss": [None, 0.25, 1 / 3],
         "test_accuracy": [0.1, None, None],
@@ -158,7 +158,7 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
     }
     assert send([1, 2], [0.25, 1 / 3], bytes_up=[10, 20], diverged=[False, True]) == version
     assert send([2, 3], [float("nan"), float("inf")]) == version + 1
-    assert store.curves(study, [trial, other]) == {
+    assert store.curves.columns(study, [trial, other]) == {
         trial: {
             "round": [0, 1, 2, 3],
             "train_loss": [None, 0.25, None, None],
@@ -168,68 +168,68 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
         },
         other: {"round": []},
     }
-    assert [type(value) for value in store.curves(study)[trial]["bytes_up"][:2]] == [type(None), int]
+    assert [type(value) for value in store.curves.columns(study)[trial]["bytes_up"][:2]] == [type(None), int]
 
 
 def test_curves_over_several_segments(store: Store) -> None:
     study, attempt, (trial, _) = driven(store)
-    store.start_pack(study, attempt, "p1", [trial])
-    store.report(study, report(attempt, trial, range(200)))
-    store.report(study, report(attempt, trial, range(150, 700)))
-    columns = store.curves(study)[trial]
+    store.trials.start_pack(study, attempt, "p1", [trial])
+    store.curves.report(study, report(attempt, trial, range(200)))
+    store.curves.report(study, report(attempt, trial, range(150, 700)))
+    columns = store.curves.columns(study)[trial]
     assert columns["round"] == list(range(700))
     assert columns["train_loss"] == [1.0 / (1 + number) for number in range(700)]
 
 
 def test_a_report_moves_all_trials_of_its_pack(store: Store) -> None:
     study, attempt, trials = driven(store, 3)
-    store.start_pack(study, attempt, "p1", trials[:2])
-    store.report(study, report(attempt, trials[0], range(8), checkpoint="file:///c7", plan={"oracle": "loop"}))
-    first, second, third = store.trials(study)
+    store.trials.start_pack(study, attempt, "p1", trials[:2])
+    store.curves.report(study, report(attempt, trials[0], range(8), checkpoint="file:///c7", plan={"oracle": "loop"}))
+    first, second, third = store.trials.find(study)
     assert (first.rounds_done, first.checkpoint, first.plan) == (7, "file:///c7", {"oracle": "loop"})
     assert (second.rounds_done, second.checkpoint, second.plan) == (7, "file:///c7", {"oracle": "loop"})
     assert (third.rounds_done, third.checkpoint, third.plan) == (0, None, None)
-    store.report(study, Report(attempt=attempt, pack="p1", rounds_done=9))
-    assert store.trial(study, trials[0]).rounds_done == 9
-    assert store.trial(study, trials[0]).checkpoint == "file:///c7"  # None leaves the old one
+    store.curves.report(study, Report(attempt=attempt, pack="p1", rounds_done=9))
+    assert store.trials.get(study, trials[0]).rounds_done == 9
+    assert store.trials.get(study, trials[0]).checkpoint == "file:///c7"  # None leaves the old one
 
 
 def test_a_late_report_may_say_nothing_new(store: Store) -> None:
     study, attempt, (trial, other) = driven(store)
-    store.start_pack(study, attempt, "p1", [trial, other])
-    version = store.report(study, report(attempt, trial, range(5)))
-    version = store.finish(study, attempt, [complete(trial)])
-    assert store.report(study, report(attempt, trial, range(5)).model_copy(update={"rounds_done": 4})) == version
+    store.trials.start_pack(study, attempt, "p1", [trial, other])
+    version = store.curves.report(study, report(attempt, trial, range(5)))
+    version = store.trials.finish(study, attempt, [complete(trial)])
+    assert store.curves.report(study, report(attempt, trial, range(5)).model_copy(update={"rounds_done": 4})) == version
     with pytest.raises(Conflict, match="is COMPLETE and runs nowhere, got a new report of pack p1"):
-        store.report(study, report(attempt, trial, range(6)))
-    store.finish(study, attempt, [TrialResult(trial=other, state="WAITING")])
-    store.start_pack(study, attempt, "p2", [other])
+        store.curves.report(study, report(attempt, trial, range(6)))
+    store.trials.finish(study, attempt, [TrialResult(trial=other, state="WAITING")])
+    store.trials.start_pack(study, attempt, "p2", [other])
     with pytest.raises(Conflict, match="runs in pack p2"):
-        store.report(study, report(attempt, other, range(3)))
-    assert store.curves(study, [other]) == {other: {"round": []}}
+        store.curves.report(study, report(attempt, other, range(3)))
+    assert store.curves.columns(study, [other]) == {other: {"round": []}}
 
 
 def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
     study, attempt, (trial, _) = driven(store)
-    store.start_pack(study, attempt, "p1", [trial])
+    store.trials.start_pack(study, attempt, "p1", [trial])
     columns = {"round": [0], "train_loss": [1.0]}
     with pytest.raises(NotFound):
-        store.report(
+        store.curves.report(
             study,
             Report(attempt=attempt, pack="p1", reports={trial: columns, "x": columns}, rounds_done=0),
         )
-    assert store.curves(study) == {}
+    assert store.curves.columns(study) == {}
 
 
 def test_finishing_more_trials_takes_no_more_statements(store: Store) -> None:
     counts = []
     for number in (2, 40):
         study, attempt, trials = driven(store, number)
-        store.start_pack(study, attempt, "p", trials)
+        store.trials.start_pack(study, attempt, "p", trials)
         sent: list[str] = []
         with counted(store, sent):
-            store.finish(study, attempt, [complete(trial) for trial in trials])
-        assert {trial.state for trial in store.trials(study)} == {"COMPLETE"}
+            store.trials.finish(study, attempt, [complete(trial) for trial in trials])
+        assert {trial.state for trial in store.trials.find(study)} == {"COMPLETE"}
         counts.append(len(sent))
     assert counts[0] == counts[1]
 
@@ -241,7 +241,7 @@ def counted(store: Store, sent: list[str]) -> Iterator[None]:
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         sent.append(statement)
 
-    engine = store._database._engine
+    engine = store.session.database._engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         yield
@@ -251,9 +251,9 @@ def counted(store: Store, sent: list[str]) -> Iterator[None]:
 
 def test_one_trial_may_end_twice_in_one_request_when_it_ends_the_same(store: Store) -> None:
     study, attempt, trials = driven(store, 1)
-    store.start_pack(study, attempt, "p", trials)
+    store.trials.start_pack(study, attempt, "p", trials)
     with pytest.raises(Conflict, match="final"):
-        store.finish(study, attempt, [complete(trials[0], 0.9), complete(trials[0], 0.8)])
-    assert store.trial(study, trials[0]).state == "RUNNING"
-    store.finish(study, attempt, [complete(trials[0], 0.9)] * 2)
-    assert store.trial(study, trials[0]).state == "COMPLETE"
+        store.trials.finish(study, attempt, [complete(trials[0], 0.9), complete(trials[0], 0.8)])
+    assert store.trials.get(study, trials[0]).state == "RUNNING"
+    store.trials.finish(study, attempt, [complete(trials[0], 0.9)] * 2)
+    assert store.trials.get(study, trials[0]).state == "COMPLETE"

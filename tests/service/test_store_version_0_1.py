@@ -56,7 +56,7 @@ def upgraded(old_url: str) -> Iterator[Store]:
 
 
 def test_every_study_is_read_under_its_own_fingerprint(upgraded: Store) -> None:
-    studies = upgraded.studies()
+    studies = upgraded.studies.find()
     assert {study.state for study in studies} >= {"PENDING", "PAUSED", "SUCCEEDED"}
     for record in studies:
         study = Study.from_json(record.spec)
@@ -67,9 +67,9 @@ def test_every_study_is_read_under_its_own_fingerprint(upgraded: Store) -> None:
 
 def test_trials_have_the_new_names_and_finished_ones_their_curves(upgraded: Store) -> None:
     confirmed = 0
-    for record in upgraded.studies():
-        trials = upgraded.trials(record.id)
-        curves = upgraded.curves(record.id, [trial.id for trial in trials])
+    for record in upgraded.studies.find():
+        trials = upgraded.trials.find(record.id)
+        curves = upgraded.curves.columns(record.id, [trial.id for trial in trials])
         for trial in trials:
             assert trial.id == f"{record.id}.{trial.label}.{trial.phase[0]}{trial.number:05d}"
             if trial.phase == "search":
@@ -99,26 +99,26 @@ def test_a_running_study_waits_for_a_driver_and_its_old_one_is_refused(old_url: 
         ).scalar_one()
     engine.dispose()
     with closing(Store(old_url)) as store:
-        assert store.study(held[0]).state == "PENDING"
-        assert "start again" in store.study(held[0]).reason
+        assert store.studies.get(held[0]).state == "PENDING"
+        assert "start again" in store.studies.get(held[0]).reason
         with pytest.raises(StaleDriver):
-            store.heartbeat(held[0], attempt)
-        assert store.acquire(held[0], "elsewhere/1").attempt == attempt + 1
+            store.leases.heartbeat(held[0], attempt)
+        assert store.leases.acquire(held[0], "elsewhere/1").attempt == attempt + 1
 
 
 def test_the_upgrade_is_taken_back_to_the_last_row(old_url: str) -> None:
     before = contents(old_url)
     with closing(Store(old_url)) as store:
-        (pending, *_) = [study for study in store.studies() if study.state == "PENDING"]
-        store.acquire(pending.id, "new/1")
-        store.create_study(pending.spec, "e" * 64)
-        database.downgrade(store._database, "0002")
+        (pending, *_) = [study for study in store.studies.find() if study.state == "PENDING"]
+        store.leases.acquire(pending.id, "new/1")
+        store.studies.create(pending.spec, "e" * 64)
+        database.downgrade(store.session.database, "0002")
     after = contents(old_url)
     assert len(after.pop("audit")) == len(before.pop("audit")) + 1  # what happened since stays in the audit trail
     assert after == before
     with closing(Store(old_url)) as store:  # and up again
-        assert store.studies()
-        assert database.differences(store._database) == []
+        assert store.studies.find()
+        assert database.differences(store.session.database) == []
 
 
 def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:

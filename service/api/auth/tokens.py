@@ -14,7 +14,7 @@ from typing import Protocol
 
 from driftline.errors import Forbidden, InvalidSpec, Unauthorized
 from driftline.wire.access import SCOPES, Scope, TokenRecord
-from service.store.core import Actor
+from service.store.session import Actor
 from service.store.store import Store
 
 __all__ = ["SCOPES", "Access", "Scope", "Tokens"]
@@ -147,7 +147,7 @@ class Tokens:
             return Access(project, frozenset({"driver"}), study, f"driver.{study}", "the study's driver")
         if self._issuer is not None and self._issuer.claims(token):
             return self._issuer.access(token)
-        stored = None if self._store is None else self._store.known_token(token)
+        stored = None if self._store is None else self._store.tokens.valid(token)
         if stored is None:
             raise Unauthorized("the bearer token is not known, or no longer; ask for one, and set DRIFTLINE_TOKEN")
         return _stored(stored)

@@ -39,14 +39,14 @@ def whoami(allowed: Allowed) -> Whoami:
 @ROUTER.post("/tokens", operation_id="createToken", status_code=201)
 def create_token(body: NewToken, asked: Asked, admin: Admin) -> MadeToken:
     """Make a token. It is shown this once: only its hash is stored."""
-    return asked.store.create_token(body, admin.actor)
+    return asked.store.tokens.create(body, admin.actor)
 
 
 @ROUTER.get("/tokens", operation_id="listTokens")
 def tokens(asked: Asked, admin: Admin, page_size: PageSize = 100, page_token: PageToken = None) -> TokenPage:
     """The tokens of all projects, newest first, with those that have expired or were revoked."""
     listing = ("tokens",)
-    found = asked.store.tokens(before=position(listing, page_token, BY_ID), limit=page_size + 1)
+    found = asked.store.tokens.find(before=position(listing, page_token, BY_ID), limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]
     return TokenPage(tokens=found, next_page_token=token(listing, found[-1].id) if more else None)
@@ -55,27 +55,27 @@ def tokens(asked: Asked, admin: Admin, page_size: PageSize = 100, page_token: Pa
 @ROUTER.delete("/tokens/{token_id}", operation_id="revokeToken")
 def revoke_token(token_id: str, asked: Asked, admin: Admin) -> TokenRecord:
     """End a token: the next request with it is refused. The same again changes nothing."""
-    return asked.store.revoke_token(token_id, admin.actor)
+    return asked.store.tokens.revoke(token_id, admin.actor)
 
 
 @ROUTER.get("/quota", operation_id="getQuota")
 def quota(asked: Asked, allowed: Allowed) -> ProjectQuota:
     """What the token's project may have, and what it has."""
     allowed.require("read", allowed.study)
-    return asked.store.quota(allowed.project, asked.quota)
+    return asked.store.quotas.get(allowed.project, asked.quota)
 
 
 @ROUTER.get("/projects/{project}/quota", operation_id="getProjectQuota")
 def project_quota(project: Project, asked: Asked, admin: Admin) -> ProjectQuota:
     """What a project may have, and what it has."""
-    return asked.store.quota(project, asked.quota)
+    return asked.store.quotas.get(project, asked.quota)
 
 
 @ROUTER.put("/projects/{project}/quota", operation_id="setProjectQuota")
 def set_project_quota(project: Project, body: Quota, asked: Asked, admin: Admin) -> ProjectQuota:
     """Set what a project may have, in place of the service's defaults; null is no limit. What it has stays."""
-    asked.store.set_quota(project, body, admin.actor)
-    return asked.store.quota(project, asked.quota)
+    asked.store.quotas.set(project, body, admin.actor)
+    return asked.store.quotas.get(project, asked.quota)
 
 
 @ROUTER.get("/audit", operation_id="listAudit")
@@ -90,7 +90,7 @@ def audit(
     """Who did what, newest first."""
     listing = ("audit", project, action)
     before = position(listing, page_token, BY_NUMBER)
-    found = asked.store.audited(project=project, action=action, before=before, limit=page_size + 1)
+    found = asked.store.audit.find(project=project, action=action, before=before, limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]
     return AuditPage(events=found, next_page_token=token(listing, found[-1].id) if more else None)

@@ -15,7 +15,7 @@ ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=L
 @ROUTER.post("/logs", operation_id="sendLogs")
 def send(study_id: DrivenStudy, body: NewLines, asked: Asked) -> StoredLines:
     """Add lines to the study's log. The newest are kept; a batch that is sent again at once is stored once."""
-    return StoredLines(stored=asked.store.write_log(study_id, body))
+    return StoredLines(stored=asked.store.logs.write(study_id, body))
 
 
 @ROUTER.get("/logs", operation_id="getLogs")
@@ -29,7 +29,7 @@ def read(
     """The lines of the study's log in their order. At the end, ask again with `after` the last line's id."""
     listing = ("logs", study_id)
     start = position(listing, page_token, BY_NUMBER)
-    found = asked.store.read_log(study_id, after=after if start is None else start, limit=page_size + 1)
+    found = asked.store.logs.read(study_id, after=after if start is None else start, limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]
     return LogPage(lines=found, next_page_token=token(listing, found[-1].id) if more else None)

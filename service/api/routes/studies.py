@@ -66,7 +66,7 @@ def _validated(asked: Context, allowed: Access, body: dict[str, Any]) -> Respons
 
 def _created(asked: Context, allowed: Access, body: dict[str, Any], key: str | None) -> Response:
     checked = asked.check(body)
-    study = asked.store.create_study(
+    study = asked.store.studies.create(
         checked.spec,
         checked.fingerprint,
         project=allowed.project,
@@ -85,7 +85,7 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
     allowed.require("read")
     listing = ("studies", allowed.project)
     before = position(listing, page_token, BY_ID)
-    found = asked.store.studies(project=allowed.project, before=before, limit=page_size + 1)
+    found = asked.store.studies.find(project=allowed.project, before=before, limit=page_size + 1)
     more = len(found) > page_size
     found = found[:page_size]
     return StudyPage(studies=found, next_page_token=token(listing, found[-1].id) if more else None)
@@ -94,7 +94,7 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
 @ROUTER.get("/{study_id}", operation_id="getStudy", response_model=StudyRecord, responses=NOT_MODIFIED)
 def study(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
     """One study: its state, its specification, and how far it has come. It has an ETag, as the frontier has."""
-    return Body.of(asked.store.study(study_id).model_dump(mode="json")).answer(request)
+    return Body.of(asked.store.studies.get(study_id).model_dump(mode="json")).answer(request)
 
 
 @ROUTER.post("/{study_id}:pause", operation_id="pauseStudy")
@@ -127,10 +127,10 @@ async def extend(study_id: WritableStudy, body: Extension, asked: Asked, allowed
 
 def _extended(asked: Context, allowed: Access, study_id: str, body: Extension) -> StudyRecord:
     while True:
-        was = asked.store.study(study_id)
+        was = asked.store.studies.get(study_id)
         checked = asked.check(extended(was.spec, body))
         try:
-            record = asked.store.extend(
+            record = asked.store.studies.extend(
                 study_id,
                 checked.spec["budget"],
                 checked.fingerprint,
@@ -139,7 +139,7 @@ def _extended(asked: Context, allowed: Access, study_id: str, body: Extension) -
                 limits=asked.quota,
             )
         except Conflict:
-            if asked.store.study(study_id).fingerprint == was.fingerprint:
+            if asked.store.studies.get(study_id).fingerprint == was.fingerprint:
                 raise
             continue  # somebody else has extended it meanwhile
         asked.wake()
@@ -155,7 +155,7 @@ def retry(
     They go on from their newest checkpoints where these are kept. The errors stay in the study's events.
     """
     trials = body.trials if body is not None else []
-    record = asked.store.retry(
+    record = asked.store.retries.request(
         study_id,
         trials,
         project=allowed.project,
@@ -174,6 +174,6 @@ def _json(record: BaseModel, status: int = 200, headers: dict[str, str] | None =
 
 
 def _intend(asked: Context, allowed: Access, study_id: str, intent: str) -> StudyRecord:
-    record = asked.store.intend(study_id, intent, actor=allowed.actor, limits=asked.quota)
+    record = asked.store.studies.intend(study_id, intent, actor=allowed.actor, limits=asked.quota)
     asked.wake()
     return record

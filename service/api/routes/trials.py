@@ -30,7 +30,7 @@ def trials(
 ) -> TrialPage:
     """The study's trials in the order label, phase (search before confirmation), number."""
     listing = ("trials", study_id, label, phase, state)
-    found = asked.store.trials(
+    found = asked.store.trials.find(
         study_id, label=label, phase=phase, state=state, after=_after(listing, page_token), limit=page_size + 1
     )
     return TrialPage(trials=found[:page_size], next_page_token=_next(listing, found, page_size))
@@ -51,12 +51,12 @@ def curves(
     A page holds fewer trials than were asked for when their curves are long.
     """
     if trial:
-        return _curves(asked.store.curves(study_id, trial), None)
+        return _curves(asked.store.curves.columns(study_id, trial), None)
     listing = ("curves", study_id)
-    found = asked.store.trials(study_id, after=_after(listing, page_token), limit=page_size + 1)
+    found = asked.store.trials.find(study_id, after=_after(listing, page_token), limit=page_size + 1)
     fitting = _fitting(found[:page_size])
     ids = [record.id for record in found[:fitting]]
-    return _curves(asked.store.curves(study_id, ids), _next(listing, found, fitting))
+    return _curves(asked.store.curves.columns(study_id, ids), _next(listing, found, fitting))
 
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)

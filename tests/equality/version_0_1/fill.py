@@ -20,11 +20,11 @@ from service.driver.worker import Worker
 from service.schemas.access import NewToken, Quota
 from service.schemas.logs import NewLine, NewLines
 from service.schemas.study import Study
+from service.store.core import Actor
+from service.store.records import Recorded
 
 from service.driver import checkpoints
 from service.driver.search import Search
-from service.store.core import Actor
-from service.store.records import Recorded
 from service.store.store import Store
 from tests.driver.stand_ins import StoreClient
 

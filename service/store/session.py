@@ -1,10 +1,10 @@
-"""What every part of the store stands on: the database, the clock, fencing, state changes and events."""
+"""What the parts of the store share: transactions, the clock, fencing, state changes, events, audit."""
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import sqlalchemy as sa
 
@@ -27,53 +27,63 @@ class Actor(NamedTuple):
     name: str
 
 
-class Core:
-    """Shared parts of `Store`; every method takes the connection of a running transaction.
+class Session:
+    """A database with a clock, and the writes that several parts of the store need.
+
+    Methods that take a connection run inside the caller's transaction.
 
     Args:
-        url: Database as `Database` takes it: a path of a SQLite file or a URL.
+        database: Where everything is stored.
         clock: Gives the time in seconds since 1970 (UTC).
         lease_seconds: How long a driver may be silent before another one may take over.
     """
 
-    def __init__(self, url: str | Path, *, clock: Callable[[], float] = time.time, lease_seconds: float = 30.0) -> None:
+    def __init__(
+        self, database: Database, *, clock: Callable[[], float] = time.time, lease_seconds: float = 30.0
+    ) -> None:
+        self.database = database
         self.clock = clock
         self.lease_seconds = lease_seconds
-        self._database = Database(url)
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._database.close()
+    def read(self) -> AbstractContextManager[sa.Connection]:
+        """A snapshot: all statements inside see the same state."""
+        return self.database.read()
 
-    def _locked(self, connection: sa.Connection, study_id: str) -> sa.Row[Any]:
+    def write(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction: everything inside is stored, or nothing when an exception leaves it."""
+        return self.database.write()
+
+    def locked(self, connection: sa.Connection, study_id: str) -> sa.Row[Any]:
         """The study's row, locked: whatever else writes about this study waits until the transaction ends."""
         row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id).with_for_update()).first()
-        return row or self._missing(study_id)
+        return row or missing(study_id)
 
-    def _missing(self, study_id: str) -> Any:
-        raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
+    def driver(self, connection: sa.Connection, study_id: str) -> sa.Row[Any] | None:
+        """The row of the study's newest driver; None if it never had one."""
+        return connection.execute(sa.select(DRIVERS).where(DRIVERS.c.study_id == study_id)).first()
 
-    def _fenced(self, connection: sa.Connection, study_id: str, attempt: int) -> sa.Row[Any]:
+    def fenced(self, connection: sa.Connection, study_id: str, attempt: int) -> sa.Row[Any]:
         """The study's row, locked, for a write of the driver that holds the study; renews its lease.
 
         Raises:
             NotFound: No such study.
             StaleDriver: The attempt has been replaced, released or never given.
         """
-        study = self._locked(connection, study_id)
-        driver = connection.execute(sa.select(DRIVERS).where(DRIVERS.c.study_id == study_id)).first()
+        study = self.locked(connection, study_id)
+        driver = self.driver(connection, study_id)
         if driver is None or driver.attempt != attempt or driver.released:
             newest = (
                 "no driver holds the study" if driver is None or driver.released else f"attempt {driver.attempt} does"
             )
             raise StaleDriver(f"attempt {attempt} no longer holds study {study_id}: {newest}; stop this driver")
-        self._update_driver(connection, study_id, expires_at=self.clock() + self.lease_seconds)
+        self.update_driver(connection, study_id, expires_at=self.clock() + self.lease_seconds)
         return study
 
-    def _update_driver(self, connection: sa.Connection, study_id: str, **values: Any) -> None:
+    def update_driver(self, connection: sa.Connection, study_id: str, **values: Any) -> None:
+        """Change the row of the study's newest driver."""
         connection.execute(sa.update(DRIVERS).where(DRIVERS.c.study_id == study_id).values(**values))
 
-    def _move(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str = "") -> None:
+    def move(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str = "") -> None:
         """Put the study into a state, with an event; the same state with the same reason changes nothing."""
         if study.state == state and study.reason == reason:
             return
@@ -84,9 +94,9 @@ class Core:
         if study.state != state:
             values["finished_at"] = now if state in STUDY_FINISHED else None
         connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study.id).values(**values))
-        self._event(connection, study.id, "state", {"state": state, "reason": reason})
+        self.event(connection, study.id, "state", {"state": state, "reason": reason})
 
-    def _changed(self, connection: sa.Connection, study: sa.Row[Any]) -> int:
+    def changed(self, connection: sa.Connection, study: sa.Row[Any]) -> int:
         """Give the study its next version, and one progress event in place of the last (it says everything anew)."""
         version = int(study.version) + 1
         connection.execute(
@@ -95,14 +105,15 @@ class Core:
         connection.execute(sa.delete(EVENTS).where(EVENTS.c.study_id == study.id, EVENTS.c.kind == "progress"))
         labels = progress.of(connection, {study.id: study.spec})[study.id]
         shown = {label: record.model_dump(mode="json") for label, record in labels.items()}
-        self._event(connection, study.id, "progress", {"version": version, "progress": shown})
+        self.event(connection, study.id, "progress", {"version": version, "progress": shown})
         return version
 
-    def _event(self, connection: sa.Connection, study_id: str, kind: str, data: dict[str, Any]) -> None:
+    def event(self, connection: sa.Connection, study_id: str, kind: str, data: dict[str, Any]) -> None:
+        """Add an event to the study's history."""
         row = {"study_id": study_id, "kind": kind, "data": data, "created_at": self.clock()}
         connection.execute(_INSERT_EVENT, row)
 
-    def _audit(
+    def audit(
         self,
         connection: sa.Connection,
         actor: Actor | None,
@@ -127,3 +138,22 @@ class Core:
 def moment(seconds: float | None) -> datetime | None:
     """The time in UTC that a stored number stands for."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def missing(study_id: str) -> NoReturn:
+    """Say that there is no such study.
+
+    Raises:
+        NotFound: Always.
+    """
+    raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
+
+
+def check_exists(connection: sa.Connection, study_id: str) -> None:
+    """Check that there is such a study.
+
+    Raises:
+        NotFound: No such study.
+    """
+    if connection.execute(sa.select(STUDIES.c.id).where(STUDIES.c.id == study_id)).first() is None:
+        missing(study_id)

@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.wire.records import STUDY_FINISHED
-from service.store.logs import Logs
 from service.store.schema import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
+from service.store.session import Session
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,15 @@ class Overview:
     lag_s: float
 
 
-class Counts(Logs):
-    """The part of `Store` that counts."""
+class Stats:
+    """Counts what the other parts keep."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def overview(self) -> Overview:
         """What there is in all, as one snapshot."""
-        now = self.clock()
+        now = self._session.clock()
         held = sa.func.coalesce(sa.func.sum(sa.case((DRIVERS.c.expires_at > now, 1), else_=0)), 0)
         shown = sa.select(RECORDER_STATE.c.study_id).where(
             RECORDER_STATE.c.study_id == STUDIES.c.id,
@@ -47,7 +50,7 @@ class Counts(Logs):
         behind = sa.select(sa.func.count(), sa.func.min(STUDIES.c.updated_at)).where(
             STUDIES.c.version > 0, ~shown.exists()
         )
-        with self._database.read() as connection:
+        with self._session.read() as connection:
             studies = connection.execute(sa.select(STUDIES.c.state, sa.func.count()).group_by(STUDIES.c.state)).all()
             trials = connection.execute(sa.select(TRIALS.c.state, sa.func.count()).group_by(TRIALS.c.state)).all()
             driving = ~DRIVERS.c.released

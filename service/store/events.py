@@ -1,0 +1,75 @@
+"""Events: the history of a study, as its followers see it."""
+
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from driftline.wire.records import Event, StudyState
+from service.store.schema import EVENTS, STUDIES
+from service.store.session import Session, check_exists, missing, moment
+
+
+class Tail(NamedTuple):
+    """What a stream of events needs to know.
+
+    Attributes:
+        state: The study's state after these events.
+        newest: Id of the study's newest event.
+        events: Those after a position.
+    """
+
+    state: StudyState
+    newest: int
+    events: list[Event]
+
+
+class Events:
+    """Keeps the events of studies: state changes, progress and log lines; `Session.event` adds them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def read(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """The study's events in their order.
+
+        Args:
+            study_id: Id of the study.
+            after: Only those with a greater id.
+            limit: At most so many.
+
+        Raises:
+            NotFound: No such study.
+        """
+        with self._session.read() as connection:
+            check_exists(connection, study_id)
+            return _events(connection, study_id, after, limit)
+
+    def tail(self, study_id: str, *, after: int, limit: int) -> Tail:
+        """The study's state with its newest events, of one moment; cheap when there are none.
+
+        Args:
+            study_id: Id of the study.
+            after: Only those with a greater id.
+            limit: At most so many.
+
+        Raises:
+            NotFound: No such study.
+        """
+        newest = sa.select(sa.func.max(EVENTS.c.id)).where(EVENTS.c.study_id == study_id).scalar_subquery()
+        query = sa.select(STUDIES.c.state, newest.label("newest")).where(STUDIES.c.id == study_id)
+        with self._session.read() as connection:
+            row = connection.execute(query).first() or missing(study_id)
+            last = row.newest or 0
+            return Tail(row.state, last, _events(connection, study_id, after, limit) if last > after else [])
+
+    def log(self, study_id: str, level: str, message: str) -> None:
+        """Add a line to the study's history."""
+        with self._session.write() as connection:
+            self._session.locked(connection, study_id)
+            self._session.event(connection, study_id, "log", {"level": level, "message": message})
+
+
+def _events(connection: sa.Connection, study_id: str, after: int, limit: int | None) -> list[Event]:
+    query = sa.select(EVENTS).where(EVENTS.c.study_id == study_id, EVENTS.c.id > after).order_by(EVENTS.c.id)
+    rows = connection.execute(query.limit(limit))
+    return [Event.model_validate({**row._mapping, "created_at": moment(row.created_at)}) for row in rows]

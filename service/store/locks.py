@@ -1,0 +1,44 @@
+"""Locks between processes, which end by themselves when they are not renewed."""
+
+import sqlalchemy as sa
+
+from service.store.local_processes import gone
+from service.store.schema import LOCKS
+from service.store.session import Session
+
+
+class Locks:
+    """Keeps who holds which lock, and until when."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def take(self, name: str, holder: str, seconds: float) -> bool:
+        """Take or renew a lock between processes.
+
+        Args:
+            name: What is locked: "scheduler", "recorder".
+            holder: Who asks: ``host/pid``, with more after another slash.
+            seconds: After this long without renewal another one may take it; at once from a process of this machine
+                that is no more.
+
+        Returns:
+            Whether the holder has it now.
+        """
+        now = self._session.clock()
+        with self._session.write() as connection:
+            self._session.database.turn(connection, f"lock/{name}")  # there may be no row to lock yet
+            row = connection.execute(sa.select(LOCKS).where(LOCKS.c.name == name)).first()
+            if row is not None and row.holder != holder and row.expires_at > now and not gone(row.holder):
+                if row.expires_at > now + seconds:  # the clock was set back since: not locked for longer than was meant
+                    shorter = sa.update(LOCKS).where(LOCKS.c.name == name).values(expires_at=now + seconds)
+                    connection.execute(shorter)
+                return False
+            connection.execute(sa.delete(LOCKS).where(LOCKS.c.name == name))
+            connection.execute(sa.insert(LOCKS).values(name=name, holder=holder, expires_at=now + seconds))
+            return True
+
+    def release(self, name: str, holder: str) -> None:
+        """Release a lock; nothing happens when somebody else has it."""
+        with self._session.write() as connection:
+            connection.execute(sa.delete(LOCKS).where(LOCKS.c.name == name, LOCKS.c.holder == holder))
