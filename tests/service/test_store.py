@@ -1,4 +1,4 @@
-"""Events, what the recorder wrote, locks and facts in the store; every test runs on SQLite and on PostgreSQL."""
+"""The store as a whole, and its small parts: recorder state, locks, facts; on SQLite and on PostgreSQL."""
 
 from functools import partial
 from typing import Any
@@ -6,44 +6,14 @@ from typing import Any
 import pytest
 
 from driftline.errors import InvalidSpec, NotFound
+from driftline.wire.access import Quota
 from driftline.wire.driver_messages import NewTrial, TrialResult
 from service.store.recorder_state import Recorded
 from service.store.store import Store
 from tests.waiting import together
 
 from .conftest import Clock, new_trials
-from .store_setup import complete, driven, make, report
-
-
-def test_events_tell_the_story_and_keep_one_progress(store: Store) -> None:
-    study, attempt, trials = driven(store, 1)
-    store.trials.start_pack(study, attempt, "p1", trials)
-    for last in range(1, 5):
-        store.curves.report(study, report(attempt, trials[0], range(last + 1)))
-    store.trials.finish(study, attempt, [complete(trials[0])])
-    store.events.log(study, "info", "all is well")
-    store.leases.release(study, attempt, "SUCCEEDED")
-    events = store.events.read(study)
-    assert [event.kind for event in events] == ["state", "state", "progress", "log", "state"]
-    assert [event.data["state"] for event in events if event.kind == "state"] == ["PENDING", "RUNNING", "SUCCEEDED"]
-    assert events[2].data["version"] == store.studies.get(study).version == 7
-    assert events[2].data["progress"]["fedavg"]["search"] == {"COMPLETE": 1}  # type: ignore[index,call-overload]
-    assert [event.id for event in events] == sorted({event.id for event in events})
-    assert store.events.read(study, after=events[1].id, limit=2) == events[2:4]
-    newest = events[-1].id
-    assert store.events.tail(study, after=events[1].id, limit=2) == ("SUCCEEDED", newest, events[2:4])
-    assert (
-        store.events.tail(study, after=newest, limit=2)
-        == store.events.tail(study, after=2**62, limit=2)
-        == ("SUCCEEDED", newest, [])
-    )
-
-
-def test_an_event_id_is_never_given_twice(store: Store) -> None:
-    study, attempt, trials = driven(store, 1)
-    newest = store.events.read(study)[-1].id
-    store.trials.start_pack(study, attempt, "p1", trials)  # takes the place of the newest event
-    assert store.events.read(study)[-1].id > newest
+from .store_setup import driven, make, report
 
 
 def test_recorder_state(store: Store) -> None:
@@ -81,6 +51,14 @@ def test_facts_are_set_once(store: Store) -> None:
     assert store.facts.setdefault("fingerprint", "abc") == "abc"
     assert store.facts.setdefault("fingerprint", "def") == "abc"
     assert store.facts.get("fingerprint") == "abc"
+
+
+def test_of_many_first_comers_one_is_first(store: Store) -> None:
+    names = [f"first-comer-{number}" for number in range(6)]
+    assert len(set(together([partial(store.facts.setdefault, "fingerprint", name) for name in names]))) == 1
+    assert together([partial(store.locks.take, "scheduler", name, 10) for name in names]).count(True) == 1
+    together([partial(store.quotas.set, "default", Quota(studies=number)) for number in range(1, 7)])
+    assert store.quotas.get("default").own
 
 
 def test_everything_is_there_after_reopening(store: Store, store_url: str, clock: Clock) -> None:
