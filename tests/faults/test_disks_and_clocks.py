@@ -185,7 +185,7 @@ class NoLauncher:
 
         return Seen(self.alive)
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+    def stop(self, study_id: str) -> None:
         self.stopped += 1
         self.alive = False
 
