@@ -114,13 +114,16 @@ class Launcher(Protocol):
 
 
 class LauncherModule(Protocol):
-    """A module in service/launchers, or one that an entry point names.
+    """A module in service/launchers, or one that an entry point names. What has a value here is optional.
 
     Attributes:
         Config: Its settings, the keys of DRIFTLINE_LAUNCHER_CONFIG.
+        ON_THIS_MACHINE: Whether drivers are processes of this machine: the service then writes files that only its
+            owner reads.
     """
 
     Config: type[Section]
+    ON_THIS_MACHINE: bool = False
 
     @abstractmethod
     def build(self, config: Any, *, url: str, checkpoints: str, logs: Path) -> Launcher:

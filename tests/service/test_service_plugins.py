@@ -158,7 +158,7 @@ def test_a_sampler_of_another_package(install: Install) -> None:
         ("launcher", "class Config(Section)", "class Config", "Config must be of type type[Section], got <class "),
         (
             "launcher", '["Queue"]', "[]",
-            "Queue is not part of a launcher: known are Config, build; begin the name with _, or list",
+            "Queue is not part of a launcher: known are Config, ON_THIS_MACHINE, build; begin the name with _, or list",
         ),
         ("sampler", "SETTINGS", "SETTING", "SETTING is not part of a sampler: did you mean SETTINGS?"),
         ("sampler", "class Sampler", "class _Sampler", "Sampler is missing: a sampler must define Sampler"),

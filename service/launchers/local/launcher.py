@@ -23,6 +23,8 @@ from service.launchers.local import driver_processes
 
 __all__ = ["STOP_S", "LocalLauncher"]
 
+ON_THIS_MACHINE = True
+
 _LOG = logging.getLogger(__name__)
 STOP_S = 150.0
 """Seconds that a driver gets to have checkpoints written and Ray ended, before it is killed."""
