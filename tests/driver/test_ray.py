@@ -14,7 +14,7 @@ from driftline.errors import Conflict
 from driftline.study.trial_document import trial_document
 from service.driver import lifecycle
 from service.driver.checkpoints import round_of
-from service.driver.lifecycle import run_driver
+from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import mutex
 from service.driver.ray.worker import columns
 from service.driver.search.search import Search
@@ -68,13 +68,12 @@ class Driven(threading.Thread):
         super().__init__(daemon=True)
         self.stop = threading.Event()
         self.ended: Any = None
-        self._arguments = (client, study_id, self.stop)
-        self._options = {"folder": folder, "options": QUICK, **options}
+        self._arguments = (client, study_id, self.stop, DriverOptions(folder, **{**QUICK, **options}))
         self.start()
 
     def run(self) -> None:
         try:
-            self.ended = run_driver(*self._arguments, **self._options)
+            self.ended = run_driver(*self._arguments)
         except Exception as error:
             self.ended = error
 
@@ -115,7 +114,7 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
             os.kill(report["pid"], signal.SIGKILL)
 
     monkeypatch.setattr(Search, "report", spy)
-    driven = Driven(client, study_id, tmp_path, options={"chunk_seconds": 0.02, "checkpoint_seconds": 0.0})
+    driven = Driven(client, study_id, tmp_path, chunk_seconds=0.02, checkpoint_seconds=0.0)
     assert driven.end() == "SUCCEEDED"
     assert pids
     trials = client.store.trials(study_id)
@@ -250,7 +249,7 @@ def test_a_trial_whose_worker_is_killed_five_times_is_complete_in_the_end(
             os.kill(report["pid"], signal.SIGKILL)
 
     monkeypatch.setattr(Search, "report", spy)
-    driven = Driven(client, study_id, tmp_path, options={"chunk_seconds": 1e-6, "checkpoint_seconds": 0.0})
+    driven = Driven(client, study_id, tmp_path, chunk_seconds=1e-6, checkpoint_seconds=0.0)
     assert driven.end() == "SUCCEEDED"
     assert len(kills) == 5
     (trial,) = client.store.trials(study_id)

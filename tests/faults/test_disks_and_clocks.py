@@ -18,7 +18,7 @@ from driftline.errors import Unavailable
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.driver import checkpoints
-from service.driver.lifecycle import run_driver
+from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import cluster, tune
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
@@ -56,7 +56,7 @@ def curves(store: Store, study_id: str) -> dict[str, Any]:
 def drive(client: StoreClient, folder: Path) -> str:
     """A study driven to its end; its id."""
     study_id = client.submit(components.study())
-    assert run_driver(client, study_id, threading.Event(), folder=folder) == "SUCCEEDED"
+    assert run_driver(client, study_id, threading.Event(), DriverOptions(folder)) == "SUCCEEDED"
     return study_id
 
 
