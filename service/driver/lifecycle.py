@@ -151,16 +151,12 @@ def _drive(
             room = joined.slots(cpus, gpus)
             each = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
             progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each} each")
-            watch.when_asked(lambda: checkpoints.raise_flag(search.flag))
             try:
                 fit(search, watch, str(joined.folder))
             except Exception as error:
                 _LOG.exception("Ray broke")
                 if not watch.why:
                     return "LOST", f"Ray broke: {type(error).__name__}: {error}"
-            finally:
-                watch.leave()  # a heartbeat after the release would raise the flag once more, for nobody
-                checkpoints.lower_flag(search.flag)
         ended, reason = _ended(search.complete(), search.outcome, watch)
         if ended in ("SUCCEEDED", "CANCELLED"):
             with contextlib.suppress(OSError):

@@ -78,7 +78,7 @@ def is_mount(folder: Path) -> bool:
 
 
 def fail_writes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Has every write of a checkpoint or flag fail, as a disk does."""
+    """Has every write of a checkpoint fail, as a disk does."""
 
     def put(url: str, data: bytes) -> None:
         raise OSError(number, os.strerror(number), url)
@@ -105,16 +105,6 @@ def test_a_full_disk_costs_checkpoints_but_no_result(
     assert curves(client.store, study_id) == undisturbed
     assert "no checkpoint could be written" in caplog.text
     assert "No space left on device" in caplog.text
-
-
-def test_packs_are_asked_to_stop_on_a_full_disk(disk: Path) -> None:
-    if not is_mount(disk):
-        pytest.skip("needs the right to mount a small disk")
-    with pytest.raises(OSError, match="No space left"):
-        (disk / "film").write_bytes(b"x" * 100_000)
-    flag = checkpoints.flag(str(disk / "study"), 1)
-    checkpoints.raise_flag(flag)
-    assert checkpoints.flagged(flag)
 
 
 def test_a_read_only_folder_costs_checkpoints_but_no_result(
