@@ -61,14 +61,14 @@ class DriverClient(ApiClient):
         body = StartPack(attempt=attempt, pack=pack, trials=list(trials), gpus=gpus)
         return self._post(study_path(study_id, "/packs"), body, TrialPage).trials
 
-    def report(self, study_id: str, report: Report) -> int:
-        """Stores what a pack has reported since last time; returns the study's version."""
-        return self._post(study_path(study_id, "/reports"), report, Stored).version
+    def report(self, study_id: str, report: Report) -> Stored:
+        """Stores what a pack has reported since last time."""
+        return self._post(study_path(study_id, "/reports"), report, Stored)
 
-    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
-        """Stores how trials ended; returns the study's version."""
+    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
+        """Stores how trials ended."""
         body = Results(attempt=attempt, results=list(results))
-        return self._post(study_path(study_id, "/results"), body, Stored).version
+        return self._post(study_path(study_id, "/results"), body, Stored)
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyRecord:
         """Lets go of the study; returns it as it is afterwards."""

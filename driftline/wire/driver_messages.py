@@ -141,9 +141,15 @@ class Results(Record):
 
 
 class Stored(Record):
-    """Answer to `Report` and `Results`: the study's version afterwards."""
+    """Answer to `Report` and `Results`.
+
+    Attributes:
+        version: The study's version afterwards.
+        desired: What the study's owner wants the driver to do.
+    """
 
     version: int
+    desired: Desired = "run"
 
 
 class Release(Record):

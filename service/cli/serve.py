@@ -15,6 +15,7 @@ from types import FrameType
 import typer
 
 from driftline.errors import InvalidSpec, Unavailable
+from service.server import compose
 from service.server.compose import Part, Service, answered
 from service.server.home import ADMIN_TOKEN
 from service.settings import ServiceSettings, read_service
@@ -51,7 +52,7 @@ def serve(
     for noisy in ("httpx", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = read_service(os.environ)
-    if settings.launcher == "local":
+    if part == "api" or compose.launcher_kind(settings.launcher).ON_THIS_MACHINE:
         os.umask(0o077)  # database, logs and checkpoints of this machine are for their owner alone
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Checkpoints of packs, and the flag that asks packs to stop: files on any file system that fsspec reads.
+"""Checkpoints of packs: files on any file system that fsspec reads.
 
 A pack's files are ``PREFIX.2.7.00000120.ckpt``: the driver's attempt, the number of the pack under that attempt, the
 round. The newest `KEPT` are kept, so that a damaged one has an older one to fall back on. Each appears at once and
@@ -11,7 +11,6 @@ newer than their own: a worker that hung, was replaced and wakes up does no harm
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import posixpath
 import re
@@ -23,8 +22,7 @@ import fsspec
 KEPT = 2
 _SUFFIX = ".ckpt"
 _DRAFT = ".part"
-_FLAG = "stop."
-_NAMED = re.compile(rf"\.(\d+)\.\d+\.\d+{re.escape(_SUFFIX)}|^{re.escape(_FLAG)}(\d+)")
+_NAMED = re.compile(rf"\.(\d+)\.\d+\.\d+{re.escape(_SUFFIX)}")
 
 
 def join(folder: str, *names: str) -> str:
@@ -94,53 +92,18 @@ def remove(prefix_url: str) -> None:
 
 
 def clear(folder: str, attempt: int) -> None:
-    """Removes what drivers up to this attempt have left in a folder: checkpoints, drafts, flags; no folder is fine.
+    """Removes what drivers up to this attempt have left in a folder: checkpoints and drafts; no folder is fine.
 
     The folder goes too when nothing else is in it.
     """
     files, root = _open(folder)
-    for pattern in (f"*{_SUFFIX}", f"*{_DRAFT}", f"{_FLAG}*"):
+    for pattern in (f"*{_SUFFIX}", f"*{_DRAFT}"):
         for name in files.glob(f"{_literal(root)}/{pattern}"):
             if _attempt(name) <= attempt:
                 with contextlib.suppress(FileNotFoundError):
                     files.rm_file(name)
     with contextlib.suppress(OSError, NotImplementedError):
         files.rmdir(root)
-
-
-def flag(folder: str, attempt: int) -> str:
-    """The file that asks the packs of a driver's attempt to stop.
-
-    Examples:
-        >>> flag("out/checkpoints/01k6", 2)
-        'out/checkpoints/01k6/stop.2'
-    """
-    return join(folder, f"{_FLAG}{attempt}")
-
-
-def raise_flag(url: str) -> None:
-    """Asks all packs that look at this flag to stop. An empty flag counts too: it fits on a full disk."""
-    try:
-        _put(url, b"stop")
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        _put(url, b"")
-
-
-def flagged(url: str) -> bool:
-    """Whether packs are asked to stop. A file system that cannot say for now has not asked."""
-    files, path = _open(url)
-    files.invalidate_cache()
-    try:
-        return bool(files.exists(path))
-    except OSError:
-        return False
-
-
-def lower_flag(url: str) -> None:
-    """Removes the flag; no flag is fine."""
-    _delete(url)
 
 
 def _open(url: str) -> tuple[Any, str]:
@@ -190,9 +153,9 @@ def _aged(prefix_url: str) -> list[tuple[tuple[int, int, int], str]]:
 
 
 def _attempt(name: str) -> int:
-    """The attempt in the name of a checkpoint, draft or flag; 0 where there is none."""
+    """The attempt in the name of a checkpoint or draft; 0 where there is none."""
     match = _NAMED.search(posixpath.basename(name))
-    return int(match[1] or match[2]) if match else 0
+    return int(match[1]) if match else 0
 
 
 def _literal(path: str) -> str:

@@ -19,7 +19,6 @@ class Job:
         pack: Id of the pack.
         document: Trial document with members.
         prefix: Prefix of the pack's checkpoints.
-        flag: File whose existence asks for a stop.
         start: The driver's attempt, and the number of the pack under that attempt.
         resume: Whether checkpoints under the prefix are of exactly these members.
         rounds_known: Rounds of which the service has reports; a checkpoint of a later one is not gone on from.
@@ -33,7 +32,6 @@ class Job:
     pack: str
     document: Mapping[str, Any]
     prefix: str
-    flag: str
     start: tuple[int, int] = (0, 0)
     resume: bool = False
     rounds_known: int = 0

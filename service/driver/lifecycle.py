@@ -7,8 +7,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError, StaleDriver, Unavailable
@@ -16,6 +17,7 @@ from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.driver import checkpoints
+from service.driver.job import Job
 from service.driver.lease import Watch
 from service.driver.ray import cluster, mutex
 from service.settings import HANG_S
@@ -28,40 +30,47 @@ NODES_S = 300.0
 Ended = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED", "STALE", "LOST"]
 
 
-def run_driver(
-    client: DriverClient,
-    study_id: str,
-    stop: threading.Event,
-    *,
-    folder: str | Path,
-    address: str | None = None,
-    progress: Callable[[str], None] = _LOG.info,
-    num_cpus: int | None = None,
-    nodes_s: float = NODES_S,
-    worker_gpus: float = 0.0,
-    most_nodes: int | None = None,
-    hang_s: float = HANG_S,
-    options: dict[str, Any] | None = None,
-    taken: Callable[[int], None] = lambda attempt: None,
-) -> Ended:
+@dataclass(frozen=True)
+class DriverOptions:
+    """How a driver runs, whatever its study.
+
+    Attributes:
+        folder: Path or URL of the folder for checkpoints; reached from every node that trains.
+        address: Of a Ray cluster; None starts one here. See `cluster.connect`.
+        num_cpus: CPU cores of a Ray started here; None takes all of the machine.
+        nodes_s: How long a joined cluster may take until it has a node with room for a pack.
+        worker_gpus: GPUs of the nodes that the cluster adds when there is work for them; 0 is not known. With 1 or
+            more, "auto" waits for a GPU instead of taking what is there at the start.
+        most_nodes: How many nodes with room for packs a joined cluster adds at most; None is not known.
+        hang_s: A pack that is silent for this long is trained again, see `ray.tune.Pulse`; a driver whose main loop
+            does not move for this long sends no more heartbeats.
+        chunk_seconds: As in `job.Job`.
+        checkpoint_seconds: As in `job.Job`.
+        progress: Called with a line about what happens.
+        taken: Called with the attempt under which the driver has taken the study.
+    """
+
+    folder: str | Path
+    address: str | None = None
+    num_cpus: int | None = None
+    nodes_s: float = NODES_S
+    worker_gpus: float = 0.0
+    most_nodes: int | None = None
+    hang_s: float = HANG_S
+    chunk_seconds: float = Job.chunk_seconds
+    checkpoint_seconds: float = Job.checkpoint_seconds
+    progress: Callable[[str], None] = _LOG.info
+    taken: Callable[[int], None] = lambda attempt: None
+
+
+def run_driver(client: DriverClient, study_id: str, stop: threading.Event, options: DriverOptions) -> Ended:
     """Drives a study until it has succeeded, failed, or is to stop. May run in any thread.
 
     Args:
         client: Speaks to the API; its patience is how long the API may be away.
         study_id: The study.
         stop: Set it to have the packs write their checkpoints and the study let go, to be gone on with later.
-        folder: Path or URL of the folder for checkpoints; reached from every node that trains.
-        address: Of a Ray cluster; None starts one here. See `cluster.connect`.
-        progress: Told what happens, in a line each.
-        num_cpus: CPU cores of a Ray started here; what the machine has by default.
-        nodes_s: How long a joined cluster may take until it has a node with room for a pack.
-        worker_gpus: GPUs that nodes have which the cluster brings when there is work for them; 0 is not known. With 1
-            and more, "auto" waits for a GPU instead of taking what is there at the start.
-        most_nodes: How many nodes with room for packs a joined cluster brings at most; None is not known.
-        hang_s: A pack that is silent for so long is trained again, see `searcher.Pulse`; a driver whose main loop does
-            not move for so long sends no more heartbeats.
-        options: Further fields of `job.Job`: chunk_seconds, checkpoint_seconds.
-        taken: Told the attempt under which the driver has taken the study.
+        options: How it runs.
 
     Returns:
         The state in which the study was let go; STALE when another driver has taken over.
@@ -72,27 +81,13 @@ def run_driver(
             scheduler counts a lost driver and starts another.
     """
     lease = client.acquire(study_id, holder())
-    taken(lease.attempt)
+    options.taken(lease.attempt)
     every_s = min(HEARTBEAT_S, lease.lease_seconds / 3)
-    with Watch(client, study_id, lease.attempt, every_s=every_s, stop=stop, hang_s=hang_s) as watch:
+    with Watch(client, study_id, lease.attempt, every_s=every_s, stop=stop, hang_s=options.hang_s) as watch:
         state: Ended
         reason: str
         try:
-            state, reason = _drive(
-                client,
-                study_id,
-                lease.attempt,
-                watch,
-                stop,
-                folder=str(folder) if "://" in str(folder) else os.path.abspath(folder),
-                address=address,
-                progress=progress,
-                num_cpus=num_cpus,
-                nodes_s=nodes_s,
-                worker_gpus=worker_gpus,
-                most_nodes=most_nodes,
-                options=options,
-            )
+            state, reason = _drive(client, study_id, lease.attempt, watch, stop, options)
         except StaleDriver as error:
             state, reason = "STALE", error.message
         except Unavailable as error:
@@ -119,27 +114,22 @@ def _drive(
     attempt: int,
     watch: Watch,
     stop: threading.Event,
-    *,
-    folder: str,
-    address: str | None,
-    progress: Callable[[str], None],
-    num_cpus: int | None,
-    nodes_s: float,
-    worker_gpus: float,
-    most_nodes: int | None,
-    options: dict[str, Any] | None,
+    options: DriverOptions,
 ) -> tuple[Ended, str]:
     from service.driver.search.search import Search
 
     study = Study.from_json(client.study(study_id).spec)
     cpus, wanted = study.resources.cpus, study.resources.gpu
-    with cluster.connect(study_id, address, progress, num_cpus=num_cpus, patient=lambda: not watch.look()) as joined:
+    progress = options.progress
+    with cluster.connect(
+        study_id, options.address, progress, num_cpus=options.num_cpus, patient=lambda: not watch.look()
+    ) as joined:
         from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set
 
-        joined.most = most_nodes
-        promised = 1.0 if worker_gpus >= 1 else 0.0
+        joined.most = options.most_nodes
+        promised = 1.0 if options.worker_gpus >= 1 else 0.0
         least = promised if wanted == "auto" else float(wanted)
-        joined.wait_for(cpus, least, nodes_s, progress, stop)
+        joined.wait_for(cpus, least, options.nodes_s, progress, stop)
         gpus = least or joined.gpus(wanted)
 
         def slots() -> int:
@@ -151,26 +141,22 @@ def _drive(
             study_id,
             study,
             attempt,
-            folder=folder,
+            folder=str(options.folder) if "://" in str(options.folder) else os.path.abspath(options.folder),
             slots=slots,
             gpus=gpus,
-            options=options,
+            options={"chunk_seconds": options.chunk_seconds, "checkpoint_seconds": options.checkpoint_seconds},
         )
         search.load()
         if not search.complete() and not watch.look():
             room = joined.slots(cpus, gpus)
             each = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
             progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each} each")
-            watch.when_asked(lambda: checkpoints.raise_flag(search.flag))
             try:
                 fit(search, watch, str(joined.folder))
             except Exception as error:
                 _LOG.exception("Ray broke")
                 if not watch.why:
                     return "LOST", f"Ray broke: {type(error).__name__}: {error}"
-            finally:
-                watch.leave()  # a heartbeat after the release would raise the flag once more, for nobody
-                checkpoints.lower_flag(search.flag)
         ended, reason = _ended(search.complete(), search.outcome, watch)
         if ended in ("SUCCEEDED", "CANCELLED"):
             with contextlib.suppress(OSError):

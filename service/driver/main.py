@@ -18,7 +18,7 @@ from types import FrameType
 from driftline.client.driver_client import DriverClient
 from driftline.client.environment import environment
 from driftline.errors import DriftlineError
-from service.driver.lifecycle import NODES_S, Ended, run_driver
+from service.driver.lifecycle import NODES_S, DriverOptions, Ended, run_driver
 from service.driver.log_shipping import Shipper
 from service.settings import hang_seconds, ray_address
 
@@ -48,22 +48,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def drive() -> None:
         try:
-            ended.append(
-                run_driver(
-                    client,
-                    asked.study,
-                    stop,
-                    folder=asked.folder,
-                    address=asked.address or ray_address(),
-                    progress=lambda line: logging.info("%s", line),
-                    num_cpus=asked.num_cpus,
-                    nodes_s=asked.nodes_seconds,
-                    worker_gpus=asked.worker_gpus,
-                    most_nodes=asked.most_nodes,
-                    hang_s=hang_seconds(),
-                    taken=taken,
-                )
+            options = DriverOptions(
+                folder=asked.folder,
+                address=asked.address or ray_address(),
+                num_cpus=asked.num_cpus,
+                nodes_s=asked.nodes_seconds,
+                worker_gpus=asked.worker_gpus,
+                most_nodes=asked.most_nodes,
+                hang_s=hang_seconds(),
+                progress=lambda line: logging.info("%s", line),
+                taken=taken,
             )
+            ended.append(run_driver(client, asked.study, stop, options))
         except DriftlineError as error:
             ended.append(error)
 

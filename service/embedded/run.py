@@ -229,21 +229,18 @@ class EmbeddedRun:
         return DriverClient(self._server.url, token, socket=self._server.socket)
 
     def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
-        from service.driver.lifecycle import run_driver
+        from service.driver.lifecycle import DriverOptions, run_driver
 
         if not self._take_turn(study_id, stop):
             return
         try:
-            checkpoints = self.folder / "checkpoints"
-            run_driver(
-                client,
-                study_id,
-                stop,
-                folder=checkpoints,
+            options = DriverOptions(
+                folder=self.folder / "checkpoints",
                 address=self._ray_address,
-                progress=self._say,
                 hang_s=hang_seconds(),
+                progress=self._say,
             )
+            run_driver(client, study_id, stop, options)
         finally:
             _turn.release()
 

@@ -55,7 +55,7 @@ class ThreadLauncher(Launcher):
         alive = study_id in self._running and self._running[study_id][0].is_alive()
         return Seen(alive, "" if alive else self._errors.get(study_id, ""))
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+    def stop(self, study_id: str) -> None:
         """Has the study's driver come to its checkpoints, and waits for it."""
         if study_id not in self._running:
             return

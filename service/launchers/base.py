@@ -74,20 +74,15 @@ class Launcher(Protocol):
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
-        """Starts a driver, or, for a study that was suspended, has it go on; nothing happens when it runs."""
+        """Starts a driver; nothing happens when it runs."""
 
     @abstractmethod
     def seen(self, study_id: str) -> Seen:
         """The study's driver as it is now; not alive when there is none."""
 
     @abstractmethod
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
-        """Ends the study's driver and frees what it used; nothing happens when there is none.
-
-        Args:
-            study_id: The study.
-            suspend: The study is paused: what is cheap to keep for going on may be kept.
-        """
+    def stop(self, study_id: str) -> None:
+        """Ends the study's driver and frees what it used; nothing happens when there is none."""
 
     @abstractmethod
     def kill(self, study_id: str) -> None:
@@ -119,13 +114,16 @@ class Launcher(Protocol):
 
 
 class LauncherModule(Protocol):
-    """A module in service/launchers, or one that an entry point names.
+    """A module in service/launchers, or one that an entry point names. What has a value here is optional.
 
     Attributes:
         Config: Its settings, the keys of DRIFTLINE_LAUNCHER_CONFIG.
+        ON_THIS_MACHINE: Whether drivers are processes of this machine: the service then writes files that only its
+            owner reads.
     """
 
     Config: type[Section]
+    ON_THIS_MACHINE: bool = False
 
     @abstractmethod
     def build(self, config: Any, *, url: str, checkpoints: str, logs: Path) -> Launcher:

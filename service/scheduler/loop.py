@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from driftline.errors import DriftlineError, InvalidSpec, NotFound
+from driftline.errors import DriftlineError, InvalidSpec
 from driftline.wire.ids import holder
 from service.launchers.base import Launch, Launcher, Seen
 from service.scheduler.pauses import Pauses
@@ -256,7 +256,7 @@ class Scheduler:
             case Lost():
                 self._store.leases.lost(study_id, action.attempt, action.reason, counted=action.counted)
             case Stop():
-                self._launcher.stop(study_id, suspend=self._paused(study_id))
+                self._launcher.stop(study_id)
                 self._started.pop(study_id, None)
             case Kill():
                 if study_id in self._started and not self._started[study_id].killed:
@@ -301,12 +301,6 @@ class Scheduler:
             cpus=float(resources.get("cpus", 1.0)),
             gpus=None if wanted == "auto" else float(wanted),
         )
-
-    def _paused(self, study_id: str) -> bool:
-        try:
-            return self._store.studies.glance(study_id).state in ("PAUSED", "PAUSING")
-        except NotFound:
-            return False
 
     def _collect(self) -> None:
         """Now and then, has the launcher end what is left of studies that no longer exist or were cancelled."""

@@ -262,6 +262,11 @@ class Leases:
         return state
 
 
+def desired(state: StudyState) -> Desired:
+    """What the owner of a study in this state wants its driver to do."""
+    return _DESIRED.get(state, "run")
+
+
 def _extended(state: StudyState) -> StudyState:
     """Where a study goes that was extended, or had trials retried, while it was driven to its end without these."""
     ends: dict[StudyState, StudyState] = {"PAUSING": "PAUSED", "CANCELLING": "CANCELLED"}

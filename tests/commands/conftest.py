@@ -110,7 +110,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -
     def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
         return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
 
-    kind = SimpleNamespace(Config=local.Config, build=build)
+    kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
     monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
     home = tmp_path / "home"
     made = Service(

@@ -41,7 +41,7 @@ def test_a_project_has_no_more_studies_at_once_than_it_may(
         launcher.own_cluster = True
         return launcher
 
-    kind = SimpleNamespace(Config=local.Config, build=build)
+    kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
     monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
     values = {"HOME": str(tmp_path / "home"), "LAUNCHER": "kubernetes", "MLFLOW_URL": "none", "ADMIN_TOKEN": "admin"}
     for name, value in values.items():

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from driftline.study.spec import Study
-from driftline.wire.driver_messages import Desired, Lease, NewTrial, Released, Report, TrialResult
+from driftline.wire.driver_messages import Desired, Lease, NewTrial, Released, Report, Stored, TrialResult
 from driftline.wire.records import StudyRecord, TrialRecord
+from service.store.leases import desired
 from service.store.store import Store
 from tests.clients import EveryClient
 
@@ -67,15 +68,18 @@ class StoreClient(EveryClient):
         self._call("start_pack")
         return self.store.trials.start_pack(study_id, attempt, pack, trials, gpus)
 
-    def report(self, study_id: str, report: Report) -> int:
+    def report(self, study_id: str, report: Report) -> Stored:
         self._call("report")
-        return self.store.curves.report(study_id, report)
+        return self._stored(study_id, self.store.curves.report(study_id, report))
 
-    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
+    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
         self._call("finish")
         version = self.store.trials.finish(study_id, attempt, results)
         self.finished += [result for result in results if result.state != "WAITING"]
-        return version
+        return self._stored(study_id, version)
+
+    def _stored(self, study_id: str, version: int) -> Stored:
+        return Stored(version=version, desired=desired(self.store.studies.glance(study_id).state))
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyRecord:
         self._call("release")

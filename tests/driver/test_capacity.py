@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.driver.lifecycle import NODES_S, run_driver
+from service.driver.lifecycle import NODES_S, DriverOptions, run_driver
 from service.driver.main import _parser
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
@@ -58,7 +58,8 @@ def drive(
     monkeypatch.setattr(tune, "fit", lambda search, watch, _: begun.append(search))
     study = quadratic(resources={"gpu": gpu})
     study_id = client.submit(study)
-    run_driver(client, study_id, threading.Event(), folder=folder, nodes_s=0.0, worker_gpus=worker_gpus)
+    options = DriverOptions(folder, nodes_s=0.0, worker_gpus=worker_gpus)
+    run_driver(client, study_id, threading.Event(), options)
     return growing, begun[0]
 
 

@@ -1,4 +1,4 @@
-"""Checkpoint files and the stop flag, on this machine's file system and on one of fsspec's others."""
+"""Checkpoint files, on this machine's file system and on one of fsspec's others."""
 
 import uuid
 from pathlib import Path
@@ -58,12 +58,8 @@ def test_an_older_driver_clears_nothing_of_a_newer_one(folder: str) -> None:
     prefix = checkpoints.join(study, "pack.1")
     checkpoints.write(prefix, (1, 1), 5, b"old")
     new = checkpoints.write(prefix, (2, 1), 5, b"new")
-    for attempt in (1, 2):
-        checkpoints.raise_flag(checkpoints.flag(study, attempt))
     checkpoints.clear(study, 1)
     assert list(checkpoints.names(prefix, 5)) == [new]
-    assert not checkpoints.flagged(checkpoints.flag(study, 1))
-    assert checkpoints.flagged(checkpoints.flag(study, 2))
 
 
 def test_a_checkpoint_is_replaced_whole(folder: str) -> None:
@@ -71,17 +67,6 @@ def test_a_checkpoint_is_replaced_whole(folder: str) -> None:
     url = checkpoints.write(prefix, (1, 1), 3, b"x" * 1000)
     assert checkpoints.write(prefix, (1, 1), 3, b"y") == url
     assert checkpoints.read(url) == b"y"
-
-
-def test_the_flag(folder: str) -> None:
-    flag = checkpoints.join(folder, "study", "stop.1")
-    assert not checkpoints.flagged(flag)
-    checkpoints.raise_flag(flag)
-    checkpoints.raise_flag(flag)
-    assert checkpoints.flagged(flag)
-    checkpoints.lower_flag(flag)
-    checkpoints.lower_flag(flag)
-    assert not checkpoints.flagged(flag)
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -102,6 +87,5 @@ def test_what_dead_drivers_have_left_is_cleared_too(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     checkpoints.write(str(folder / "pack.1"), (1, 1), 8, b"whole")
     (folder / "pack.1.1.1.00000016.ckpt.4711.part").write_bytes(b"ha")
-    checkpoints.raise_flag(checkpoints.flag(str(folder), 1))
     checkpoints.clear(str(folder), 1)
     assert not folder.exists()

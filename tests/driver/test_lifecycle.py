@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driftline.errors import InvalidSpec, Unavailable
-from service.driver.lifecycle import run_driver
+from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from tests.driver.stand_ins import StoreClient, quadratic
@@ -20,7 +20,7 @@ def drive(client: StoreClient, folder: Path) -> tuple[str, Any]:
     """How a driver of a fresh study ends, and the study as the scheduler then sees it."""
     study_id = client.submit(quadratic())
     try:
-        ended: str = run_driver(client, study_id, threading.Event(), folder=folder)
+        ended: str = run_driver(client, study_id, threading.Event(), DriverOptions(folder))
     except Unavailable as error:
         ended = f"lost: {error}"
     return ended, next(iter(client.store.leases.driven()), None) or client.store.studies.get(study_id)

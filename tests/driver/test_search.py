@@ -79,6 +79,10 @@ class Bench:
         del self.workers[pack]
         self.search.lost(pack)
 
+    def request_stop(self) -> None:
+        for worker in self.workers.values():
+            worker.request_stop()
+
     def run(self) -> None:
         for _ in range(1000):
             while self.start():
@@ -154,14 +158,13 @@ def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreCl
     packs = [first.start(), first.start()]
     for _ in range(20):
         first.step(str(packs[0]))
-    checkpoints.raise_flag(first.search.flag)
+    first.request_stop()
     stopped = [first.step(str(pack)) for pack in packs]
     assert [report["stopped"] for report in stopped] == [True, True]
     assert stopped[0]["rounds_done"] == 20
     assert stopped[0]["checkpoint"].endswith(".00000020.ckpt")
     assert stopped[1]["checkpoint"] is None  # it had not begun
     assert {trial.state for trial in client.store.trials.find(broken)} == {"WAITING"}
-    checkpoints.lower_flag(first.search.flag)
     client.store.leases.release(broken, first.attempt, "PAUSED")
     second = Bench(client, broken, study, tmp_path / "broken")
     pack = second.start()
@@ -255,7 +258,7 @@ def test_a_new_driver_goes_on_counting_deaths(client: StoreClient, tmp_path: Pat
     pack = further.start()
     assert pack is not None
     assert [further.step(pack)["rounds_done"] for _ in range(3)] == [1, 2, 3]
-    checkpoints.raise_flag(further.search.flag)  # no death: it is told to stop
+    further.request_stop()  # no death
     assert further.step(pack)["stopped"]
     assert deaths(client, study_id) == [("WAITING", 2, 0)] * 3
     assert live(bench(), 0) == []  # but it had come further before

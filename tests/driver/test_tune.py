@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,7 @@ from service.driver.lease import Watch
 from service.driver.ray.tune import Halt, PackSearcher, Pulse
 from service.driver.ray.worker import Worker, columns
 
-JOB = Job(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", flag="y", cpus=2.0, gpus=0.5)
+JOB = Job(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", cpus=2.0, gpus=0.5)
 
 
 class Script:
@@ -31,6 +30,7 @@ class Script:
     def __init__(self, *jobs: Any) -> None:
         self._jobs = iter(jobs)
         self.finished = False
+        self.desired = "run"
         self.heard: list[Any] = []
         self.error: Exception | None = None
 
@@ -105,6 +105,18 @@ def test_no_error_leaves_the_searcher(error: Exception, why: str, reason: str) -
     assert script.heard == ([] if why == "stale" else ["p1"])  # a replaced driver writes nothing more
 
 
+@pytest.mark.parametrize("wish", ["pause", "cancel"])
+def test_the_answer_to_a_report_brings_what_the_owner_wants(wish: str) -> None:
+    tune_sees, script, watch = searcher(JOB, JOB)
+    tune_sees.suggest("t1")
+    tune_sees.on_trial_result("t1", report())
+    assert watch.why == ""
+    script.desired = wish
+    tune_sees.on_trial_result("t1", report())
+    assert watch.why == wish
+    assert tune_sees.suggest("t2") == "FINISHED"
+
+
 def test_tune_may_pickle_what_it_is_given() -> None:
     tune_sees, _, watch = searcher()
     assert isinstance(cloudpickle.loads(cloudpickle.dumps(tune_sees)), PackSearcher)
@@ -119,8 +131,16 @@ class Loop:
         self.packs, self.script, self.watch = searcher(*[JOB] * 4)
         self.watch.hang_s = 60.0
         self.killed: list[Any] = []
+        self.stopped: list[Any] = []
         self.seconds = 0.0
-        self.pulse = Pulse(self.watch, self.packs.hung, kill=self.killed.append, clock=lambda: self.seconds)
+        self.pulse = Pulse(
+            self.watch,
+            self.packs.hung,
+            kill=self.killed.append,
+            stop=self.stopped.append,
+            clock=lambda: self.seconds,
+        )
+        self.watch.when_asked(self.pulse.request_stop)
 
     def start(self, name: str) -> None:
         self.packs.suggest(name)
@@ -195,6 +215,21 @@ def test_a_driver_gives_up_when_a_worker_cannot_be_killed() -> None:
     assert loop.watch.at_once()
 
 
+def test_workers_are_told_to_stop_those_that_start_too_late_included() -> None:
+    loop = Loop()
+    loop.packs.suggest("late")  # handed out; no worker has started
+    for name in ("first", "ended", "second"):
+        loop.start(name)
+    loop.pulse.on_trial_complete(0, [], SimpleNamespace(trial_id="ended"))
+    assert loop.stopped == []
+    loop.watch.ask("pause")
+    assert loop.stopped == ["actor of first", "actor of second"]
+    loop.watch.ask("cancel")  # they know
+    assert loop.stopped == ["actor of first", "actor of second"]
+    loop.start("late")
+    assert loop.stopped[2:] == ["actor of late"]
+
+
 def test_a_fit_is_halted_when_nothing_is_to_be_waited_for() -> None:
     _, _, watch = searcher()
     halt = Halt(watch)
@@ -210,14 +245,14 @@ def test_a_pack_asks_for_what_its_config_says() -> None:
 
 
 def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_free(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def build(job: Job) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation.")
 
     monkeypatch.setattr("service.driver.ray.worker.build", build)
     worker = Worker.__new__(Worker)
-    worker.take(Job(pack="p1", document={}, prefix="", flag=str(tmp_path / "flag")).config())
+    worker.take(Job(pack="p1", document={}, prefix="").config())
     result = worker.step()
     report = json.loads(result["report"])
     told = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. See the documentation."

@@ -93,7 +93,7 @@ _PROMPT = """
 import functools
 from service.driver import lifecycle
 lifecycle.HEARTBEAT_S = 0.1
-lifecycle.run_driver = functools.partial(lifecycle.run_driver, options={"chunk_seconds": 0.1})
+lifecycle.DriverOptions = functools.partial(lifecycle.DriverOptions, chunk_seconds=0.1)
 """
 _RUN = """
 import signal, sys

@@ -21,6 +21,7 @@ from service.api.auth.tokens import Access, Tokens
 from service.api.http_server import Server
 from service.driver import lifecycle as driver_run
 from service.driver import main as driver_main
+from service.driver.lease import Watch
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from service.driver.ray.worker import Worker
@@ -213,14 +214,15 @@ def without_ray(fuse: Fuse, folder: Path) -> None:
         shutil.rmtree(scratch)
 
     def fit(search: Any, watch: Any, _: str) -> None:
-        _fit(tune.PackSearcher(search, watch), tune.Halt(watch), fuse, folder)
+        _fit(tune.PackSearcher(search, watch), watch, fuse, folder)
 
     cluster.connect = connect  # type: ignore[assignment]
     tune.fit = fit
 
 
-def _fit(packs: tune.PackSearcher, halt: tune.Halt, fuse: Fuse, folder: Path) -> None:
+def _fit(packs: tune.PackSearcher, watch: Watch, fuse: Fuse, folder: Path) -> None:
     """What Ray Tune does with a searcher: ask for packs as long as there is room, step them, pass on what they say."""
+    halt = tune.Halt(watch)
     running: dict[str, Worker] = {}
     finished = False
     for number in itertools.count():
@@ -242,6 +244,8 @@ def _fit(packs: tune.PackSearcher, halt: tune.Halt, fuse: Fuse, folder: Path) ->
         if fuse.due("worker dies <") or (worker.job.document["seed"] and fuse.due("repeat dies <")):
             packs.on_trial_complete(trial, error=True)
             continue
+        if watch.why:
+            worker.request_stop()
         result = worker.step()
         if fuse.due("worker dies >"):
             packs.on_trial_complete(trial, error=True)

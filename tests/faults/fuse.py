@@ -109,7 +109,7 @@ def commits(fuse: Fuse) -> None:
 
 
 def files(fuse: Fuse) -> None:
-    """Checkpoints and flags: synced, put in place, removed."""
+    """Checkpoints: synced, put in place, removed."""
     fuse.around(os, "fsync", lambda number: f"fsync {_kind(os.readlink(f'/proc/self/fd/{number}'))}")
     fuse.around(os, "replace", lambda source, to, **_: f"replace {_kind(to)}")
     fuse.around(os, "remove", lambda path, **_: f"remove {_kind(path)}" if _kind(path) else None)
@@ -149,10 +149,8 @@ def _named(method: str, path: str) -> str:
 
 
 def _kind(path: Any) -> str:
-    """Checkpoint, flag or file of results; "" for what is none of ours."""
+    """Checkpoint or file of results; "" for what is none of ours."""
     name = os.path.basename(os.fspath(path)).removesuffix(".part")
     if ".ckpt" in name:
         return "checkpoint"
-    if name.startswith("stop."):
-        return "flag"
     return "result" if name.lstrip(".").startswith(("frontier.", "trials.csv", "study.yaml")) else ""

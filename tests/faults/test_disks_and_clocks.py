@@ -18,7 +18,7 @@ from driftline.errors import Unavailable
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.driver import checkpoints
-from service.driver.lifecycle import run_driver
+from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import cluster, tune
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
@@ -56,7 +56,7 @@ def curves(store: Store, study_id: str) -> dict[str, Any]:
 def drive(client: StoreClient, folder: Path) -> str:
     """A study driven to its end; its id."""
     study_id = client.submit(components.study())
-    assert run_driver(client, study_id, threading.Event(), folder=folder) == "SUCCEEDED"
+    assert run_driver(client, study_id, threading.Event(), DriverOptions(folder)) == "SUCCEEDED"
     return study_id
 
 
@@ -78,7 +78,7 @@ def is_mount(folder: Path) -> bool:
 
 
 def fail_writes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Has every write of a checkpoint or flag fail, as a disk does."""
+    """Has every write of a checkpoint fail, as a disk does."""
 
     def put(url: str, data: bytes) -> None:
         raise OSError(number, os.strerror(number), url)
@@ -105,16 +105,6 @@ def test_a_full_disk_costs_checkpoints_but_no_result(
     assert curves(client.store, study_id) == undisturbed
     assert "no checkpoint could be written" in caplog.text
     assert "No space left on device" in caplog.text
-
-
-def test_packs_are_asked_to_stop_on_a_full_disk(disk: Path) -> None:
-    if not is_mount(disk):
-        pytest.skip("needs the right to mount a small disk")
-    with pytest.raises(OSError, match="No space left"):
-        (disk / "film").write_bytes(b"x" * 100_000)
-    flag = checkpoints.flag(str(disk / "study"), 1)
-    checkpoints.raise_flag(flag)
-    assert checkpoints.flagged(flag)
 
 
 def test_a_read_only_folder_costs_checkpoints_but_no_result(
@@ -187,7 +177,7 @@ class NoLauncher:
 
         return Seen(self.alive)
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+    def stop(self, study_id: str) -> None:
         self.stopped += 1
         self.alive = False
 

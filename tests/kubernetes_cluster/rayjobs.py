@@ -1,4 +1,4 @@
-"""RayJobs as KubeRay 1.7 runs them in HTTPMode: finalizer, deadline, retries, suspension, time to live."""
+"""RayJobs as KubeRay 1.7 runs them in HTTPMode: finalizer, deadline, retries, time to live."""
 
 import re
 import time
@@ -48,9 +48,7 @@ class RayJobs:
             "": self._new,
             "Initializing": self._initializing,
             "Running": self._running,
-            "Suspending": self._clearing,
             "Retrying": self._clearing,
-            "Suspended": self._suspended,
             "Complete": self._over,
             "Failed": self._over,
         }[phase]
@@ -81,7 +79,7 @@ class RayJobs:
         status |= {"jobDeploymentStatus": "Initializing", "startTime": now()}
 
     def _initializing(self, job, spec, status):
-        if self._suspends(spec, status) or self._too_late(spec, status):
+        if self._too_late(spec, status):
             return
         cluster = self._cluster_of(job, status)
         status["rayClusterStatus"] = cluster.get("status", {})
@@ -93,7 +91,7 @@ class RayJobs:
             self._write(job, status)
 
     def _running(self, job, spec, status):
-        if self._suspends(spec, status) or self._too_late(spec, status):
+        if self._too_late(spec, status):
             return
         cluster = self._cluster_of(job, status)
         status["rayClusterStatus"] = cluster.get("status", {})
@@ -130,23 +128,13 @@ class RayJobs:
     def _clearing(self, job, spec, status):
         if self._remove_cluster(job, status):
             return
-        phase = "Suspended" if status["jobDeploymentStatus"] == "Suspending" else ""
         for key in ("rayClusterStatus", "rayClusterName", "dashboardURL", "jobId", "message", "reason", "rayJobInfo"):
             status.pop(key, None)
-        status |= {"jobStatus": "", "jobDeploymentStatus": phase}
-
-    def _suspended(self, job, spec, status):
-        if not spec.get("suspend"):
-            status |= {"jobStatus": "", "jobDeploymentStatus": ""}
+        status |= {"jobStatus": "", "jobDeploymentStatus": ""}
 
     def _over(self, job, spec, status):
         if spec.get("shutdownAfterJobFinishes") and since(status["endTime"]) > spec.get("ttlSecondsAfterFinished", 0):
             self._remove_cluster(job, status)
-
-    def _suspends(self, spec, status):
-        if spec.get("suspend"):
-            status["jobDeploymentStatus"] = "Suspending"
-        return bool(spec.get("suspend"))
 
     def _too_late(self, spec, status):
         most = spec.get("activeDeadlineSeconds")

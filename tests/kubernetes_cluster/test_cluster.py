@@ -147,7 +147,7 @@ def test_a_rayjob_that_no_operator_takes_up_says_so(deployed, untaken, cancelled
 def test_a_study_goes_on_after_a_pause_gives_back_what_is_idle_and_ends(deployed, study, request):
     until(lambda: not deployed.pods("head", study.id) + deployed.pods("worker", study.id), "its pods are gone", 180)
     assert study.state == "PAUSED"
-    assert all(one["spec"].get("suspend") for one in deployed.rayjobs(study.id))
+    until(lambda: not deployed.rayjobs(study.id), "its RayJob is deleted", 60)
     study.resume()
     until(lambda: replicas(deployed, study) == 2, "a second worker is asked for again", 240)
     request.getfixturevalue("on_data")  # submitted now: the node has room for another study beside it

@@ -150,32 +150,31 @@ def test_one_that_is_on_its_way_out_is_in_nobodys_way(plane, place):
     assert place.launcher.seen(STUDY) == Seen(True)
 
 
-def test_pause_and_resume(plane, place):
+@pytest.mark.parametrize("phase", ["Running", "Complete"])
+def test_a_stopped_driver_leaves_nothing_and_the_next_one_has_a_rayjob_of_its_own(plane, place, phase):
+    place.launcher.start(launch())
+    plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus=phase, jobStatus="PENDING")
+    place.launcher.stop(STUDY)
+    place.launcher.stop(STUDY)
+    assert place.jobs() == {}
+    until(lambda: place.secrets() == {}, 60)
+    place.another().start(launch(attempt=2))
+    assert list(place.jobs()) == [job_name(STUDY, 2)]
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_rayjob_that_somebody_has_suspended_is_replaced(plane, place, attempt):
     name = job_name(STUDY, 1)
     place.launcher.start(launch())
-    plane.status(place.namespace, name, jobDeploymentStatus="Running", jobStatus="PENDING")
-    place.launcher.stop(STUDY, suspend=True)
-    place.launcher.stop(STUDY, suspend=True)
-    assert place.launcher.seen(STUDY) == Seen(False, "its RayJob is suspended")
-    uid = place.jobs()[name]["metadata"]["uid"]
-    assert place.jobs()[name]["spec"]["suspend"] is True
+    path = f"/apis/ray.io/v1/namespaces/{place.namespace}/rayjobs/{name}"
+    plane.send("PATCH", path, {"spec": {"suspend": True}}, content="application/merge-patch+json")
     plane.status(place.namespace, name, jobDeploymentStatus="Suspended")
-    place.another().start(launch(attempt=2))
-    job = place.jobs()[name]
-    assert (job["metadata"]["uid"], job["spec"]["suspend"]) == (uid, False)
-    assert job["metadata"]["labels"]["driftline.io/attempt"] == "2"
-    assert job["spec"]["rayClusterSpec"]["authOptions"]["secretName"] == job_name(STUDY, 2)
-    assert job_name(STUDY, 2) in place.secrets()
-    place.until(STUDY, Seen(True, "its RayJob is being resumed"))
-    plane.status(place.namespace, name, jobDeploymentStatus="Initializing")
+    place.until(STUDY, Seen(False, "somebody has suspended its RayJob"))
+    place.another().start(launch(attempt=attempt))
+    [job] = place.jobs().values()
+    assert job["metadata"]["name"] != name
+    assert job["spec"]["suspend"] is False
     place.until(STUDY, Seen(True))
-
-
-def test_a_paused_study_whose_driver_has_ended_keeps_nothing(plane, place):
-    place.launcher.start(launch())
-    plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus="Complete", jobStatus="SUCCEEDED")
-    place.launcher.stop(STUDY, suspend=True)
-    assert place.jobs() == {}
 
 
 def test_one_deleted_by_hand_is_noticed(plane, place):
@@ -308,7 +307,7 @@ def test_least_rights_suffice_and_no_others_are_needed(plane, place):
     made = KubernetesLauncher(config(), Api.connect(str(file), None, at), url="http://a", folder="s3://b/x")
     made.start(launch())
     assert made.seen(STUDY) == Seen(True)
-    made.stop(STUDY, suspend=True)
+    made.stop(STUDY)
     made.start(launch(attempt=2))
     assert made.seen(STUDY).alive
     made.collect({STUDY})

@@ -81,12 +81,12 @@ def test_one_that_waits_is_alive_whatever_its_phase(phase):
     assert judge(queued(phase), (), PATIENCE, NOW) == Seen(True, "it waits in the queue gpu-queue", waiting=True)
 
 
-def test_one_that_runs_has_ended_or_is_paused_by_us_does_not_wait():
+def test_one_that_runs_has_ended_or_that_somebody_has_suspended_does_not_wait():
     assert not waits(queued("Running", suspend=False))
     assert not waits(queued("Complete"))
     assert not waits(queued("Failed"))
     assert not waits(job("Suspended", suspend=True))
-    assert judge(job("Suspended", suspend=True), (), PATIENCE, NOW) == Seen(False, "its RayJob is suspended")
+    assert judge(job("Suspended", suspend=True), (), PATIENCE, NOW) == Seen(False, "somebody has suspended its RayJob")
 
 
 def workload(active=True, **conditions):

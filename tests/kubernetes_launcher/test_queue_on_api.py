@@ -72,19 +72,18 @@ def test_kueue_alone_says_when_a_rayjob_runs(plane, place):
 
 def test_pause_gives_the_place_back_and_resume_queues_anew(plane, place):
     place.launcher.start(launch())
-    place.launcher.stop(STUDY, suspend=True)
+    place.launcher.stop(STUDY)
     assert place.jobs() == {}
     place.launcher.start(launch(attempt=2))
     made = place.jobs()[job_name(STUDY, 2)]
     assert made["spec"]["suspend"] is True
 
 
-def test_a_study_paused_before_there_was_a_queue_is_queued_anew(plane, place):
+def test_a_study_that_ran_before_there_was_a_queue_is_queued_anew(plane, place):
     before = Place(plane)
     before.namespace, before.launcher = place.namespace, None
     old = before.another()
     old.start(launch())
-    old.stop(STUDY, suspend=True)
     place.launcher.start(launch(attempt=2))
     assert list(place.jobs()) == [job_name(STUDY, 2)]
     assert place.jobs()[job_name(STUDY, 2)]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"

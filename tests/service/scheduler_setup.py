@@ -17,7 +17,6 @@ class FakeLauncher:
     def __init__(self, failing: int = 0, running: dict[str, tuple[str, int]] | None = None) -> None:
         self.running: dict[str, tuple[str, int]] = {} if running is None else running
         self.stopped: list[str] = []
-        self.suspended: list[str] = []
         self.started: list[str] = []
         self.launches: list[Launch] = []
         self.killed: list[str] = []
@@ -40,8 +39,8 @@ class FakeLauncher:
             raise Unavailable("the cluster is away")
         return self.says.get(study_id, Seen(study_id in self.running))
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
-        (self.suspended if suspend else self.stopped).append(study_id)
+    def stop(self, study_id: str) -> None:
+        self.stopped.append(study_id)
         self.running.pop(study_id, None)
 
     def kill(self, study_id: str) -> None:

@@ -119,14 +119,17 @@ def test_a_driver_from_acquire_to_release(service: Service) -> None:
         assert [trial.attempt for trial in driver.start_pack(study, 1, "p", ids[:2])] == [1, 1]
         columns = {"round": [0, 1], "train_loss": [1.0, None], "bytes_up": [0, 2**40]}
         body = Report(attempt=1, pack="p", reports={ids[0]: columns}, rounds_done=1, checkpoint="c", plan={"width": 2})
-        version = driver.report(study, body)
-        assert driver.report(study, body) == version
+        stored = driver.report(study, body)
+        assert stored.desired == "run"
+        assert driver.report(study, body) == stored
         assert owner.curves(study) == {ids[0]: columns, ids[1]: {"round": []}, ids[2]: {"round": []}}
         assert owner.curves(study, ids[:1]) == {ids[0]: columns}
         assert driver.heartbeat(study, 1) == "run"
         assert owner.pause(study).state == "PAUSING"
-        assert driver.heartbeat(study, 1) == "pause"
+        assert driver.heartbeat(study, 1) == driver.report(study, body).desired == "pause"
+        assert driver.finish(study, 1, []).desired == "pause"
         owner.resume(study)
+        assert driver.report(study, body).desired == "run"
         done = [TrialResult(trial=trial, state="COMPLETE", values=Values(quality=1.0, speed=0.5)) for trial in ids]
         assert driver.finish(study, 1, done) == driver.finish(study, 1, done)
         assert {trial.state for trial in owner.trials(study, label="fedavg", phase="search")} == {"COMPLETE"}

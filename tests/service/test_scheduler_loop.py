@@ -87,7 +87,7 @@ def test_what_a_paused_study_keeps_is_given_up_when_it_is_cancelled(store: Store
     assert launcher.known == {kept}
 
 
-def test_what_a_paused_study_leaves_is_suspended_and_of_a_finished_one_stopped(store: Store, clock: Clock) -> None:
+def test_a_driver_that_does_not_end_after_its_release_is_stopped_paused_or_not(store: Store, clock: Clock) -> None:
     first, second = make(store, clock), make(store, clock)
     launcher = FakeLauncher()
     loop = scheduler(store, launcher, cluster=lambda one: None)
@@ -100,7 +100,7 @@ def test_what_a_paused_study_leaves_is_suspended_and_of_a_finished_one_stopped(s
     loop.step()
     clock.now += 61  # neither process ends
     loop.step()
-    assert (launcher.suspended, launcher.stopped) == ([first], [second])
+    assert launcher.stopped == [first, second]
 
 
 def test_projects_take_turns_on_one_cluster(store: Store, clock: Clock) -> None:
@@ -163,7 +163,7 @@ class ThreadLauncher:
     def close(self) -> None:
         pass
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+    def stop(self, study_id: str) -> None:
         thread = self._threads.pop(study_id, None)
         if thread is not None:
             thread.join()

@@ -21,6 +21,7 @@ from driftline.wire.driver_messages import (
 from driftline.wire.records import StudyRecord, TrialPage
 from service.api.dependencies import Asked, DrivenStudy
 from service.api.request_bodies import DriverRoute
+from service.store.leases import desired
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=DriverRoute)
 
@@ -59,10 +60,14 @@ def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPag
 @ROUTER.post("/reports", operation_id="reportPack")
 def report(study_id: DrivenStudy, body: Report, asked: Asked) -> Stored:
     """Store what a pack has reported since last time; upserted on (trial, round)."""
-    return Stored(version=asked.store.curves.report(study_id, body))
+    return _stored(study_id, asked.store.curves.report(study_id, body), asked)
 
 
 @ROUTER.post("/results", operation_id="finishTrials")
 def finish(study_id: DrivenStudy, body: Results, asked: Asked) -> Stored:
     """Store how trials ended; WAITING hands one back. Finished states are final."""
-    return Stored(version=asked.store.trials.finish(study_id, body.attempt, body.results))
+    return _stored(study_id, asked.store.trials.finish(study_id, body.attempt, body.results), asked)
+
+
+def _stored(study_id: str, version: int, asked: Asked) -> Stored:
+    return Stored(version=version, desired=desired(asked.store.studies.glance(study_id).state))

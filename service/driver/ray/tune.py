@@ -74,8 +74,10 @@ class PackSearcher(Searcher):
         return job.config()
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Takes a pack's report."""
+        """Takes a pack's report, and hears from the answer to it what the study's owner wants."""
         self._guarded(lambda: self._search.report(json.loads(result["report"])))
+        if self._search.desired != "run":
+            self._watch.ask(self._search.desired)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Takes a pack's last report, or notes that its worker died."""
@@ -149,7 +151,7 @@ class _Heard:
 
 
 class Pulse(tune.Callback):
-    """Kills workers that hang: stuck in a kernel, on a disk that does not answer, or stopped.
+    """Tells workers to stop, and kills those that hang: stuck in a kernel, on a disk that does not answer, or stopped.
 
     Told of every turn of Tune's loop, it also lets the watch know that the driver itself moves. Time is counted in
     turns of the loop, so that a pack is never blamed for a silence of the driver.
@@ -158,6 +160,7 @@ class Pulse(tune.Callback):
         watch: Told that the loop moves; its `hang_s` is a silence that is always allowed.
         hung: Told which of Tune's trials is about to be killed, and why.
         kill: Ends an actor; tests pass their own.
+        stop: Tells an actor to end its pack with a checkpoint; tests pass their own.
         clock: Seconds; tests pass their own.
     """
 
@@ -167,11 +170,13 @@ class Pulse(tune.Callback):
         hung: Callable[[str, str], None],
         *,
         kill: Callable[[Any], None] = lambda actor: ray.kill(actor, no_restart=True),
+        stop: Callable[[Any], None] = lambda actor: actor.request_stop.remote(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watch = watch
         self._say = hung
         self._kill = kill
+        self._stop = stop
         self._clock = clock
         self._turned = clock()
         self._now = 0.0
@@ -182,7 +187,9 @@ class Pulse(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A worker begins with a pack; one that waits for its node is not heard of, and does not hang."""
-        self._workers[trial.trial_id] = _Heard(trial.temporary_state.ray_actor, self._now)
+        heard = self._workers[trial.trial_id] = _Heard(trial.temporary_state.ray_actor, self._now)
+        if self._watch.why:  # asked before the worker was there
+            self._stop(heard.actor)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -201,6 +208,11 @@ class Pulse(tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A worker has died."""
         self._workers.pop(trial.trial_id, None)
+
+    def request_stop(self) -> None:
+        """Tells all workers to end their packs with a checkpoint; may be called from any thread."""
+        for heard in list(self._workers.values()):
+            self._stop(heard.actor)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """The loop has turned."""
@@ -229,13 +241,18 @@ def fit(search: Search, watch: Watch, folder: str) -> None:
         folder: An empty folder of this machine for what Tune insists on writing; removed by the caller.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # dead workers are told by the search
-    watch.move()
-    with environment(_QUIET):
-        _tuner(search, watch, folder).fit()
-
-
-def _tuner(search: Search, watch: Watch, folder: str) -> tune.Tuner:
     packs = PackSearcher(search, watch)
+    pulse = Pulse(watch, packs.hung)
+    watch.move()
+    watch.when_asked(pulse.request_stop)
+    try:
+        with environment(_QUIET):
+            _tuner(packs, pulse, Halt(watch), folder).fit()
+    finally:
+        watch.leave()
+
+
+def _tuner(packs: PackSearcher, pulse: Pulse, halt: Halt, folder: str) -> tune.Tuner:
     return tune.Tuner(
         Worker,
         tune_config=tune.TuneConfig(
@@ -250,8 +267,8 @@ def _tuner(search: Search, watch: Watch, folder: str) -> tune.Tuner:
             name="packs",
             storage_path=folder,
             verbose=0,
-            callbacks=[Pulse(watch, packs.hung)],
-            stop=Halt(watch),
+            callbacks=[pulse],
+            stop=halt,
             failure_config=tune.FailureConfig(max_failures=0),
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),

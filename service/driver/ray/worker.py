@@ -53,6 +53,11 @@ class Worker(Trainable):
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
         self.pack: Any = None
         self.saved_at = 0.0
+        self.stop_requested = False
+
+    def request_stop(self) -> None:
+        """Has the pack write a checkpoint and end at its next step. Ray runs this between two steps."""
+        self.stop_requested = True
 
     def step(self) -> dict[str, Any]:
         """Trains for a while.
@@ -88,14 +93,14 @@ class Worker(Trainable):
         job = self.job
         seconds = job.chunk_seconds
         if self.pack is None:
-            if checkpoints.flagged(job.flag):
+            if self.stop_requested:
                 report["stopped"] = True
                 return
             self.pack, report["checkpoint"], report["remark"] = build(job)
             self.saved_at = time.monotonic()
             seconds = min(FIRST_SECONDS, job.chunk_seconds)
         else:
-            report["stopped"] = checkpoints.flagged(job.flag)
+            report["stopped"] = self.stop_requested
             if report["stopped"] or time.monotonic() - self.saved_at >= job.checkpoint_seconds:
                 self._save(report)
         if not report["stopped"]:

@@ -15,7 +15,7 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from driftline.wire.driver_messages import NewTrial, Released, Report, TrialResult
+from driftline.wire.driver_messages import Desired, NewTrial, Released, Report, TrialResult
 from driftline.wire.ids import pack_id
 from driftline.wire.records import TRIAL_FINISHED, TrialRecord
 from service.driver import checkpoints
@@ -50,7 +50,7 @@ class Search:
         plan: What is asked for, as `decide` sees it.
         table: What is known of the study.
         folder: Where its checkpoints lie.
-        flag: File that asks its packs to stop.
+        desired: What the study's owner wants, as the last answer to a report said.
         finished: Whether `next_job` found that nothing is left to be done.
     """
 
@@ -75,7 +75,6 @@ class Search:
         self._gpus = gpus
         self._options = dict(options or {})
         self.folder = checkpoints.join(folder, study_id)
-        self.flag = checkpoints.flag(self.folder, attempt)
         budget = study.budget
         self.plan = Plan(
             labels=study.labels,
@@ -95,6 +94,7 @@ class Search:
         self._packs_started = 0
         self._failed_packs = 0
         self._waiting_at: tuple[int, int] | None = None  # (slots, packs) when there was nothing to hand out
+        self.desired: Desired = "run"
         self.finished = False
 
     def load(self) -> None:
@@ -251,7 +251,6 @@ class Search:
             pack=name,
             document=trial_document(self._study, first.label, configurations, first.seed),
             prefix=prefix,
-            flag=self.flag,
             start=(self._attempt, self._packs_started),
             resume=launch.resume,
             rounds_known=min(self.table.trials[trial].rounds_done for trial in launch.trials),
@@ -267,7 +266,7 @@ class Search:
 
     def _store(self, pack: Pack, report: Mapping[str, Any]) -> None:
         fresh = {trial: new for trial, new in zip(pack.trials, report["reports"], strict=False) if new.get("round")}
-        self._client.report(
+        answer = self._client.report(
             self._study_id,
             Report(
                 attempt=self._attempt,
@@ -278,6 +277,7 @@ class Search:
                 plan=report["plan"],
             ),
         )
+        self.desired = answer.desired
         known = {name: report[name] for name in ("checkpoint", "plan") if report[name] is not None}
         self.table.change(pack.trials, rounds_done=report["rounds_done"], **known)
         for trial, new in fresh.items():
@@ -321,7 +321,7 @@ class Search:
         return TrialResult(trial=record.id, state=state, error=error, deaths=deaths, death_round=furthest)
 
     def _end(self, pack: Pack, results: list[TrialResult]) -> None:
-        self._client.finish(self._study_id, self._attempt, results)
+        self.desired = self._client.finish(self._study_id, self._attempt, results).desired
         for result in results:
             changes = result.model_dump(include={"deaths", "death_round"}, exclude_none=True)
             changes |= {"state": result.state, "values": result.values, "error": result.error}

@@ -4,8 +4,8 @@ A RayJob is named after its study and the attempt that its driver is expected to
 start the same thing make one, and whoever starts a later attempt removes the earlier. All it needs, its Secret
 included, is owned by it and goes with it. Needs KubeRay 1.6 or newer.
 
-With a queue, Kueue decides when a RayJob runs: it is made suspended, its `spec.suspend` is never touched again, and a
-paused study's is deleted rather than suspended, since Kueue would let it run.
+With a queue, Kueue decides when a RayJob runs: it is made suspended, and its `spec.suspend` is never touched again. A
+paused study keeps no RayJob, in a queue or not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from service.launchers.kubernetes.informer import Mirror
 from service.launchers.kubernetes.naming import ATTEMPT, attempt_of, job_name, selector, study_of
 from service.launchers.kubernetes.pod_problems import Patience, moment, starved
 from service.launchers.kubernetes.rayjob_status import finished, judge, suspended, waits
-
-__all__ = ["KubernetesLauncher"]
 
 __all__ = ["Config", "KubernetesLauncher", "build"]
 
@@ -85,7 +83,7 @@ class KubernetesLauncher(Launcher):
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
 
     def start(self, launch: Launch) -> None:
-        """Makes the RayJob of a driver, or resumes the suspended one; nothing happens when it runs or waits in a queue.
+        """Makes the RayJob of a driver; nothing happens when it runs or waits in a queue.
 
         Raises:
             InvalidSpec: A pack of the study fits no worker, or the API server refuses the RayJob.
@@ -98,8 +96,6 @@ class KubernetesLauncher(Launcher):
         current = living[-1] if living else None
         if current is not None and waits(current):
             job = self._keep(launch, current)
-        elif current is not None and suspended(current) and not self._config.queue:
-            job = self._apply(launch, current["metadata"]["name"])
         elif current is not None and not suspended(current) and attempt_of(current) >= launch.attempt:
             job = current
         else:
@@ -130,19 +126,15 @@ class KubernetesLauncher(Launcher):
         pods = [pod for pod in self._pods.items() if study_of(pod) == study_id]
         return judge(job, pods, self._patience, time.time())
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
-        """Deletes the study's RayJobs with all they own; a paused study's that runs, in no queue, is suspended instead.
+    def stop(self, study_id: str) -> None:
+        """Deletes the study's RayJobs with all they own.
 
         Raises:
             Unavailable: The API server does not answer.
         """
         found, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
-        newest = max(found, key=attempt_of, default=None)
         for job in found:
-            if suspend and job is newest and not finished(job) and not kueue.queue_of(job):
-                self._jobs.note(self._suspend(job))
-            else:
-                self._api.delete("rayjobs", job)
+            self._api.delete("rayjobs", job)
 
     def kill(self, study_id: str) -> None:
         """Deletes the study's RayJobs; `seen` says alive until their pods have gone, for up to five minutes.
@@ -193,22 +185,14 @@ class KubernetesLauncher(Launcher):
             return []
         return left
 
-    def _apply(self, launch: Launch, name: str) -> Item:
-        wanted = manifests.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
-        job = self._api.apply("rayjobs", wanted)
-        _LOG.info("driver of study %s, attempt %d: RayJob %s", launch.study_id, launch.attempt, name)
-        return job
-
     def _make(self, launch: Launch, name: str) -> Item:
-        """A RayJob under a name that none has; in a queue never one that is there, whose turn may have come."""
-        if not self._config.queue:
-            return self._apply(launch, name)
+        """A RayJob under a name that none has, or the one that another scheduler has just made under it."""
         wanted = manifests.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
         try:
             job = self._api.create("rayjobs", wanted)
         except Conflict:  # another scheduler was faster
             return self._api.get("rayjobs", name)
-        _LOG.info("driver of study %s, attempt %d: RayJob %s waits in its queue", launch.study_id, launch.attempt, name)
+        _LOG.info("driver of study %s, attempt %d: RayJob %s", launch.study_id, launch.attempt, name)
         return job
 
     def _keep(self, launch: Launch, job: Item) -> Item:
@@ -245,7 +229,3 @@ class KubernetesLauncher(Launcher):
         while (name := job_name(launch.study_id, launch.attempt, again)) in taken:
             again += 1
         return name
-
-    def _suspend(self, job: Item) -> Item:
-        change = {"metadata": {"uid": job["metadata"]["uid"]}, "spec": {"suspend": True}}
-        return self._api.merge("rayjobs", job["metadata"]["name"], change)

@@ -23,7 +23,7 @@ def finished(job: Job) -> bool:
 
 
 def suspended(job: Job) -> bool:
-    """Whether a RayJob is asked to keep nothing running."""
+    """Whether a RayJob is told to keep nothing running: by Kueue, or by somebody with kubectl."""
     return bool(job["spec"].get("suspend")) and not finished(job)
 
 
@@ -46,7 +46,7 @@ def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen
     if waits(job):
         return Seen(True, f"it waits in the queue {kueue.queue_of(job)}", waiting=True)
     if suspended(job):
-        return Seen(False, "its RayJob is suspended")
+        return Seen(False, "somebody has suspended its RayJob")
     status = job.get("status", {})
     phase = status.get("jobDeploymentStatus", "")
     match phase:
@@ -59,7 +59,7 @@ def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen
         case "" | "Initializing":
             return _starting(job, status, pods, patience, now)
         case "Suspending" | "Suspended":
-            return Seen(True, "its RayJob is being resumed")
+            return Seen(True, "its turn has come: KubeRay resumes its RayJob")
         case "Retrying":
             return Seen(True, f"KubeRay tries again: {pod_problems.shortened(status.get('message', ''))}")
         case "Waiting" | "Scheduling" | "Scheduled":

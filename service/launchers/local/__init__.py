@@ -1,5 +1,5 @@
 """Drivers as processes on this machine: `launcher` starts and stops them, `driver_processes` finds all they started."""
 
-from service.launchers.local.launcher import Config, build
+from service.launchers.local.launcher import ON_THIS_MACHINE, Config, build
 
-__all__ = ["Config", "build"]
+__all__ = ["ON_THIS_MACHINE", "Config", "build"]

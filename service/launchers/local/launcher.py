@@ -23,6 +23,8 @@ from service.launchers.local import driver_processes
 
 __all__ = ["STOP_S", "LocalLauncher"]
 
+ON_THIS_MACHINE = True
+
 _LOG = logging.getLogger(__name__)
 STOP_S = 150.0
 """Seconds that a driver gets to have checkpoints written and Ray ended, before it is killed."""
@@ -146,7 +148,7 @@ class LocalLauncher(Launcher):
         said = _last_line(self._log_file(study_id))
         return Seen(False, f"its process has ended with {how}" + (f": {said}" if said else ""))
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+    def stop(self, study_id: str) -> None:
         """Has the study's driver come to its checkpoints and end; comes back at once.
 
         One that does not end in time is killed by a later call of any method.

@@ -174,7 +174,7 @@ class RayJobsLauncher(Launcher):
             return Seen(False)
         return Seen(False, self._reason(job), hopeless=_unfit(job))
 
-    def stop(self, study_id: str, *, suspend: bool = False) -> None:
+    def stop(self, study_id: str) -> None:
         """Has the study's driver come to its checkpoints and end; comes back at once."""
         self._refused.pop(study_id, None)
         self._waiting.pop(study_id, None)
