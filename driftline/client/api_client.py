@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from driftline.client.connection import SILENCE_S, Connection, failure, pauses
+from driftline.client.connection import SILENCE_S, Connection, failure
 from driftline.errors import Unavailable
 from driftline.wire.budgets import Extension, Retry
 from driftline.wire.curve_columns import CurvesPage
@@ -137,13 +137,13 @@ class ApiClient(Connection):
             Unavailable: The service stayed away for longer than the client's patience.
         """
         deadline: float | None = None
-        between = pauses()
+        between = self._pauses()
         while True:
             try:
                 for heard in self._stream(study_id, after):
                     if heard == "end":
                         return
-                    deadline, between = None, pauses()
+                    deadline, between = None, self._pauses()
                     if isinstance(heard, Event):
                         after = heard.id
                         yield heard

@@ -14,6 +14,7 @@ import yaml
 
 from driftline.client.connection import Connection
 from driftline.errors import InvalidSpec, Unavailable
+from driftline.retry import pauses
 from service.api.app import create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
 from service.api.check_process import check_processes
@@ -32,6 +33,8 @@ from trainers import PluginError, data_dir
 _LOG = logging.getLogger(__name__)
 DATABASE_S = 60.0
 """How long the database may take to answer at the start."""
+
+DATABASE_PAUSE_S, LONGEST_DATABASE_PAUSE_S = 0.25, 2.0
 
 DRIVERS_S = 14.0
 """How long local drivers get to write their checkpoints when the service ends."""
@@ -267,6 +270,7 @@ def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None
     deadline = time.monotonic() + DATABASE_S
     if url.startswith("sqlite:///"):
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    between = pauses(DATABASE_PAUSE_S, LONGEST_DATABASE_PAUSE_S)
     while True:
         try:
             return ask(url)
@@ -274,7 +278,7 @@ def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None
             if stop.is_set() or time.monotonic() > deadline:
                 raise
             _LOG.warning("waiting for the database: %s", error)
-            stop.wait(2.0)
+            stop.wait(next(between))
 
 
 def _here(url: str) -> str:
