@@ -94,7 +94,7 @@ def alone(store: Store, study_id: str) -> None:
 
     study, trials = store.study(study_id), store.trials(study_id)
     shown = [f"trials {took():.2f}"]
-    curves = store.curve_arrays(study_id, needed(study.spec["objective"]["quality"]))
+    curves = store.curve_arrays(study_id, needed(study.study.objective.quality))
     shown.append(f"curves {took():.2f}")
     document = study_result(study, trials, curves).document
     shown.append(f"results {took():.2f}")

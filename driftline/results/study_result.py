@@ -110,14 +110,13 @@ def study_result(
     Raises:
         InvalidSpec: The cost is not one, or trials did not count it.
     """
-    objective = study.spec["objective"]
-    reading = Reading(quality or objective["quality"], cost or objective.get("cost", "rounds"))
-    rounds = int(study.spec["budget"]["rounds"])
+    whole = study.study
+    reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)
+    rounds = whole.budget.rounds
     curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
-    labels = [entry["label"] for entry in study.spec["methods"]]
-    document = frontier_document(study.name, curves, reading, rounds, labels)
-    if study.spec.get("task", {}).get("name") == "quadratic":
+    document = frontier_document(study.name, curves, reading, rounds, whole.labels)
+    if whole.task["name"] == "quadratic":
         from driftline.results.theory import with_theory
 
-        document = with_theory(document, study.spec, curves, reading, rounds)
+        document = with_theory(document, whole, curves, reading, rounds)
     return StudyResult(document, curves, reading, rounds)

@@ -62,5 +62,5 @@ class Results:
     def _compute(self, study_id: str) -> dict[str, Any]:
         store = self._store
         study = store.study(study_id)
-        curves = store.curve_arrays(study_id, needed(study.spec["objective"]["quality"]))
+        curves = store.curve_arrays(study_id, needed(study.study.objective.quality))
         return study_result(study, store.trials(study_id), curves).document

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError, StaleDriver, Unavailable
-from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.driver import checkpoints
@@ -131,7 +130,7 @@ def _drive(
 ) -> tuple[Ended, str]:
     from service.driver.search.search import Search
 
-    study = Study.from_json(client.study(study_id).spec)
+    study = client.study(study_id).study
     cpus, wanted = study.resources.cpus, study.resources.gpu
     with cluster.connect(study_id, address, progress, num_cpus=num_cpus, patient=lambda: not watch.look()) as joined:
         from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set

@@ -186,7 +186,7 @@ class Recorder:
         trials.tag_experiment(
             {"mlflow.note.content": f"Trials of {study.name}; its frontier is in another experiment."}
         )
-        labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
+        labels.tag_experiment({VIEW_TAG: charts_view(study.study.objective.quality)})
         entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
         self._store.record(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
 
@@ -239,7 +239,7 @@ class Recorder:
         fresh = entry is None or entry.run_id != run_id
         after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
         until = curve.rounds_done
-        new = rows(curve.columns, int(study.spec["budget"]["rounds"]), after, until, finished=trial.finished)
+        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=trial.finished)
         if trial.finished:
             new += [(name, value, until) for name, value in totals(curve.columns).items()]
         params = trial_params(trial) if fresh else {}

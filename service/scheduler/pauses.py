@@ -18,7 +18,7 @@ class Pauses:
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
-        self._until: dict[str, tuple[float, Iterator[float]]] = {}  # by study id: the end of its pause, and the next ones
+        self._until: dict[str, tuple[float, Iterator[float]]] = {}  # by study: when its pause ends, and the next pauses
 
     def lengthen(self, study_id: str) -> None:
         """The study's next pause begins."""

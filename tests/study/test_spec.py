@@ -260,3 +260,14 @@ def test_numbers_that_cannot_be_meant_are_refused(key, value, limit):
     document["budget"] = document["budget"] | {key: value}
     with pytest.raises(InvalidSpec, match=f"budget.{key}: must be at most {limit}, got"):
         Study.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("trials", "confirm", "seeds", "expected"),
+    [(64, 8, 3, (8, 24, 88)), (5, 8, 3, (5, 15, 20)), (64, 8, 0, (0, 0, 64)), (1, 1, 1, (1, 1, 2))],
+)
+def test_a_budget_says_how_many_trials_an_entry_has(
+    trials: int, confirm: int, seeds: int, expected: tuple[int, int, int]
+) -> None:
+    budget = Budget(trials_per_method=trials, rounds=10, confirm=confirm, seeds=seeds)
+    assert (budget.confirmed, budget.confirmation_trials, budget.trials) == expected
