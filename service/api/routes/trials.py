@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.records import Phase, TrialPage, TrialRecord, TrialState
 from service.api.dependencies import Asked, ReadableStudy
-from service.api.pagination import BY_TRIAL, PageSize, PageToken, position, token
+from service.api.pagination import BY_TRIAL, PageSize, PageToken, page, position
 from service.api.response_cache import NOT_MODIFIED
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["trials"])
@@ -30,10 +30,10 @@ def trials(
 ) -> TrialPage:
     """The study's trials in the order label, phase (search before confirmation), number."""
     listing = ("trials", study_id, label, phase, state)
-    found = asked.store.trials(
-        study_id, label=label, phase=phase, state=state, after=_after(listing, page_token), limit=page_size + 1
-    )
-    return TrialPage(trials=found[:page_size], next_page_token=_next(listing, found, page_size))
+    after = position(listing, page_token, BY_TRIAL)
+    rows = asked.store.trials(study_id, label=label, phase=phase, state=state, after=after, limit=page_size + 1)
+    shown, following = page(listing, rows, page_size, _position)
+    return TrialPage(trials=shown, next_page_token=following)
 
 
 @ROUTER.get("/curves", operation_id="getCurves", response_model=CurvesPage)
@@ -53,10 +53,9 @@ def curves(
     if trial:
         return _curves(asked.store.curves(study_id, trial), None)
     listing = ("curves", study_id)
-    found = asked.store.trials(study_id, after=_after(listing, page_token), limit=page_size + 1)
-    fitting = _fitting(found[:page_size])
-    ids = [record.id for record in found[:fitting]]
-    return _curves(asked.store.curves(study_id, ids), _next(listing, found, fitting))
+    rows = asked.store.trials(study_id, after=position(listing, page_token, BY_TRIAL), limit=page_size + 1)
+    shown, following = page(listing, rows, _fitting(rows[:page_size]), _position)
+    return _curves(asked.store.curves(study_id, [record.id for record in shown]), following)
 
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
@@ -103,12 +102,5 @@ def _curves(curves: Mapping[str, Any], following: str | None) -> Response:
     return Response(page, media_type="application/json")
 
 
-def _after(listing: tuple[Any, ...], given: str | None) -> tuple[str, str, int] | None:
-    return position(listing, given, BY_TRIAL)
-
-
-def _next(listing: tuple[Any, ...], found: list[TrialRecord], page_size: int) -> str | None:
-    if len(found) <= page_size:
-        return None
-    last = found[page_size - 1]
-    return token(listing, [last.label, last.phase, last.number])
+def _position(record: TrialRecord) -> tuple[str, Phase, int]:
+    return record.label, record.phase, record.number
