@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import yaml
-
 from driftline.client.connection import Connection
 from driftline.errors import InvalidSpec, Unavailable
 from driftline.retry import pauses
+from driftline.study.yaml_files import parse
 from service.api.app import create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
 from service.api.check_process import check_processes
@@ -223,7 +222,7 @@ def read_issuer(file: Path | None) -> Issuer | None:
 
 
 def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
-    """The mapping in a YAML or JSON file; an empty one without a file.
+    """The mapping in a YAML or JSON file, read as studies are; an empty one without a file.
 
     Args:
         file: The file.
@@ -235,8 +234,10 @@ def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        found = parse(file.read_text(encoding="utf-8"))
+    except InvalidSpec as error:
+        raise InvalidSpec(name, f"{file}: {error.problem}") from error
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidSpec(name, f"must name a YAML file, got {file}: {error}") from error
     if found is None:
         return {}
