@@ -10,6 +10,7 @@ from driftline.errors import DriftlineError
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.study.spec import Study
+from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
 
 LOCAL = "driftline.local"
@@ -21,6 +22,10 @@ class Studies(Protocol):
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`."""
+        ...
+
+    def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
+        """Checks a study; see `driftline.Client.validate`."""
         ...
 
     def job(self, study: str) -> Job:

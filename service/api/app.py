@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
+from driftline.wire.budgets import CheckedStudy
 from service.api import error_responses, study_checks
 from service.api.allowed_files import only_under
 from service.api.auth.tokens import Tokens
@@ -33,7 +34,7 @@ def create_app(
     tokens: Tokens,
     results: ResultsProvider | None = None,
     *,
-    check: Callable[[Mapping[str, Any]], study_checks.CheckedStudy] = study_checks.check,
+    check: Callable[[Mapping[str, Any]], CheckedStudy] = study_checks.check,
     limits: Limits | None = None,
     data_roots: Sequence[Path] | None = None,
     streams: StreamLimits | None = None,

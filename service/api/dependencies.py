@@ -12,12 +12,12 @@ from starlette.concurrency import run_in_threadpool
 
 from driftline.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
 from driftline.wire.access import Quota
+from driftline.wire.budgets import CheckedStudy
 from service.api.auth.tokens import Access, Scope, Tokens
 from service.api.event_streams import Streams
 from service.api.metrics import Metrics
 from service.api.rate_limits import Checking, Limits, Rates, Threads
 from service.api.response_cache import Bodies
-from service.api.study_checks import CheckedStudy
 from service.store.store import Store
 from trainers import hint, shown
 

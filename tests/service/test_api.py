@@ -52,7 +52,7 @@ def test_a_created_study_says_where_it_is(service: Service) -> None:
 def test_validate_only_stores_nothing(service: Service) -> None:
     with service.client() as client:
         checked = client.validate(SPEC)
-        assert (checked["spec"], len(checked["fingerprint"])) == (SPEC, 64)
+        assert (checked.spec, len(checked.fingerprint)) == (SPEC, 64)
         assert client.studies() == []
         with pytest.raises(InvalidSpec, match="name: must be given") as caught:
             client.validate({})
