@@ -6,7 +6,7 @@ import numpy as np
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import TrialCurve
-from driftline.results.points import Progress, progress
+from driftline.results.points import SmoothedCurve, progress
 from trainers import shown
 
 FIRST_COST: dict[str, float] = {"rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "seconds": 1e-3}
@@ -63,7 +63,7 @@ def values(curve: TrialCurve, metric: str, cost: str, rounds: int) -> dict[str, 
     return {"quality": quality(curve, metric, rounds), "speed": speed(curve, metric, cost, rounds)}
 
 
-def _found(curve: TrialCurve, metric: str, cost: str, rounds: int) -> Progress:
+def _found(curve: TrialCurve, metric: str, cost: str, rounds: int) -> SmoothedCurve:
     found = progress(curve, metric, cost, rounds)
     if found is None:
         known = ", ".join(sorted(set(curve.columns) - {"round"})) or "nothing"

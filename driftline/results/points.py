@@ -19,7 +19,7 @@ COUNTS_FROM = 0.5  # of the way from the trial's start to the study's best tail
 
 
 @dataclass(frozen=True)
-class Progress:
+class SmoothedCurve:
     """One trial's smoothed quality over its cost.
 
     Attributes:
@@ -104,7 +104,7 @@ def smooth(rounds: Array, values: Array, width: int) -> Array:
     return total / count
 
 
-def progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> Progress | None:
+def progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> SmoothedCurve | None:
     """A trial's smoothed, oriented quality over its cost.
 
     Args:
@@ -119,9 +119,9 @@ def progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> Progress
     return curve.computed(f"progress {metric} {cost} {rounds}", lambda: _progress(curve, metric, cost, rounds))
 
 
-def _progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> Progress | None:
+def _progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> SmoothedCurve | None:
     at, values = curve.metric(metric)
     if not at.size:
         return None
     oriented = sign(metric) * values
-    return Progress(curve.cost(cost, at), smooth(at, oriented, window(rounds)), float(oriented[0]))
+    return SmoothedCurve(curve.cost(cost, at), smooth(at, oriented, window(rounds)), float(oriented[0]))

@@ -9,7 +9,7 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import COSTS, Array, TrialCurve
-from driftline.results.document import frontier_document
+from driftline.results.document import Reading, frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.wire.records import StudyRecord, TrialRecord
@@ -17,19 +17,6 @@ from trainers import hint, shown
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
 """Names of the files of a result."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What results are read against; may differ from what the sampler went for.
-
-    Attributes:
-        quality: A metric that trials report.
-        cost: "rounds", "bytes", "client_gradients" or "seconds".
-    """
-
-    quality: str
-    cost: str
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.directions import sign
+from driftline.results.document import Reading
 from driftline.results.pareto import non_dominated
-from driftline.results.points import Progress, smooth, window
+from driftline.results.points import SmoothedCurve, smooth, window
 from driftline.study.entries import Entry
 from driftline.study.spec import Study
 from trainers import ROLES, SpecError
@@ -46,18 +47,6 @@ DISAGREEMENT = (
     "predicted limit (limit). Relative to the larger of both numbers; for qualities at least to "
     f"{ROUNDING:g} of the start's"
 )
-
-
-class Reading(Protocol):
-    """What results are read against."""
-
-    @property
-    def quality(self) -> str:
-        """A metric."""
-
-    @property
-    def cost(self) -> str:
-        """One of `curves.COSTS`."""
 
 
 def with_theory(
@@ -159,7 +148,7 @@ class _Theory:
         for trial in trials:
             at, _ = trial.metric(metric)
             oriented = direction * values[at.astype(int)]
-            follow = Progress(trial.cost(cost, at), smooth(at, oriented, window(self.rounds)), float(oriented[0]))
+            follow = SmoothedCurve(trial.cost(cost, at), smooth(at, oriented, window(self.rounds)), float(oriented[0]))
             settles.append(follow.settles)
             tails.append(direction * follow.tail)
         return {

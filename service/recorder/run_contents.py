@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from driftline.results.document import Reading
 from driftline.results.show.text_table import best_configuration
-from driftline.results.study_result import Reading, StudyResult
+from driftline.results.study_result import StudyResult
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorder.curve_rows import metric_name
 from service.recorder.tracking import Row

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from driftline.errors import InvalidSpec
-from driftline.study.entries import Entry, Schedule, Server
+from driftline.study.entries import Entry, Schedule, ServerOptimizer
 from driftline.study.spec import Budget, Objective, Resources, Study
 from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
@@ -66,7 +66,7 @@ def test_python_and_yaml_agree():
                     "server_lr": 0.1,
                     "local_steps": Choice((1, 5)),
                 },
-                server=Server(name="sgd", space={"momentum": {"choice": [0, 0.9]}}),
+                server=ServerOptimizer(name="sgd", space={"momentum": {"choice": [0, 0.9]}}),
                 schedule=Schedule(name="plateau", space={"window": Int(5, 50)}),
             ),
             {"name": "fedprox"},
