@@ -39,7 +39,7 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | None =
 def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:
     """The result of a study, computed from what is stored of it now; see `stored_frontier`."""
     study, trials = store.study(study_id), store.trials(study_id)
-    return study_result(study, trials, store.curves(study_id), quality=quality, cost=cost)
+    return study_result(study, trials, store.curve_arrays(study_id), quality=quality, cost=cost)
 
 
 def stored_study(folder: Path) -> StudyRecord:

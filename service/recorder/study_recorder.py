@@ -262,7 +262,7 @@ class Recorder:
         return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
 
     def _refresh(self, labels: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        result = study_result(study, trials, self._store.curves(self._study_id))
+        result = study_result(study, trials, self._store.curve_arrays(self._study_id))
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
         key = study_key(study)

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from driftline.results import comparison
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.records import Phase, TrialPage, TrialRecord, TrialState
-from service.api.dependencies import Asked, ReadableStudy
+from service.api.dependencies import Asked, Context, ReadableStudy
 from service.api.pagination import BY_TRIAL, PageSize, PageToken, page, position
-from service.api.response_cache import NOT_MODIFIED
+from service.api.response_cache import NOT_MODIFIED, Body
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["trials"])
 ROUNDS_A_PAGE = 200_000
@@ -64,9 +65,7 @@ async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> R
 
     It has an ETag: sent back in If-None-Match, it is answered with 304 as long as nothing new is stored.
     """
-    version: int = request.state.glance.version
-    body = await asked.bodies.get(study_id, version, lambda: asked.results.frontier(study_id))
-    return body.answer(request)
+    return (await _frontier(study_id, asked, request)).answer(request)
 
 
 @ROUTER.get("/compare", operation_id="compareLabels", response_model=dict[str, Any], responses=NOT_MODIFIED)
@@ -81,9 +80,15 @@ async def compare(
 
     It has an ETag, as the frontier has.
     """
+    whole = await _frontier(study_id, asked, request)
     version: int = request.state.glance.version
-    body = await asked.bodies.get((study_id, a, b), version, lambda: asked.results.compare(study_id, a, b))
+    body = await asked.bodies.get((study_id, a, b), version, lambda: comparison.compare(json.loads(whole.raw), a, b))
     return body.answer(request)
+
+
+async def _frontier(study_id: str, asked: Context, request: Request) -> Body:
+    version: int = request.state.glance.version
+    return await asked.bodies.get(study_id, version, lambda: asked.frontier(study_id))
 
 
 def _fitting(found: list[TrialRecord]) -> int:
