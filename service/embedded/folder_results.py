@@ -42,16 +42,6 @@ def stored_result(store: Store, study_id: str, quality: str | None = None, cost:
     return study_result(study, trials, store.curve_arrays(study_id), quality=quality, cost=cost)
 
 
-def stored_study(folder: Path) -> StudyRecord:
-    """The study of a folder.
-
-    Raises:
-        NotFound: The folder holds none.
-    """
-    with _opened(folder) as store:
-        return _study(store, folder)
-
-
 @contextlib.contextmanager
 def _opened(folder: Path) -> Iterator[Store]:
     """The store of a folder; of a copy where the folder is another user's, since SQLite writes where it reads."""
