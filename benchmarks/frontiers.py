@@ -94,7 +94,7 @@ def alone(store: Store, study_id: str) -> None:
 
     study, trials = store.studies.get(study_id), store.trials.find(study_id)
     shown = [f"trials {took():.2f}"]
-    curves = store.curves.arrays(study_id, needed(study.spec["objective"]["quality"]))
+    curves = store.curves.arrays(study_id, needed(study.study.objective.quality))
     shown.append(f"curves {took():.2f}")
     document = study_result(study, trials, curves).document
     shown.append(f"results {took():.2f}")

@@ -7,5 +7,5 @@
 
 The API stores intent and serves results. The scheduler decides which study has a driver; only the driver moves that
 study's trials, and it speaks only to the API, with a token for that study. `embedded` runs all of it in one process,
-on a laptop. `settings` reads the environment, `bucket` limits rates.
+on a laptop. `settings` reads the environment, `bucket` limits rates, `file_locks` locks files.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +10,9 @@ from urllib.parse import quote
 
 import httpx
 
-from driftline.client.connection import SILENCE_S, Connection, failure, pauses
+from driftline.client.connection import SILENCE_S, Connection, failure
 from driftline.errors import Unavailable
-from driftline.wire.budgets import Extension, Retry
+from driftline.wire.budgets import CheckedStudy, Extension, Retry
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.logs import LogLine, LogPage
 from driftline.wire.records import Event, StudyPage, StudyRecord, TrialPage, TrialRecord
@@ -37,15 +36,13 @@ class ApiClient(Connection):
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return self._post("/v1/studies", study, StudyRecord, headers=headers)
 
-    def validate(self, study: Mapping[str, Any]) -> dict[str, Any]:
-        """Checks a study without storing it: its canonical ``spec``, ``fingerprint``, ``remarks`` and ``estimate``.
+    def validate(self, study: Mapping[str, Any]) -> CheckedStudy:
+        """Checks a study without storing it, and estimates its cost.
 
         Raises:
             InvalidSpec: The study is invalid.
         """
-        answer = self._request("POST", "/v1/studies", content=json.dumps(study), params={"validate_only": "true"})
-        checked: dict[str, Any] = answer.json()
-        return checked
+        return self._post("/v1/studies", study, CheckedStudy, params={"validate_only": "true"})
 
     def studies(self) -> list[StudyRecord]:
         """All studies, newest first."""
@@ -137,13 +134,13 @@ class ApiClient(Connection):
             Unavailable: The service stayed away for longer than the client's patience.
         """
         deadline: float | None = None
-        between = pauses()
+        between = self._pauses()
         while True:
             try:
                 for heard in self._stream(study_id, after):
                     if heard == "end":
                         return
-                    deadline, between = None, pauses()
+                    deadline, between = None, self._pauses()
                     if isinstance(heard, Event):
                         after = heard.id
                         yield heard

@@ -20,12 +20,14 @@ import httpx
 from pydantic import BaseModel
 
 from driftline.errors import DriftlineError, Unavailable, from_problem
+from driftline.retry import pauses
 from driftline.wire.access import Whoami
 
 PAUSE_S = 0.1
-"""Seconds before the second attempt; each pause is twice the last (at most `LONGEST_PAUSE_S`), less some by chance."""
+"""Seconds before the second attempt; each pause is twice the last (at most `LONGEST_PAUSE_S`), less some at random."""
 
 LONGEST_PAUSE_S = 5.0
+JITTER = 0.5
 SILENCE_S = 45.0
 """A stream that is silent for so long is taken for dead; a service sends a heartbeat every 15 seconds."""
 
@@ -116,7 +118,7 @@ class Connection:
         if content is not None:
             headers["Content-Type"] = "application/json"
         deadline = time.monotonic() + self._patience_s
-        for pause in pauses():
+        for pause in self._pauses():
             asked = 0.0
             try:
                 answer = self._http.request(method, path, content=content, headers=headers, **options)
@@ -136,16 +138,11 @@ class Connection:
             self._sleep(pause)
         raise AssertionError("pauses never end")
 
+    def _pauses(self) -> Iterator[float]:
+        return pauses(PAUSE_S, LONGEST_PAUSE_S, jitter=JITTER)
+
     def _silent(self, error: httpx.TransportError) -> Unavailable:
         return Unavailable(f"no answer from {self.url}: {error or type(error).__name__}")
-
-
-def pauses() -> Iterator[float]:
-    """Seconds to wait between attempts: growing, and never quite the same."""
-    pause = PAUSE_S
-    while True:
-        yield pause * random.uniform(0.5, 1.0)
-        pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
 def retry_after(answer: httpx.Response) -> float:

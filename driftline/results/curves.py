@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from driftline.wire.records import TrialRecord
 from trainers import nearest, shown
 
 Array = NDArray[np.float64]
+_Value = TypeVar("_Value")
 
 COSTS: dict[str, tuple[str, ...]] = {
     "rounds": ("round",),
@@ -125,10 +126,15 @@ class TrialCurve:
         Raises:
             InvalidSpec: There is no such cost, or the trial did not count it.
         """
-        if name not in self._cache:
-            self._cache[name] = self._counted(name)
-        counted: Array = self._cache[name]
+        counted = self.computed(name, lambda: self._counted(name))
         return counted if rounds is None else counted[np.searchsorted(self.rounds, rounds)]
+
+    def computed(self, key: str, compute: Callable[[], _Value]) -> _Value:
+        """What `compute` gives, computed once for each key."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        found: _Value = self._cache[key]
+        return found
 
     def _counted(self, name: str) -> Array:
         check_cost(name)

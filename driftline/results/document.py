@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,21 +22,22 @@ from driftline.results.directions import sign
 from driftline.results.frontier import band, best_within
 from driftline.results.ledger import COUNTED, granted, ledger
 from driftline.results.pareto import hypervolume, non_dominated
-from driftline.results.points import Progress, progress
+from driftline.results.points import SmoothedCurve, progress
 
 Json = dict[str, Any]
 
 
-class Objective(Protocol):
-    """What is chosen as quality and as cost; `driftline.study` has it as part of a study."""
+@dataclass(frozen=True)
+class Reading:
+    """What results are read against; may differ from what the sampler went for.
 
-    @property
-    def quality(self) -> str:
-        """A metric that trials report."""
+    Attributes:
+        quality: A metric that trials report.
+        cost: "rounds", "bytes", "client_gradients" or "seconds".
+    """
 
-    @property
-    def cost(self) -> str:
-        """One of `curves.COSTS`."""
+    quality: str
+    cost: str
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,14 @@ class _Point:
 
 
 def frontier_document(
-    study: str, curves: Iterable[TrialCurve], objective: Objective, rounds: int, labels: Sequence[str] = ()
+    study: str, curves: Iterable[TrialCurve], reading: Reading, rounds: int, labels: Sequence[str] = ()
 ) -> Json:
     """Points, frontiers, Pareto sets and ledgers of all labels of a study.
 
     Args:
         study: Its name.
         curves: Its trials, in any order; those of a running study may be incomplete.
-        objective: What is chosen as quality and as cost. Any of both that trials report: results can be read again.
+        reading: What is chosen as quality and as cost. Any of both that trials report: results can be read again.
         rounds: Budget of a trial in rounds.
         labels: Labels in the order they shall appear, with those that have no trial yet; the trials' labels follow.
 
@@ -81,18 +82,18 @@ def frontier_document(
     Raises:
         InvalidSpec: The cost is not one, or trials did not count it.
     """
-    check_cost(objective.cost)
+    check_cost(reading.cost)
     ordered = sorted(curves, key=lambda curve: curve.key)
     by_label: dict[str, list[TrialCurve]] = {label: [] for label in labels}
     for curve in ordered:
         by_label.setdefault(curve.label, []).append(curve)
     reported = {label: _reported(trials) for label, trials in by_label.items()}
-    follow = _Follow(objective.quality, objective.cost, rounds)
+    follow = _Follow(reading.quality, reading.cost, rounds)
     scale = _scale([curve for trials in reported.values() for curve in trials], follow)
-    direction = sign(objective.quality)
+    direction = sign(reading.quality)
     return {
         "study": study,
-        "definitions": definitions(objective.quality, objective.cost, rounds),
+        "definitions": definitions(reading.quality, reading.cost, rounds),
         "scale": {
             "start": direction * scale.start,
             "best": direction * scale.best,
@@ -109,7 +110,7 @@ class _Follow:
     cost: str
     rounds: int
 
-    def __call__(self, curve: TrialCurve) -> Progress | None:
+    def __call__(self, curve: TrialCurve) -> SmoothedCurve | None:
         return progress(curve, self.metric, self.cost, self.rounds)
 
 

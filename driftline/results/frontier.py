@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftline.results.curves import Array
-from driftline.results.points import Progress
+from driftline.results.points import SmoothedCurve
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class StepFunction:
         return padded[np.searchsorted(self.cost, cost, side="right")]
 
 
-def best_within(trials: Sequence[Progress], start: float) -> StepFunction:
+def best_within(trials: Sequence[SmoothedCurve], start: float) -> StepFunction:
     """Best smoothed quality within a cost, over trials.
 
     e(c) = max over trials and evaluations with cost <= c of the smoothed quality, and never below `start`, which is

@@ -19,7 +19,7 @@ COUNTS_FROM = 0.5  # of the way from the trial's start to the study's best tail
 
 
 @dataclass(frozen=True)
-class Progress:
+class SmoothedCurve:
     """One trial's smoothed quality over its cost.
 
     Attributes:
@@ -104,7 +104,7 @@ def smooth(rounds: Array, values: Array, width: int) -> Array:
     return total / count
 
 
-def progress(curve: TrialCurve, metric: str, cost: str, rounds: int, until: int | None = None) -> Progress | None:
+def progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> SmoothedCurve | None:
     """A trial's smoothed, oriented quality over its cost.
 
     Args:
@@ -112,23 +112,16 @@ def progress(curve: TrialCurve, metric: str, cost: str, rounds: int, until: int 
         metric: What is chosen as quality.
         cost: What is chosen as cost, see `curves.COSTS`.
         rounds: Budget of a trial in rounds; sets the window.
-        until: Only evaluations up to this round; all by default.
 
     Returns:
         None when the metric was never evaluated.
     """
-    key = f"progress {metric} {cost} {rounds} {until}"
-    if key not in curve._cache:
-        curve._cache[key] = _progress(curve, metric, cost, rounds, until)
-    found: Progress | None = curve._cache[key]
-    return found
+    return curve.computed(f"progress {metric} {cost} {rounds}", lambda: _progress(curve, metric, cost, rounds))
 
 
-def _progress(curve: TrialCurve, metric: str, cost: str, rounds: int, until: int | None) -> Progress | None:
+def _progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> SmoothedCurve | None:
     at, values = curve.metric(metric)
-    if until is not None:
-        at, values = at[at <= until], values[at <= until]
     if not at.size:
         return None
     oriented = sign(metric) * values
-    return Progress(curve.cost(cost, at), smooth(at, oriented, window(rounds)), float(oriented[0]))
+    return SmoothedCurve(curve.cost(cost, at), smooth(at, oriented, window(rounds)), float(oriented[0]))

@@ -9,7 +9,7 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import COSTS, Array, TrialCurve
-from driftline.results.document import frontier_document
+from driftline.results.document import Reading, frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.wire.records import StudyRecord, TrialRecord
@@ -17,19 +17,6 @@ from trainers import hint, shown
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
 """Names of the files of a result."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What results are read against; may differ from what the sampler went for.
-
-    Attributes:
-        quality: A metric that trials report.
-        cost: "rounds", "bytes", "client_gradients" or "seconds".
-    """
-
-    quality: str
-    cost: str
 
 
 @dataclass(frozen=True)
@@ -110,14 +97,13 @@ def study_result(
     Raises:
         InvalidSpec: The cost is not one, or trials did not count it.
     """
-    objective = study.spec["objective"]
-    reading = Reading(quality or objective["quality"], cost or objective.get("cost", "rounds"))
-    rounds = int(study.spec["budget"]["rounds"])
+    whole = study.study
+    reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)
+    rounds = whole.budget.rounds
     curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
-    labels = [entry["label"] for entry in study.spec["methods"]]
-    document = frontier_document(study.name, curves, reading, rounds, labels)
-    if study.spec.get("task", {}).get("name") == "quadratic":
+    document = frontier_document(study.name, curves, reading, rounds, whole.labels)
+    if whole.task["name"] == "quadratic":
         from driftline.results.theory import with_theory
 
-        document = with_theory(document, study.spec, curves, reading, rounds)
+        document = with_theory(document, whole, curves, reading, rounds)
     return StudyResult(document, curves, reading, rounds)

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, cast
 
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.directions import sign
+from driftline.results.document import Reading
 from driftline.results.pareto import non_dominated
-from driftline.results.points import Progress, smooth, window
+from driftline.results.points import SmoothedCurve, smooth, window
+from driftline.study.entries import Entry
+from driftline.study.spec import Study
 from trainers import ROLES, SpecError
 from trainers.tasks import quadratic
 from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
@@ -46,26 +49,14 @@ DISAGREEMENT = (
 )
 
 
-class Reading(Protocol):
-    """What results are read against."""
-
-    @property
-    def quality(self) -> str:
-        """A metric."""
-
-    @property
-    def cost(self) -> str:
-        """One of `curves.COSTS`."""
-
-
 def with_theory(
-    document: Mapping[str, Any], spec: Mapping[str, Any], curves: Iterable[TrialCurve], reading: Reading, rounds: int
+    document: Mapping[str, Any], study: Study, curves: Iterable[TrialCurve], reading: Reading, rounds: int
 ) -> Json:
     """The result with the theory's predictions.
 
     Args:
         document: What `document.frontier` made of the study.
-        spec: The study, its task quadratic.
+        study: The study, its task quadratic.
         curves: Its trials.
         reading: What the document is read against.
         rounds: Budget of a trial in rounds.
@@ -77,27 +68,26 @@ def with_theory(
         "quality", "limit", "rate"} or None. Definitions tell what they are.
     """
     held = {curve.trial: curve for curve in curves}
-    entries = {entry["label"]: entry for entry in spec["methods"]}
-    task = quadratic.parse(spec["task"], "task")
+    task = quadratic.parse(study.task, "task")
     known = predictor(quadratic.build(task, "float64"))
     methods = {}
     for label, method in document["methods"].items():
-        entry = entries[label]
-        study = _Study(known, spec.get("init"), reading, rounds, _left_out(spec, entry["name"], task))
-        methods[label] = method | study.label(method, entry, held)
+        entry = study.entry(label)
+        theory = _Theory(known, cast(Any, study.init), reading, rounds, _left_out(study, entry.name, task))
+        methods[label] = method | theory.label(method, entry, held)
     words = {"theory": THEORY, "disagreement": DISAGREEMENT}
     return {**document, "definitions": {**document["definitions"], **words}, "methods": methods}
 
 
 @dataclass(frozen=True)
-class _Study:
+class _Theory:
     predictor: Predictor
     init: Sequence[float] | None
     reading: Reading
     rounds: int
     left_out: str
 
-    def label(self, method: Mapping[str, Any], entry: Mapping[str, Any], held: Mapping[str, TrialCurve]) -> Json:
+    def label(self, method: Mapping[str, Any], entry: Entry, held: Mapping[str, TrialCurve]) -> Json:
         """What the theory adds to a label's result."""
         found, reasons = self._configurations(method["configurations"], entry)
         rows = {row["configuration"]: row for row in method["configurations"]}
@@ -120,7 +110,7 @@ class _Study:
         }
 
     def _configurations(
-        self, rows: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]
+        self, rows: Sequence[Mapping[str, Any]], entry: Entry
     ) -> tuple[dict[int, Setting], Counter[str]]:
         """Configurations that have a prediction, and the reasons of those that have none."""
         found: dict[int, Setting] = {}
@@ -158,7 +148,7 @@ class _Study:
         for trial in trials:
             at, _ = trial.metric(metric)
             oriented = direction * values[at.astype(int)]
-            follow = Progress(trial.cost(cost, at), smooth(at, oriented, window(self.rounds)), float(oriented[0]))
+            follow = SmoothedCurve(trial.cost(cost, at), smooth(at, oriented, window(self.rounds)), float(oriented[0]))
             settles.append(follow.settles)
             tails.append(direction * follow.tail)
         return {
@@ -169,29 +159,23 @@ class _Study:
         }
 
 
-def _parts(entry: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
+def _parts(entry: Entry, hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
     """Method, optimizers and schedule as in a trial document, from an entry and dotted hyperparameters."""
-    parts: dict[str, Json] = {
-        "method": {"name": entry["name"]},
-        "server": {"name": "sgd"},
-        "schedule": {"name": "constant"},
-    }
-    parts |= {
-        kind: {"name": entry[kind]["name"]} for kind in (*ROLES, "schedule") if (entry.get(kind) or {}).get("name")
-    }
+    parts: dict[str, Json] = {"method": {"name": entry.name}}
+    parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}
     for dotted, value in hyperparameters.items():
         kind, _, name = dotted.rpartition(".")
         parts[kind or "method"][name] = value
     return parts
 
 
-def _left_out(spec: Mapping[str, Any], method: str, task: quadratic.Settings) -> str:
+def _left_out(study: Study, method: str, task: quadratic.Settings) -> str:
     """What the study does with a method that the prediction does not."""
-    sampled = 1 if method in ONE_CLIENT else spec.get("clients_per_round")
+    sampled = 1 if method in ONE_CLIENT else study.clients_per_round
     noise = task.losses.gradient_noise
     said = [f"the noise of the gradients ({noise:g})"] if noise else []
     said += [f"the sampling of {sampled} of {task.clients} clients"] if sampled and sampled < task.clients else []
-    said += ["the rounding of float32"] if spec.get("dtype") == "float32" else []
+    said += ["the rounding of float32"] if study.dtype == "float32" else []
     return f"The prediction leaves out {' and '.join(said)}." if said else ""
 
 

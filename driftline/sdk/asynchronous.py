@@ -24,6 +24,7 @@ from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
 from driftline.sdk.remote import RemoteStudies
 from driftline.study.spec import Study
+from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, StudyRecord, TrialRecord
 
@@ -140,6 +141,10 @@ class AsyncClient:
     async def submit(self, study: Study, key: str | None = None) -> AsyncJob:
         """Submits a study; the same key again gives the study that was submitted under it before."""
         return AsyncJob(await asyncio.to_thread(self._client.submit, study, key))
+
+    async def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
+        """Checks a study in full and says what it will cost; see `Client.validate`."""
+        return await asyncio.to_thread(self._client.validate, study, estimate=estimate)
 
     async def job(self, study: str) -> AsyncJob:
         """A study that was submitted before: its id, or its name (the newest of that name)."""

@@ -13,6 +13,7 @@ from driftline.sdk.job import Job
 from driftline.sdk.remote import RemoteStudies
 from driftline.sdk.studies import Studies, local_studies
 from driftline.study.spec import Study
+from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
 
 
@@ -69,6 +70,24 @@ class Client:
             Conflict: The folder holds another study.
         """
         return self._studies.submit(study, key, out=out)
+
+    def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
+        """Checks a study in full and says what it will cost; starts nothing.
+
+        A service checks it, and estimates from what earlier studies of the project measured. Without one, a process
+        on this computer trains for 5 seconds at most.
+
+        Args:
+            study: What would be run.
+            estimate: Whether to estimate the cost as well.
+
+        Returns:
+            The canonical form, with remarks on what is probably not meant, and the estimate.
+
+        Raises:
+            InvalidSpec: The study is invalid; the message names the key.
+        """
+        return self._studies.validate(study, estimate=estimate)
 
     def job(self, study: str) -> Job:
         """A study that was submitted before.

@@ -228,4 +228,4 @@ class Job:
 
     @staticmethod
     def _metric(record: StudyRecord) -> str:
-        return str(record.spec["objective"]["quality"])
+        return record.study.objective.quality

@@ -22,6 +22,7 @@ import httpx
 from driftline.errors import PROBLEM_MEDIA_TYPE, Conflict, DriftlineError, InvalidSpec, NotFound, problem
 from driftline.results.comparison import compare
 from driftline.study.spec import Study
+from driftline.wire.budgets import CheckedStudy
 from driftline.wire.ids import new_study_id
 from driftline.wire.logs import LogPage
 from driftline.wire.records import Event, StudyPage, StudyRecord, StudyState, TrialPage
@@ -85,7 +86,9 @@ class OfflineService(httpx.BaseTransport):
     def _create(self, request: httpx.Request) -> httpx.Response:
         document = json.loads(request.content)
         study = Study.from_json(document)
-        study.check()
+        remarks = study.check()
+        if request.url.params.get("validate_only") == "true":
+            return _json(CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks))
         key = request.headers.get("Idempotency-Key", "")
         if key in self._keys:
             return _json(self._studies[self._keys[key]])

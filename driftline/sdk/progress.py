@@ -94,16 +94,14 @@ def view(record: StudyRecord, best: Mapping[str, float], rate: float | None) -> 
         best: Best quality by label, as the metric reads.
         rate: Rounds a second; None when it is not known.
     """
-    budget = record.spec.get("budget", {})
-    seeds, confirm = int(budget.get("seeds", 0)), int(budget.get("confirm", 0))
-    searched = int(budget.get("trials_per_method", 0))
+    budget = record.study.budget
     rows = tuple(
         LabelView(
             label=label,
-            search=(_finished(progress.search), searched),
+            search=(_finished(progress.search), budget.trials_per_method),
             confirmation=(
                 _finished(progress.confirmation),
-                max(min(confirm, searched) * seeds, sum(progress.confirmation.values())),
+                max(budget.confirmation_trials, sum(progress.confirmation.values())),
             ),
             diverged=progress.search.get("DIVERGED", 0) + progress.confirmation.get("DIVERGED", 0),
             best=best.get(label),

@@ -12,6 +12,7 @@ from driftline.client.api_client import ApiClient
 from driftline.errors import NotFound
 from driftline.sdk.job import Job
 from driftline.study.spec import Study
+from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
 
 _ID = re.compile("[0-9a-z]{26}")
@@ -36,6 +37,11 @@ class RemoteStudies:
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`. The service keeps its files, so `out` changes nothing."""
         return Job(self._api, self._api.create(study.to_json(), key).id)
+
+    def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
+        """Has the service check a study; see `driftline.Client.validate`."""
+        checked = self._api.validate(study.to_json())
+        return checked if estimate else checked.model_copy(update={"estimate": None})
 
     def job(self, study: str) -> Job:
         """A study that was submitted before; see `driftline.Client.job`."""

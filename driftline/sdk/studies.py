@@ -10,10 +10,11 @@ from driftline.errors import DriftlineError
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.study.spec import Study
+from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
 
 LOCAL = "driftline.local"
-"""Entry point group; its one entry makes a `LocalStudies` from the folder for output, or None for the default."""
+"""Entry point group; its one entry makes a `InProcessStudies` from the folder for output, or None for the default."""
 
 
 class Studies(Protocol):
@@ -21,6 +22,10 @@ class Studies(Protocol):
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`."""
+        ...
+
+    def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
+        """Checks a study; see `driftline.Client.validate`."""
         ...
 
     def job(self, study: str) -> Job:
@@ -40,7 +45,7 @@ class Studies(Protocol):
         ...
 
 
-class LocalStudies(Studies, Protocol):
+class InProcessStudies(Studies, Protocol):
     """Studies that run in this process, each over an output folder."""
 
     def frontier(self, folder: Path, quality: str | None, cost: str | None) -> Frontier:
@@ -48,7 +53,7 @@ class LocalStudies(Studies, Protocol):
         ...
 
 
-def local_studies(out: str | Path | None = None) -> LocalStudies:
+def local_studies(out: str | Path | None = None) -> InProcessStudies:
     """Studies of this process, by the entry point group ``driftline.local``.
 
     Args:
@@ -63,5 +68,5 @@ def local_studies(out: str | Path | None = None) -> LocalStudies:
             f"no package installed here can run studies (entry point group {LOCAL}): install driftline again, "
             "or set DRIFTLINE_URL to the address of a service"
         )
-    studies: LocalStudies = found[0].load()(out)
+    studies: InProcessStudies = found[0].load()(out)
     return studies

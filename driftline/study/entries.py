@@ -103,25 +103,25 @@ class Part(Section):
         return _resolve(values, cls.kind)
 
 
-class Client(Part):
+class ClientOptimizer(Part):
     """The optimizer of the clients with what may be tried of its settings."""
 
     kind = "client"
 
 
-class Server(Part):
+class ServerOptimizer(Part):
     """A server optimizer with what may be tried of its settings."""
 
     kind = "server"
 
 
-class Central(Part):
+class CentralOptimizer(Part):
     """The optimizer of the server's branch with what may be tried of its settings."""
 
     kind = "central"
 
 
-class Merge(Part):
+class MergeOptimizer(Part):
     """The optimizer of the merge with what may be tried of its settings."""
 
     kind = "merge"
@@ -151,10 +151,10 @@ class Entry(Section):
     label: Annotated[str, AfterValidator(_label)]
     name: str
     space: SpaceField
-    client: Client | None = None
-    server: Server = Server(name="sgd")
-    central: Central | None = None
-    merge: Merge | None = None
+    client: ClientOptimizer | None = None
+    server: ServerOptimizer = ServerOptimizer(name="sgd")
+    central: CentralOptimizer | None = None
+    merge: MergeOptimizer | None = None
     schedule: Schedule = Schedule(name="constant")
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
 

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
-from trainers import ROLES
+if TYPE_CHECKING:
+    from driftline.study.spec import Study
 
 _CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
 
 
-def study_html(spec: Mapping[str, Any]) -> str:
-    """A study: task, budget, objective, and what is tuned of each entry.
-
-    Args:
-        spec: The study as `Study.to_json` gives it.
-    """
-    task, budget, objective = spec["task"], spec["budget"], spec["objective"]
+def study_html(study: Study) -> str:
+    """A study: task, budget, objective, and what is tuned of each entry."""
+    budget, objective = study.budget, study.objective
     facts = [
-        ("task", str(task.get("name", ""))),
-        ("objective", f"{objective['quality']} against {objective['cost']}"),
-        (
-            "budget",
-            f"{budget['trials_per_method']} trials a method, {budget['rounds']} rounds, {budget['seeds']} seeds",
-        ),
+        ("task", str(study.task["name"])),
+        ("objective", f"{objective.quality} against {objective.cost}"),
+        ("budget", f"{budget.trials_per_method} trials a method, {budget.rounds} rounds, {budget.seeds} seeds"),
     ]
-    rows = [(entry["label"], entry["name"], ", ".join(_tuned(entry)) or "nothing") for entry in spec["methods"]]
-    return html_title(str(spec["name"]), "") + html_table((), facts) + html_table(("label", "method", "tuned"), rows)
-
-
-def _tuned(entry: Mapping[str, Any]) -> list[str]:
-    """Dotted names of an entry's space, its optimizers' and its schedule's."""
-    found = [str(name) for name in _space(entry)]
-    for part in (*ROLES, "schedule"):
-        found += [f"{part}.{name}" for name in _space(entry.get(part) or {})]
-    return found
-
-
-def _space(part: Mapping[str, Any]) -> Iterable[str]:
-    space = part.get("space") or {}
-    return [f"the {space} space"] if isinstance(space, str) else list(space)
+    rows = [(entry.label, entry.name, ", ".join(entry.parameters()) or "nothing") for entry in study.methods]
+    return html_title(study.name, "") + html_table((), facts) + html_table(("label", "method", "tuned"), rows)
 
 
 def html_title(name: str, remark: str) -> str:

@@ -104,6 +104,26 @@ class Budget(Section):
             raise InvalidSpec("rungs", "stopping trials at rungs is not available yet: leave it out")
         return self
 
+    @property
+    def confirmed(self) -> int:
+        """Configurations of each entry that are run again: the same number for all, so that ledgers stay equal."""
+        return confirmed(self.trials_per_method, self.confirm, self.seeds)
+
+    @property
+    def confirmation_trials(self) -> int:
+        """Trials of each entry that run a configuration again on a fresh seed."""
+        return self.confirmed * self.seeds
+
+    @property
+    def trials(self) -> int:
+        """Trials of each entry, those on fresh seeds included."""
+        return self.trials_per_method + self.confirmation_trials
+
+
+def confirmed(trials_per_method: int, confirm: int, seeds: int) -> int:
+    """Configurations of an entry that are run again; see `Budget`."""
+    return min(confirm, trials_per_method) if seeds else 0
+
 
 class Resources(Section):
     """What a pack of trials gets.
@@ -251,7 +271,7 @@ class Study(Section):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: task, budget, and what is tuned of each entry."""
-        return study_html(self.to_json())
+        return study_html(self)
 
     def check(self) -> list[str]:
         """Everything that can be found wrong before anything runs, by `driftline.study.check.check`.

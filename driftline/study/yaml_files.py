@@ -1,4 +1,4 @@
-"""Study files: YAML with numbers as people mean them, and no key twice."""
+"""YAML files, studies and settings alike: numbers as people mean them, and no key twice."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -70,3 +70,19 @@ class StudyEstimate(Record):
     seconds: float | None = None
     finish: datetime | None = None
     rests_on: list[str] = Field(default_factory=list)
+
+
+class CheckedStudy(Record):
+    """A valid study, checked and not stored.
+
+    Attributes:
+        spec: Its canonical form, with defaults written out.
+        fingerprint: SHA-256 of that.
+        remarks: Things that are allowed but probably not meant, one line each.
+        estimate: What it will cost; None if that was not asked for.
+    """
+
+    spec: dict[str, Any]
+    fingerprint: str
+    remarks: list[str] = Field(default_factory=list)
+    estimate: StudyEstimate | None = None

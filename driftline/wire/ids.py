@@ -1,4 +1,4 @@
-"""Identifiers: how studies, trials and packs are called, and how they are told apart again.
+"""Identifiers of studies, trials and packs.
 
 A study's id is 26 lower-case characters that sort by time of creation (a ULID: 48 bits of milliseconds and 80 random
 bits in Crockford's base 32). A trial's id follows from what it is, so that creating it twice is harmless:
@@ -8,29 +8,14 @@ bits in Crockford's base 32). A trial's id follows from what it is, so that crea
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import socket
 import time
-from typing import NamedTuple
 
-from driftline.errors import NotFound
 from driftline.wire.records import Phase
-from trainers import shown
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
-_PHASES: dict[str, Phase] = {"s": "search", "c": "confirmation"}
-_TRIAL = re.compile(r"(?P<study>[^.]+)\.(?P<label>[^.]+)\.(?P<phase>[sc])(?P<number>\d{5,})")
-
-
-class TrialName(NamedTuple):
-    """The parts of a trial's id."""
-
-    study_id: str
-    label: str
-    phase: Phase
-    number: int
 
 
 def new_study_id(milliseconds: int | None = None, randomness: int | None = None) -> str:
@@ -63,22 +48,6 @@ def trial_id(study_id: str, label: str, phase: Phase, number: int) -> str:
         '01k6.fedavg.s00012'
     """
     return f"{study_id}.{label}.{phase[0]}{number:05d}"
-
-
-def parse_trial_id(text: str) -> TrialName:
-    """The parts of a trial's id.
-
-    Raises:
-        NotFound: The text is no trial's id.
-
-    Examples:
-        >>> parse_trial_id("01k6.fedavg.c00003")
-        TrialName(study_id='01k6', label='fedavg', phase='confirmation', number=3)
-    """
-    match = _TRIAL.fullmatch(text)
-    if match is None:
-        raise NotFound(f"a trial's id looks like STUDY.LABEL.s00012, got {shown(text)}")
-    return TrialName(match["study"], match["label"], _PHASES[match["phase"]], int(match["number"]))
 
 
 def pack_id(study_id: str, attempt: int, number: int) -> str:

@@ -6,9 +6,12 @@ Used by the store, the API, the clients, the driver and the SDK alike; JSON thro
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from driftline.study.spec import Study
 
 StudyState = Literal[
     "PENDING", "QUEUED", "RUNNING", "PAUSING", "PAUSED", "CANCELLING", "CANCELLED", "SUCCEEDED", "FAILED"
@@ -143,6 +146,11 @@ class StudyRecord(Record):
     updated_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
+
+    @cached_property
+    def study(self) -> Study:
+        """The study that `spec` holds; read once, when it is needed first."""
+        return Study.from_json(self.spec)
 
     @property
     def finished(self) -> bool:

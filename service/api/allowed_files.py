@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import InvalidSpec
-from service.api.study_checks import CheckedStudy
+from driftline.wire.budgets import CheckedStudy
 from trainers import data_dir, shown
 
 Check = Callable[[Mapping[str, Any]], CheckedStudy]

@@ -1,6 +1,7 @@
 """The HTTP API as an app: routes, errors, limits and its OpenAPI document."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -8,11 +9,12 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
+from driftline.wire.budgets import CheckedStudy
 from service.api import error_responses, study_checks
 from service.api.allowed_files import only_under
 from service.api.auth.tokens import Tokens
-from service.api.computed_results import Results
-from service.api.dependencies import Context, ResultsProvider, known_parameters
+from service.api.computed_results import computed_frontier
+from service.api.dependencies import Context, known_parameters
 from service.api.event_streams import CHECK_S, HEARTBEAT_S, POLL_S, StreamLimits, Streams
 from service.api.metrics import Counted, Metrics
 from service.api.rate_limits import Checking, Limits, Rates, Threads
@@ -31,9 +33,9 @@ SIGN_INS_A_MINUTE, SIGN_INS_AT_ONCE = 20.0, 20
 def create_app(
     store: Store,
     tokens: Tokens,
-    results: ResultsProvider | None = None,
+    frontier: Callable[[str], dict[str, Any]] | None = None,
     *,
-    check: Callable[[Mapping[str, Any]], study_checks.CheckedStudy] = study_checks.check,
+    check: Callable[[Mapping[str, Any]], CheckedStudy] = study_checks.check,
     limits: Limits | None = None,
     data_roots: Sequence[Path] | None = None,
     streams: StreamLimits | None = None,
@@ -47,7 +49,7 @@ def create_app(
     Args:
         store: The database; stays the caller's to close.
         tokens: Who may do what.
-        results: Gives frontiers and comparisons; computed from the store's curves by default.
+        frontier: Computes the frontiers of a study; from the store's curves by default.
         check: Checks a study's document before it is stored.
         limits: Sizes, rates and default quotas; those of `Limits` by default.
         data_roots: Folders under which the files must lie that a study names; None allows all, for a service of the
@@ -75,7 +77,7 @@ def create_app(
     app.state.context = Context(
         store=store,
         tokens=tokens,
-        results=results or Results(store),
+        frontier=frontier or partial(computed_frontier, store),
         check=check if data_roots is None else only_under(data_roots, check),
         stopping=stopping,
         streams=Streams(

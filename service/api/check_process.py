@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec, Unavailable, from_problem, problem
+from driftline.wire.budgets import CheckedStudy
 from service.api import study_checks
 from service.api.allowed_files import only_under
-from service.api.study_checks import CheckedStudy
-from service.api.timing import limit_memory
 
 START_S = 120.0
 """Seconds in which a process must have loaded the trainers."""
@@ -142,6 +141,17 @@ def check_processes(*roots: Path) -> CheckProcesses:
     found = CheckProcesses(roots)
     atexit.register(found.close)
     return found
+
+
+def limit_memory(most_bytes: int) -> None:
+    """Keeps this process from taking so much more memory than it has; does nothing but on Linux."""
+    if sys.platform == "linux":
+        import resource
+
+        with open("/proc/self/statm") as file:
+            held = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (held + most_bytes, hard))
 
 
 def _serve(most_bytes: int, roots: Sequence[Path]) -> None:

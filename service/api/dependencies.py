@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -12,27 +12,17 @@ from starlette.concurrency import run_in_threadpool
 
 from driftline.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
 from driftline.wire.access import Quota
+from driftline.wire.budgets import CheckedStudy
 from service.api.auth.tokens import Access, Scope, Tokens
 from service.api.event_streams import Streams
 from service.api.metrics import Metrics
 from service.api.rate_limits import Checking, Limits, Rates, Threads
 from service.api.response_cache import Bodies
-from service.api.study_checks import CheckedStudy
 from service.store.store import Store
 from trainers import hint, shown
 
 _LOG = logging.getLogger(__name__)
 _BEARER = HTTPBearer(auto_error=False, description="A token with the scope that the request needs, bound to a project.")
-
-
-class ResultsProvider(Protocol):
-    """Gives the results of a stored study."""
-
-    def frontier(self, study_id: str) -> dict[str, Any]:
-        """Frontiers of all labels."""
-
-    def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
-        """Two labels against each other."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class Context:
     Attributes:
         store: The database.
         tokens: Who may do what.
-        results: Frontiers and comparisons.
+        frontier: Computes the frontiers of a study.
         check: Checks a study's document.
         stopping: Set when the server is about to stop: streams end.
         streams: The open event streams.
@@ -55,12 +45,12 @@ class Context:
         checking: Threads that check studies.
         probing: Threads that answer whether the database does.
         metrics: What this process counts.
-        bodies: Answers that are kept.
+        bodies: Results that are kept.
     """
 
     store: Store
     tokens: Tokens
-    results: ResultsProvider
+    frontier: Callable[[str], dict[str, Any]]
     check: Callable[[Mapping[str, Any]], CheckedStudy]
     stopping: Event
     streams: Streams

@@ -1,11 +1,7 @@
 """The app under a real server in a thread of this process: on a unix socket, or a loopback port where there is none."""
 
-import contextlib
-import fcntl
-import os
 import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +15,12 @@ from driftline.errors import Unavailable
 from service.api.dependencies import Context
 from service.api.http_protocol import BoundedProtocol
 from service.api.metrics import Metrics
+from service.file_locks import own_folder
 
 START_S = 20.0
 STOP_S = 10.0
 _PREFIX = "driftline-api-"
-_LOCK = "lock"
+_LONGEST = 82  # of the folder: a socket's path may have about 100 characters
 
 
 class Server:
@@ -109,7 +106,7 @@ class Server:
 
     def _listen(self, host: str | None, port: int) -> socket.socket:
         if hasattr(socket, "AF_UNIX") and host is None:
-            self._folder, self._held = _own_folder()
+            self._folder, self._held = own_folder(_PREFIX, _LONGEST)
             self.socket = self._folder / "api.sock"
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self.socket))
@@ -147,24 +144,3 @@ class Server:
         failure = self._failure or "it did not start in time"
         self.close()
         raise Unavailable(f"the API's server must come up in this process, got {failure}")
-
-
-def _own_folder() -> tuple[Path, IO[str]]:
-    """A folder for a socket, with its lock; those of processes that were killed are removed first.
-
-    Its path leaves room for a socket's name (about 100 characters in all).
-    """
-    usual = Path(tempfile.gettempdir())
-    root = usual if len(str(usual)) <= 60 else Path("/tmp")
-    for old in root.glob(f"{_PREFIX}????????"):
-        with contextlib.suppress(OSError), (old / _LOCK).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if old.stat().st_uid == os.getuid():
-                shutil.rmtree(old, ignore_errors=True)
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))  # mode 0700
-        held = (folder / _LOCK).open("w")
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if folder.exists():  # nobody has swept it in between
-            return folder, held
-        held.close()

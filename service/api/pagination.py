@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
@@ -17,6 +18,7 @@ PageToken = Annotated[str | None, Query(max_length=2000, description="Where the 
 Id = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^\x00]*$")]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _Position = TypeVar("_Position")
+_Row = TypeVar("_Row")
 
 BY_ID: TypeAdapter[str] = TypeAdapter(Id)
 """Positions of listings by the ids of studies and tokens."""
@@ -26,6 +28,25 @@ BY_NUMBER: TypeAdapter[int] = TypeAdapter(Number)
 
 BY_TRIAL: TypeAdapter[tuple[str, Phase, int]] = TypeAdapter(tuple[Id, Phase, Annotated[int, Field(ge=0, le=2**31 - 1)]])
 """Positions of listings of trials: label, phase, number."""
+
+
+def page(
+    listing: tuple[Any, ...], rows: Sequence[_Row], size: int, position: Callable[[_Row], Any]
+) -> tuple[list[_Row], str | None]:
+    """The rows of a page, and the token of the next page; None if this is the last one.
+
+    Args:
+        listing: What is listed: its name and filters.
+        rows: At least one row more than the page holds, unless there are no more.
+        size: Rows of the page.
+        position: The JSON value from which the listing goes on after a row.
+
+    Examples:
+        >>> page(("numbers",), [4, 5], 2, lambda number: number)
+        ([4, 5], None)
+    """
+    shown = list(rows[:size])
+    return shown, token(listing, position(shown[-1])) if len(rows) > size else None
 
 
 def token(listing: tuple[Any, ...], position: Any) -> str:

@@ -6,29 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from driftline.errors import DriftlineError, InvalidSpec
 from driftline.study.spec import Study
-from driftline.wire.budgets import Extension, StudyEstimate
+from driftline.wire.budgets import CheckedStudy, Extension
 
 _LOG = logging.getLogger(__name__)
-
-
-class CheckedStudy(BaseModel):
-    """A study that could be submitted.
-
-    Attributes:
-        spec: Its canonical form, with defaults written out.
-        fingerprint: SHA-256 of that.
-        remarks: Things that are allowed but probably not meant, one line each.
-        estimate: What it will cost, where that was asked for.
-    """
-
-    spec: dict[str, Any]
-    fingerprint: str
-    remarks: list[str] = []
-    estimate: StudyEstimate | None = None
 
 
 def check(body: Mapping[str, Any]) -> CheckedStudy:

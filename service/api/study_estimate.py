@@ -10,7 +10,7 @@ from typing import Any
 from driftline.errors import DriftlineError
 from driftline.study.spec import Budget, Resources
 from driftline.wire.budgets import StudyEstimate
-from service.driver.search.policy import Plan, width
+from service.driver.search.policy import Plan, packs
 from service.store.speeds import COUNTERS, Measured, Speed
 from service.store.store import Store
 
@@ -37,18 +37,17 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     methods = {entry["label"]: entry["name"] for entry in spec["methods"]}
     budget = Budget.from_json(spec["budget"])
     resources = Resources.from_json(spec.get("resources", {}))
-    a_label = budget.trials_per_method + min(budget.confirm, budget.trials_per_method) * budget.seeds
-    trials = a_label * len(methods)
+    trials = budget.trials * len(methods)
     packed = "as wide as on one worker" if resources.packs == "auto" else "as wide as resources.packs says"
     rests_on = [f"trials and rounds: the budget, if no trial diverges; packs: {packed}"]
     measured = store.speeds.measured(project, spec)
-    rounds = a_label * budget.rounds
+    rounds = budget.trials * budget.rounds
     totals = {name: _total(methods, name, measured, rounds, rests_on) for name in COUNTERS}
     time = _time(methods, resources, measured, rounds, rests_on)
     finish = None if time is None else _finish(store, time.seconds, rests_on)
     return StudyEstimate(
         trials=trials,
-        packs=_packs(tuple(methods), budget, resources),
+        packs=packs(Plan.of(tuple(methods), budget, resources)),
         rounds=trials * budget.rounds,
         client_gradients=totals["client_gradients"],
         bytes_up=totals["bytes_up"],
@@ -59,14 +58,6 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
         finish=finish,
         rests_on=rests_on,
     )
-
-
-def _packs(labels: tuple[str, ...], budget: Budget, resources: Resources) -> int:
-    packs = None if resources.packs == "auto" else int(resources.packs)
-    plan = Plan(labels, budget.trials_per_method, budget.confirm, budget.seeds, 0, packs)
-    searched = -(-budget.trials_per_method // width(plan, "search", 1))
-    repeated = budget.seeds * -(-plan.repeated // width(plan, "confirmation", 1)) if budget.seeds else 0
-    return len(labels) * (searched + repeated)
 
 
 def _total(

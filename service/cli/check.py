@@ -7,46 +7,27 @@ from pathlib import Path
 
 import typer
 
+from driftline.client.environment import environment
+from driftline.sdk.client import Client
 from driftline.sdk.progress import clock_text
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
+from service.cli.jobs import connected
 
 
-def validate_here(file: Path, *, estimate: bool) -> None:
-    """Checks a study; prints what it would do and how long that takes here."""
+def validate_study(file: Path, url: str | None, token_file: Path | None, *, estimate: bool) -> None:
+    """Checks a study, by the service if one is named; prints what it would do and what that costs."""
     study = Study.from_yaml(file)
-    _print_plan(file, study, study.check())
-    if estimate:
-        from service.api.timing import estimate as measure
-
-        found = measure(study)
-        wide = max(len(label.label) for label in found.labels) + 2
-        for label in found.labels:
-            cost = f"unknown: {label.why}"
-            if label.seconds_a_round is not None:
-                cost = f"{1000 * label.seconds_a_round:.2f} ms a round of one trial, in packs of {label.width}"
-            typer.echo(f"  {label.label:<{wide}}{cost}")
-        if found.seconds is not None:
-            time = f"{clock_text(found.seconds)} on {found.workers} CPU workers of this computer"
-            typer.echo(f"About {time}, and 20 s to start Ray.")
-
-
-def validate_there(file: Path, url: str | None, token_file: Path | None, *, estimate: bool) -> None:
-    """Has a service check a study; prints what it would do and what that costs there."""
-    from driftline.client.api_client import ApiClient
-    from service.cli.jobs import address
-
-    study = Study.from_yaml(file)
-    with ApiClient(*address(url, token_file)) as client:
-        answer = client.validate(study.to_json())
-    _print_plan(file, study, answer["remarks"])
-    if estimate and answer["estimate"]:
-        _print_estimate(StudyEstimate.model_validate(answer["estimate"]))
+    with connected(url, token_file) if url or environment().url else Client() as client:
+        checked = client.validate(study, estimate=estimate)
+    _print_plan(file, study, checked.remarks)
+    if checked.estimate is not None:
+        _print_estimate(checked.estimate, "on this computer" if client.local else "on the service")
 
 
 def _print_plan(file: Path, study: Study, remarks: Iterable[str]) -> None:
     budget = study.budget
-    repeats = min(budget.confirm, budget.trials_per_method) * budget.seeds
+    repeats = budget.confirmation_trials
     again = f" and {repeats} repeats on {budget.seeds} fresh seeds" if repeats else ""
     each = f"{budget.trials_per_method} trials{again}"
     typer.echo(f"{file}: study {study.name!r} is valid.")
@@ -55,11 +36,11 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str]) -> None:
     typer.echo(f"{len(study.labels)} methods ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")
 
 
-def _print_estimate(found: StudyEstimate) -> None:
+def _print_estimate(found: StudyEstimate, place: str) -> None:
     """What is known, and a line for each thing that is not."""
     if found.seconds is not None:
         finish = "" if found.finish is None else f", until about {found.finish:%Y-%m-%d %H:%M} UTC"
-        typer.echo(f"About {clock_text(found.seconds)} on the service{finish}.")
+        typer.echo(f"About {clock_text(found.seconds)} {place}{finish}.")
     for name in ("client_gradients", "bytes_up", "bytes_down", "cpu_hours", "gpu_hours"):
         value = getattr(found, name)
         if value is not None:

@@ -60,13 +60,9 @@ def validate(
     token_file: TokenFile = None,
 ) -> None:
     """Check a study and estimate its cost, by the service where there is one; starts nothing."""
-    from driftline.client.environment import environment
-    from service.cli.check import validate_here, validate_there
+    from service.cli.check import validate_study
 
-    if url or environment().url:
-        validate_there(study, url, token_file, estimate=estimate)
-    else:
-        validate_here(study, estimate=estimate)
+    validate_study(study, url, token_file, estimate=estimate)
 
 
 @app.command()

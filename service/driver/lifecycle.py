@@ -13,7 +13,6 @@ from typing import Literal
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError, StaleDriver, Unavailable
-from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.driver import checkpoints
@@ -118,7 +117,7 @@ def _drive(
 ) -> tuple[Ended, str]:
     from service.driver.search.search import Search
 
-    study = Study.from_json(client.study(study_id).spec)
+    study = client.study(study_id).study
     cpus, wanted = study.resources.cpus, study.resources.gpu
     progress = options.progress
     with cluster.connect(

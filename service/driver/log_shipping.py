@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from driftline.errors import DriftlineError, NotFound, Unavailable
+from driftline.retry import pauses
 from driftline.wire.logs import LINES_AT_ONCE, NewLine
 
 LINES_KEPT = 20_000
@@ -99,18 +100,19 @@ class Shipper(logging.Handler):
         super().close()
 
     def _run(self) -> None:
-        pause = self._every_s
+        retries = pauses(2 * self._every_s, LONGEST_PAUSE_S)
         batch: list[NewLine] = []
         while True:
+            pause = self._every_s
             ending = self._over.is_set()
             batch = batch or self._take()  # the same batch again: the API knows it, and takes it once
             if batch:
                 try:
                     self._receiver.send_logs(self._study_id, self.attempt or 0, batch)
-                    batch, pause = [], self._every_s
+                    batch, retries = [], pauses(2 * self._every_s, LONGEST_PAUSE_S)
                     continue
                 except Unavailable:
-                    pause = min(2 * pause, LONGEST_PAUSE_S)
+                    pause = next(retries)
                 except NotFound:  # there is no study to whose log they would belong
                     batch = []
                 except DriftlineError as error:  # it will not take them another time either
@@ -118,7 +120,7 @@ class Shipper(logging.Handler):
                     batch = []
                 except Exception as error:
                     print(f"the log could not be sent: {type(error).__name__}: {error}", file=sys.stderr)
-                    pause = min(2 * pause, LONGEST_PAUSE_S)
+                    pause = next(retries)
             elif ending:
                 return
             if ending and time.monotonic() >= self._deadline:

@@ -1,5 +1,6 @@
 """Everything in this process, for `driftline run` and a local `Client`.
 
 `studies` is the entry point `driftline.local`, `run` runs one study with a real API under a real server in a thread,
-`thread_launcher` runs its driver in a thread, `folder` and `folder_results` read and write the output folder.
+`thread_launcher` runs its driver in a thread, `timing` trains for some seconds to say what a study will cost,
+`folder` and `folder_results` read and write the output folder.
 """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 from typing import IO
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.study_result import FILES, StudyResult
+from service.file_locks import acquire
 from service.store.store import Store
 
 DATABASE = "driftline.db"
@@ -110,13 +110,11 @@ def _refuse_others(path: Path, create: bool) -> None:
 
 def _lock(path: Path) -> IO[str]:
     file = (path / LOCK).open("a+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not acquire(file):
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
-        raise Conflict(f"{path} must be free, but {holder} works in it: wait until it ends") from None
+        raise Conflict(f"{path} must be free, but {holder} works in it: wait until it ends")
     file.truncate(0)
     file.write(f"process {os.getpid()}")
     file.flush()

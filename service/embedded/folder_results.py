@@ -39,17 +39,7 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | None =
 def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:
     """The result of a study, computed from what is stored of it now; see `stored_frontier`."""
     study, trials = store.studies.get(study_id), store.trials.find(study_id)
-    return study_result(study, trials, store.curves.columns(study_id), quality=quality, cost=cost)
-
-
-def stored_study(folder: Path) -> StudyRecord:
-    """The study of a folder.
-
-    Raises:
-        NotFound: The folder holds none.
-    """
-    with _opened(folder) as store:
-        return _study(store, folder)
+    return study_result(study, trials, store.curves.arrays(study_id), quality=quality, cost=cost)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,6 @@ from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord
 from service.api.app import create_app
 from service.api.auth.tokens import Tokens
-from service.api.computed_results import Results
 from service.api.http_server import Server
 from service.embedded.folder import LOG, Folder
 from service.embedded.folder_results import artifact_root, mlflow_uri, stored_result
@@ -100,8 +99,7 @@ class EmbeddedRun:
             self._folder.keep_source(source)
         self._log_to(self.folder / LOG)
         self._tokens, token = Tokens.random()
-        self._results = Results(store)
-        server = Server(create_app(store, self._tokens, self._results))
+        server = Server(create_app(store, self._tokens))
         self._closers.append(server.close)
         self._server = server
         self.api = self._connect(token)

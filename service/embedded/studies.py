@@ -15,7 +15,9 @@ from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.sdk.progress import Progress
 from driftline.study.spec import Study
+from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
+from service.embedded import timing
 from service.embedded.folder_results import stored_frontier
 from service.embedded.run import EmbeddedRun
 
@@ -119,6 +121,11 @@ class LocalStudies:
         """Starts a study, or goes on with it; see `driftline.Client.submit`. The folder serves as `key`."""
         study.check()
         return self._start(Path(out) if out is not None else self._out / study.name, study)
+
+    def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
+        """Checks a study, and times a few rounds of it here; see `driftline.Client.validate`."""
+        checked = CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=study.check())
+        return checked.model_copy(update={"estimate": timing.estimate(study)}) if estimate else checked
 
     def job(self, study: str) -> Job:
         """The study in the folder of this name; see `driftline.Client.job`."""

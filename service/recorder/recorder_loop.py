@@ -71,13 +71,14 @@ class StudiesRecorder:
 
     def run(self, stop: threading.Event) -> None:
         """Sync again and again until `stop` is set; never raises. Waits longer while MLflow is away."""
-        wait = study_recorder.EVERY_S
+        retries = study_recorder.retries()
         while not stop.is_set():
+            wait = study_recorder.EVERY_S
             try:
                 self.sync()
-                wait = study_recorder.EVERY_S
+                retries = study_recorder.retries()
             except Exception as error:
-                wait = min(2 * wait, study_recorder.LONGEST_WAIT_S)
+                wait = next(retries)
                 _LOG.warning("not everything could be recorded, next attempt in %.0f s: %s", wait, error)
             stop.wait(wait)
 

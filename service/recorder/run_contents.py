@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from driftline.results.document import Reading
 from driftline.results.show.text_table import best_configuration
-from driftline.results.study_result import Reading, StudyResult
+from driftline.results.study_result import StudyResult
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorder.curve_rows import metric_name
 from service.recorder.tracking import Row
-from trainers import ROLES
 
 FRONTIER_POINTS = 128  # of an frontier: MLflow draws a few hundred at most
 
@@ -48,14 +48,17 @@ def study_key(study: StudyRecord) -> str:
 
 def study_params(study: StudyRecord) -> dict[str, str]:
     """Parameters of the study's run: what does not change while it runs."""
-    budget, objective = study.spec["budget"], study.spec["objective"]
+    spec, objective, budget = study.study, study.study.objective, study.study.budget
     shown = {
         "study": study.id,
-        "task": study.spec["task"],
-        "labels": ", ".join(entry["label"] for entry in study.spec["methods"]),
-        "quality": objective["quality"],
-        "cost": objective.get("cost", "rounds"),
-        **{name: budget[name] for name in ("trials_per_method", "rounds", "seeds", "confirm") if name in budget},
+        "task": spec.task,
+        "labels": ", ".join(spec.labels),
+        "quality": objective.quality,
+        "cost": objective.cost,
+        "trials_per_method": budget.trials_per_method,
+        "rounds": budget.rounds,
+        "seeds": budget.seeds,
+        "confirm": budget.confirm,
     }
     return {name: _text(value) for name, value in shown.items()}
 
@@ -68,12 +71,8 @@ def trial_params(trial: TrialRecord) -> dict[str, str]:
 
 def label_params(study: StudyRecord, label: str) -> dict[str, str]:
     """Parameters of a label's run: method, optimizers and schedule."""
-    entry: dict[str, Any] = next((entry for entry in study.spec["methods"] if entry["label"] == label), {})
-    shown = {"label": label, "method": entry.get("name", label)}
-    for part in (*ROLES, "schedule"):
-        if isinstance(entry.get(part), dict):
-            shown[part] = entry[part].get("name", "")
-    return {name: _text(value) for name, value in shown.items()}
+    entry = study.study.entry(label)
+    return {"label": label, "method": entry.name} | {kind: part.name for kind, part in entry.parts().items()}
 
 
 def note(result: StudyResult, study: StudyRecord) -> str:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from driftline.results.curves import TrialCurve
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
+from driftline.retry import pauses
 from driftline.wire.ids import holder
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorder.chart_view import VIEW, VIEW_TAG, charts_view
@@ -41,6 +42,11 @@ LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is away
 LIVE_AFTER_S = 30.0  # a running trial is shown when nothing has been written about it for so long
 _CURVES_AT_ONCE = 50
 _STATUS = {"COMPLETE": "FINISHED", "DIVERGED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
+
+
+def retries() -> Iterator[float]:
+    """Seconds between two attempts while MLflow is away."""
+    return pauses(2 * EVERY_S, LONGEST_WAIT_S)
 
 
 class Recorder:
@@ -102,15 +108,16 @@ class Recorder:
 
         While MLflow is away the time between two attempts doubles up to a minute.
         """
-        wait = EVERY_S
+        between = retries()
         while not stop.is_set():
+            wait = EVERY_S
             try:
                 self.sync()
-                wait = EVERY_S
+                between = retries()
                 if self._current(finished=True):
                     break
             except Exception as error:
-                wait = min(2 * wait, LONGEST_WAIT_S)
+                wait = next(between)
                 _LOG.warning("MLflow at %s is away, next attempt in %.0f s: %s", self._uri, wait, _first_line(error))
             stop.wait(wait)
         self._store.locks.release(self._lock_name, self._holder)
@@ -122,7 +129,7 @@ class Recorder:
             Whether MLflow shows everything. If not, nothing is lost: the next recorder of this study goes on.
         """
         end = time.monotonic() + timeout_s
-        wait = 0.25
+        between = pauses(0.25, 5.0)
         while True:
             try:
                 self.sync()
@@ -131,11 +138,11 @@ class Recorder:
                 reason = "another recorder is at work"
             except Exception as error:
                 reason = _first_line(error)
+            wait = next(between)
             if time.monotonic() + wait > end:
                 _LOG.warning("study %s is not all in MLflow at %s yet: %s", self._study_id, self._uri, reason)
                 return False
             time.sleep(wait)
-            wait = min(2 * wait, 5.0)
 
     def link(self) -> MlflowLink | None:
         """How to open the study in MLflow; None as long as it is not there."""
@@ -179,7 +186,7 @@ class Recorder:
         trials.tag_experiment(
             {"mlflow.note.content": f"Trials of {study.name}; its frontier is in another experiment."}
         )
-        labels.tag_experiment({VIEW_TAG: charts_view(study.spec["objective"]["quality"])})
+        labels.tag_experiment({VIEW_TAG: charts_view(study.study.objective.quality)})
         entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
         self._store.recorder_state.write(
             self._study_id, *(Recorded("experiment", key, number) for key, number in entries)
@@ -234,7 +241,7 @@ class Recorder:
         fresh = entry is None or entry.run_id != run_id
         after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
         until = curve.rounds_done
-        new = rows(curve.columns, int(study.spec["budget"]["rounds"]), after, until, finished=trial.finished)
+        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=trial.finished)
         if trial.finished:
             new += [(name, value, until) for name, value in totals(curve.columns).items()]
         params = trial_params(trial) if fresh else {}
@@ -257,7 +264,7 @@ class Recorder:
         return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
 
     def _refresh(self, labels: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        result = study_result(study, trials, self._store.curves.columns(self._study_id))
+        result = study_result(study, trials, self._store.curves.arrays(self._study_id))
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
         key = study_key(study)

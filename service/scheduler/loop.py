@@ -290,16 +290,15 @@ class Scheduler:
             self._started[study.id] = Launched(attempt, True, self._store.session.clock(), cluster, study.name)
 
     def _launch(self, study: Driven, attempt: int) -> Launch:
-        resources = self._store.studies.get(study.id).spec.get("resources") or {}
-        wanted = resources.get("gpu", "auto")
+        resources = self._store.studies.get(study.id).study.resources
         return Launch(
             study_id=study.id,
             name=study.name,
             project=study.project,
             token=self._token(study.id, study.project),
             attempt=attempt,
-            cpus=float(resources.get("cpus", 1.0)),
-            gpus=None if wanted == "auto" else float(wanted),
+            cpus=resources.cpus,
+            gpus=None if resources.gpu == "auto" else resources.gpu,
         )
 
     def _collect(self) -> None:

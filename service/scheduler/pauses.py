@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+
+from driftline.retry import pauses
 
 FIRST_S, LONGEST_S = 2.0, 60.0
 
@@ -16,13 +18,12 @@ class Pauses:
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
-        self._until: dict[str, tuple[float, float]] = {}  # by study id: when it is over, and how long it is
+        self._until: dict[str, tuple[float, Iterator[float]]] = {}  # by study: when its pause ends, and the next pauses
 
     def lengthen(self, study_id: str) -> None:
         """The study's next pause begins."""
-        _, before = self._until.get(study_id, (0.0, FIRST_S / 2))
-        pause = min(2 * before, LONGEST_S)
-        self._until[study_id] = (self._steady() + pause, pause)
+        _, following = self._until.get(study_id) or (0.0, pauses(FIRST_S, LONGEST_S))
+        self._until[study_id] = (self._steady() + next(following), following)
 
     def holds(self, study_id: str) -> bool:
         """Whether the study is in a pause."""

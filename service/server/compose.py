@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import yaml
-
 from driftline.client.connection import Connection
 from driftline.errors import InvalidSpec, Unavailable
+from driftline.retry import pauses
+from driftline.study.yaml_files import parse
 from service.api.app import create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
 from service.api.check_process import check_processes
@@ -32,6 +32,8 @@ from trainers import PluginError, data_dir
 _LOG = logging.getLogger(__name__)
 DATABASE_S = 60.0
 """How long the database may take to answer at the start."""
+
+DATABASE_PAUSE_S, LONGEST_DATABASE_PAUSE_S = 0.25, 2.0
 
 DRIVERS_S = 14.0
 """How long local drivers get to write their checkpoints when the service ends."""
@@ -220,7 +222,7 @@ def read_issuer(file: Path | None) -> Issuer | None:
 
 
 def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
-    """The mapping in a YAML or JSON file; an empty one without a file.
+    """The mapping in a YAML or JSON file, read as studies are; an empty one without a file.
 
     Args:
         file: The file.
@@ -232,8 +234,10 @@ def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        found = parse(file.read_text(encoding="utf-8"))
+    except InvalidSpec as error:
+        raise InvalidSpec(name, f"{file}: {error.problem}") from error
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidSpec(name, f"must name a YAML file, got {file}: {error}") from error
     if found is None:
         return {}
@@ -267,6 +271,7 @@ def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None
     deadline = time.monotonic() + DATABASE_S
     if url.startswith("sqlite:///"):
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    between = pauses(DATABASE_PAUSE_S, LONGEST_DATABASE_PAUSE_S)
     while True:
         try:
             return ask(url)
@@ -274,7 +279,7 @@ def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None
             if stop.is_set() or time.monotonic() > deadline:
                 raise
             _LOG.warning("waiting for the database: %s", error)
-            stop.wait(2.0)
+            stop.wait(next(between))
 
 
 def _here(url: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from driftline.study.spec import Budget
 from driftline.wire.records import TRIAL_FINISHED, LabelProgress
 from service.store.schema import TRIALS
 
@@ -35,12 +36,13 @@ def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dic
 
 
 def _labels(spec: Mapping[str, Any], counts: Mapping[str, list[tuple[str, str, int, int]]]) -> dict[str, LabelProgress]:
-    planned = [str(entry["label"]) for entry in spec.get("methods", ())]
+    planned = [str(entry["label"]) for entry in spec["methods"]]
     known = dict.fromkeys([*planned, *sorted(counts)])
-    return {label: _label(spec.get("budget", {}), counts.get(label, [])) for label in known}
+    budget = Budget.model_construct(**spec["budget"])  # it was valid when it was stored; reading it again takes long
+    return {label: _label(budget, counts.get(label, [])) for label in known}
 
 
-def _label(budget: Mapping[str, Any], counts: list[tuple[str, str, int, int]]) -> LabelProgress:
+def _label(budget: Budget, counts: list[tuple[str, str, int, int]]) -> LabelProgress:
     states: dict[str, dict[str, int]] = {"search": {}, "confirmation": {}}
     done = finished = finished_rounds = 0
     for phase, state, count, rounds in counts:
@@ -50,8 +52,6 @@ def _label(budget: Mapping[str, Any], counts: list[tuple[str, str, int, int]]) -
             finished += count
             finished_rounds += rounds
     existing = sum(count for _, _, count, _ in counts)
-    settings = int(budget.get("trials_per_method", 0))
-    planned = settings + min(int(budget.get("confirm", 0)), settings) * int(budget.get("seeds", 0))
-    left = max(planned, existing) - finished
-    total = finished_rounds + left * int(budget.get("rounds", 0))
+    left = max(budget.trials, existing) - finished
+    total = finished_rounds + left * budget.rounds
     return LabelProgress.model_validate(states | {"rounds_done": done, "rounds_total": total})

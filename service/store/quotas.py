@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.errors import QuotaExceeded
+from driftline.study.spec import Budget
 from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import PACKS, QUOTAS, STUDIES
@@ -98,10 +99,7 @@ class Quotas:
 
 def planned(spec: Mapping[str, Any]) -> int:
     """How many trials a study asks for: its search, and its confirmation on every fresh seed."""
-    budget = spec.get("budget", {})
-    settings = int(budget.get("trials_per_method", 0))
-    repeats = min(int(budget.get("confirm", 0)), settings) * int(budget.get("seeds", 0))
-    return len(spec.get("methods", ())) * (settings + repeats)
+    return len(spec["methods"]) * Budget.from_json(spec["budget"]).trials
 
 
 def _exceeded(project: str, what: str, limit: float, use: float, had: str, advice: str) -> QuotaExceeded:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from click.testing import Result
 
+from driftline import Client, Study
 from driftline.client.environment import environment
 from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
 from driftline.sdk.job import StudyFailed
@@ -59,6 +60,14 @@ def test_a_service_validates_and_estimates(service: Service, run: Run, study_fil
     assert " on the service, until about " in known
     assert "unknown" not in known
     assert "on the service" not in run("validate", study_file, "--no-estimate").stdout
+    with Client() as client:
+        checked = client.validate(Study.from_yaml(study_file))
+        assert checked.estimate is not None
+        assert (checked.estimate.trials, checked.estimate.rounds) == (
+            12,
+            12 * Study.from_json(checked.spec).budget.rounds,
+        )
+        assert client.validate(Study.from_yaml(study_file), estimate=False).estimate is None
     assert len(json.loads(run("list", "--json").stdout)) == 1
 
 

@@ -168,6 +168,11 @@ def test_settings_that_cannot_be_right_are_said_before_anything_is_opened(tmp_pa
     file.write_text("- 3")
     with pytest.raises(InvalidSpec, match="must hold a mapping"):
         compose.read_yaml(file, "DRIFTLINE_LIMITS")
+    file.write_text("studies: 1e3\nburst: 010\nburst: 20")
+    with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_LIMITS: .*limits.yaml: line 3, .*.burst. is given twice"):
+        compose.read_yaml(file, "DRIFTLINE_LIMITS")
+    file.write_text("studies: 1e3\nburst: 010")
+    assert compose.read_yaml(file, "DRIFTLINE_LIMITS") == {"studies": 1000, "burst": 10}
     with pytest.raises(InvalidSpec, match="must start with http"):
         read_service({"DRIFTLINE_API_URL": "tuner:8080"})
     config = tmp_path / "launcher.yaml"

@@ -8,7 +8,7 @@ import pytest
 
 from driftline.errors import Conflict
 from driftline.study.spec import Study
-from service.api.computed_results import Results
+from service.api.computed_results import computed_frontier
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_extend import drive, extend
@@ -32,7 +32,7 @@ def facts(client: StoreClient, study_id: str) -> list[Any]:
 
 def document(client: StoreClient, study_id: str) -> dict[str, Any]:
     """The study's result without its name and what no two runs share."""
-    found = Results(client.store).frontier(study_id)["methods"]
+    found = computed_frontier(client.store, study_id)["methods"]
     return {
         label: {name: method[name] for name in ("frontier", "ledger", "granted", "failed", "reported")}
         for label, method in found.items()
@@ -55,11 +55,10 @@ def test_a_study_whose_trials_all_failed_goes_on_from_its_checkpoints(client: St
     whole = undisturbed(client, study, tmp_path / "whole")
     study_id = all_failed(client, study, tmp_path / "broken", rounds=4)
     assert client.store.studies.get(study_id).state == "FAILED"
-    results = Results(client.store)
-    assert results.frontier(study_id)["methods"]["only"]["failed"] == 3
+    assert computed_frontier(client.store, study_id)["methods"]["only"]["failed"] == 3
 
     assert client.store.retries.request(study_id).state == "PENDING"
-    assert results.frontier(study_id)["methods"]["only"]["failed"] == 0
+    assert computed_frontier(client.store, study_id)["methods"]["only"]["failed"] == 0
     again = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
     assert live(again, 1) == [4]
     assert [(trial.deaths, trial.death_round) for trial in client.store.trials.find(study_id)] == [(1, 3)] * 3

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.embedded.folder_results import stored_study
+from tests.embedded.stored import stored_study
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(780)]
 

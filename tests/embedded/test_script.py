@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from service.embedded.folder_results import stored_study
+from tests.embedded.stored import stored_study
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api.auth.oidc import Config as Oidc
+from service.api.auth.oidc import OidcConfig as Oidc
 from service.api.metrics import Metrics
 from service.launchers.kubernetes.config import Config
 from service.store.session import Actor

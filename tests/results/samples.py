@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from driftline.results.curves import TrialCurve
+from driftline.results.document import Reading
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Chosen(Reading):
     quality: str = "test_accuracy"
     cost: str = "rounds"
 

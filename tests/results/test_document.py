@@ -292,9 +292,11 @@ def test_trials_csv() -> None:
 def test_result_of_a_stored_study() -> None:
     moment = "2026-01-01T00:00:00Z"
     spec = {
-        "methods": [{"label": "a"}, {"label": "b"}],
+        "name": "stored",
+        "task": {"name": "digits"},
+        "methods": [{"label": "a", "name": "fedavg"}, {"label": "b", "name": "fedprox"}],
         "objective": {"quality": "test_accuracy", "cost": "rounds"},
-        "budget": {"rounds": 3},
+        "budget": {"trials_per_method": 1, "rounds": 3},
     }
     record = StudyRecord.model_validate(
         {"id": "s", "name": "stored", "spec": spec, "created_at": moment, "updated_at": moment}

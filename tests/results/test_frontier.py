@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from driftline.results.frontier import band, best_within
 from driftline.results.pareto import crowding, hypervolume, layers, non_dominated, select
-from driftline.results.points import Progress
+from driftline.results.points import SmoothedCurve
 
 POINT = st.tuples(st.integers(1, 30), st.integers(0, 20))  # small whole numbers: many ties
 POINTS = st.lists(POINT, min_size=1, max_size=25)
@@ -114,10 +114,10 @@ TRIAL = st.lists(
 )
 
 
-def trial(pairs: list[tuple[int, int]]) -> Progress:
+def trial(pairs: list[tuple[int, int]]) -> SmoothedCurve:
     ordered = sorted(pairs)
     cost, quality = (np.array(side, dtype=float) for side in zip(*ordered, strict=True))
-    return Progress(cost, quality, float(quality[0]))
+    return SmoothedCurve(cost, quality, float(quality[0]))
 
 
 @given(st.lists(TRIAL, max_size=5), st.integers(-5, 5))

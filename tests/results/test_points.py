@@ -97,7 +97,6 @@ def test_speed_is_the_mean_over_the_logarithm_of_the_cost() -> None:
     assert objectives.speed(trial, "test_accuracy", "rounds", 10) == pytest.approx(0.4)
     later = curve([0.0, 0.4, 1.0, 1.0], rounds=[0, 1, 10, 100])
     assert objectives.speed(later, "test_accuracy", "rounds", 10) == pytest.approx(0.7)
-    assert objectives.speed(later, "test_accuracy", "rounds", 10, rung=10) == pytest.approx(0.4)
 
 
 def test_speed_of_a_frozen_trial_is_where_it_began() -> None:

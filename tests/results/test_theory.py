@@ -231,7 +231,9 @@ def test_unknown_parts_have_no_prediction(change: dict[str, Any], words: str) ->
         }
     ).to_json()
     spec["methods"][0] |= change
-    method = theory.with_theory(result.document, spec, result.curves, result.reading, 100)["methods"]["plain"]
+    method = theory.with_theory(result.document, Study.from_json(spec), result.curves, result.reading, 100)["methods"][
+        "plain"
+    ]
     assert (method["theory"], method["disagreement"]) == ([], None)
     assert words in method["theory_note"]
 

@@ -35,6 +35,7 @@ def test_users_test_without_a_service(result: dict[str, Any], study_file: Path) 
         study = Study.from_yaml(study_file)
         job = client.submit(study, key="k").wait(progress=True)
         assert client.submit(study, key="k").id == job.id
+        assert client.validate(study).fingerprint == study.fingerprint()
         assert [document["name"] for document in offline.submitted] == ["small"]
         assert job.frontier().table() == job.frontier().table()
         assert job.frontier().data == result

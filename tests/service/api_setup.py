@@ -33,18 +33,15 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
     return CheckedStudy(spec=dict(body), fingerprint=hashlib.sha256(text.encode()).hexdigest())
 
 
-class FakeResults:
-    """Results that say how often they were asked for."""
+class FakeFrontier:
+    """A result that says how often it was computed."""
 
     def __init__(self) -> None:
         self.asked = 0
 
-    def frontier(self, study_id: str) -> dict[str, Any]:
+    def __call__(self, study_id: str) -> dict[str, Any]:
         self.asked += 1
         return {"study": study_id, "asked": self.asked}
-
-    def compare(self, study_id: str, a: str, b: str) -> dict[str, Any]:
-        return {"a": a, "b": b, "verdict": None}
 
 
 @dataclass
@@ -67,7 +64,7 @@ def running(store: Store, **options: Any) -> Iterator[Service]:
     """A service over the store, until the block ends."""
     tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
     where = {name: options.pop(name) for name in ("loopback", "port", "trusted_proxies") if name in options}
-    arguments: dict[str, Any] = {"check": check, "results": FakeResults(), "poll_s": 0.02, **options}
+    arguments: dict[str, Any] = {"check": check, "frontier": FakeFrontier(), "poll_s": 0.02, **options}
     with Server(create_app(store, tokens, **arguments), **where) as server:
         yield Service(store, server, tokens)
 

@@ -52,7 +52,7 @@ def test_a_created_study_says_where_it_is(service: Service) -> None:
 def test_validate_only_stores_nothing(service: Service) -> None:
     with service.client() as client:
         checked = client.validate(SPEC)
-        assert (checked["spec"], len(checked["fingerprint"])) == (SPEC, 64)
+        assert (checked.spec, len(checked.fingerprint)) == (SPEC, 64)
         assert client.studies() == []
         with pytest.raises(InvalidSpec, match="name: must be given") as caught:
             client.validate({})
@@ -88,7 +88,7 @@ def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
         "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
     }
     with (
-        running(sqlite_store, check=study_checks.check, results=None) as service,
+        running(sqlite_store, check=study_checks.check, frontier=None) as service,
         service.client() as client,
     ):
         made = client.create(document)
@@ -161,28 +161,16 @@ def test_results_of_a_study(service: Service) -> None:
     with service.client() as client:
         study = client.create(SPEC).id
         assert client.frontier(study) == {"study": study, "asked": 1}
-        assert client.compare(study, "fedavg", "fedprox") == {"a": "fedavg", "b": "fedprox", "verdict": None}
 
 
-def test_frontiers_are_kept_until_something_is_stored(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from service.api.computed_results import Results
-
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    results = Results(sqlite_store, kept=1)
-    computed: list[str] = []
-
-    def compute(study_id: str) -> dict[str, Any]:
-        computed.append(study_id)
-        return {"number": len(computed)}
-
-    monkeypatch.setattr(results, "_compute", compute)
-    assert [results.frontier(study)["number"] for _ in range(3)] == [1, 1, 1]
-    attempt = sqlite_store.leases.acquire(study, "h/1").attempt
-    assert results.frontier(study)["number"] == 1  # nothing new was stored
-    sqlite_store.trials.create(study, attempt, new_trials("fedavg", 1))
-    assert results.frontier(study)["number"] == 2
-    other = sqlite_store.studies.create(SPEC, "f" * 64).id
-    assert [results.frontier(other)["number"], results.frontier(study)["number"]] == [3, 4]  # only one is kept
+def test_frontiers_are_kept_until_something_is_stored(service: Service) -> None:
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    with service.client() as client:
+        assert [client.frontier(study)["asked"] for _ in range(3)] == [1, 1, 1]
+        attempt = service.store.leases.acquire(study, "h/1").attempt
+        assert client.frontier(study)["asked"] == 1  # nothing new was stored
+        service.store.trials.create(study, attempt, new_trials("fedavg", 1))
+        assert client.frontier(study)["asked"] == 2
 
 
 # ---- pages

@@ -92,7 +92,7 @@ def test_a_study_has_a_limit_of_its_own(sqlite_store: Store) -> None:
 
 def test_one_mebibyte_is_enough_for_a_study_and_no_more_is_taken(sqlite_store: Store) -> None:
     with running(sqlite_store, loopback=True) as service, service.client() as client:
-        assert client.validate(SPEC | {"note": "x" * (2**20 - 1000)})["fingerprint"]
+        assert client.validate(SPEC | {"note": "x" * (2**20 - 1000)}).fingerprint
         for size in (2**20, LARGE, 4 * LARGE):
             with pytest.raises(InvalidRequest, match="at most 1048576 bytes"):
                 client.validate(SPEC | {"note": "x" * size})

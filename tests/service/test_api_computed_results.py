@@ -10,7 +10,7 @@ from driftline.results import points
 from driftline.results.study_result import study_result
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
-from service.api.computed_results import Results
+from service.api.computed_results import computed_frontier
 from service.api.routes import trials as routes
 from service.store.store import Store
 
@@ -72,7 +72,7 @@ def test_results_are_the_same_from_arrays_as_from_lists(sqlite_store: Store, see
     lists = study_result(record, trials, store.curves.columns(study)).document
     assert lists["methods"]["fedavg"]["points"]
     assert study_result(record, trials, store.curves.arrays(study)).document == lists
-    assert Results(store).frontier(study) == lists
+    assert computed_frontier(store, study) == lists
     by_bytes = study_result(record, trials, store.curves.columns(study), cost="bytes").document
     assert study_result(record, trials, store.curves.arrays(study), cost="bytes").document == by_bytes
     assert by_bytes != lists

@@ -134,9 +134,9 @@ def test_a_client_follows_over_a_restart_of_the_server(sqlite_store: Store) -> N
 
     from service.api.app import create_app
 
-    from .api_setup import FakeResults, check
+    from .api_setup import FakeFrontier, check
 
-    app = create_app(sqlite_store, first.tokens, FakeResults(), check=check, poll_s=0.02)
+    app = create_app(sqlite_store, first.tokens, FakeFrontier(), check=check, poll_s=0.02)
     with Server(app, loopback=True, port=port):
         sqlite_store.studies.intend(study, "cancel")
         thread.join(60)

@@ -4,14 +4,14 @@ import asyncio
 import gzip
 import json
 import threading
+from typing import Any
 
 import pytest
 
 from driftline.errors import NotFound
-from service.api.computed_results import Results
+from service.api.computed_results import computed_frontier
 from service.api.response_cache import Bodies
 from service.store.store import Store
-from tests.waiting import together
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
@@ -35,9 +35,9 @@ def test_what_has_not_changed_is_not_sent_again(service: Service, what: str) -> 
         assert changed.headers["etag"] != etag
 
 
-def test_a_comparison_has_an_etag_too(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    with service.http() as http:
+def test_a_comparison_has_an_etag_too(sqlite_store: Store) -> None:
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
+    with running(sqlite_store, frontier=None) as service, service.http() as http:
         path = f"/v1/studies/{study}/compare"
         params = {"a": "fedavg", "b": "fedprox"}
         first = http.get(path, params=params)
@@ -49,15 +49,11 @@ def test_a_comparison_has_an_etag_too(service: Service) -> None:
 
 
 def test_a_large_answer_is_compressed_once(sqlite_store: Store) -> None:
-    class Large:
-        def frontier(self, study_id: str) -> dict[str, object]:
-            return {"study": study_id, "points": list(range(5000))}
-
-        def compare(self, study_id: str, a: str, b: str) -> dict[str, object]:
-            return {}
+    def large(study_id: str) -> dict[str, object]:
+        return {"study": study_id, "points": list(range(5000))}
 
     study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    with running(sqlite_store, results=Large()) as service, service.http() as http:
+    with running(sqlite_store, frontier=large) as service, service.http() as http:
         path = f"/v1/studies/{study}/frontier"
         with http.stream("GET", path) as response:
             raw = b"".join(response.iter_raw())
@@ -142,16 +138,13 @@ def test_others_are_answered_while_many_wait_for_a_result(sqlite_store: Store) -
     """More clients than there are threads wait for the same cold frontier, and some for its comparison."""
     making = Making()
 
-    class Slow:
-        def frontier(self, study_id: str) -> dict[str, int]:
-            return making()
-
-        def compare(self, study_id: str, a: str, b: str) -> dict[str, int]:
-            return making()
+    def slow(study_id: str) -> dict[str, Any]:
+        making()
+        return computed_frontier(sqlite_store, study_id)
 
     study = sqlite_store.studies.create(SPEC, "f" * 64).id
     answers: list[bytes] = []
-    with running(sqlite_store, results=Slow()) as service:
+    with running(sqlite_store, frontier=slow) as service:
 
         def ask(path: str) -> None:
             with service.http() as http:
@@ -171,22 +164,5 @@ def test_others_are_answered_while_many_wait_for_a_result(sqlite_store: Store) -
         for thread in threads:
             thread.join()
     assert len(answers) == 60
-    assert making.made == 2
+    assert making.made == 1  # a frontier and its comparisons share one computation
     assert len(set(answers)) == 2
-
-
-def test_two_threads_that_ask_for_a_result_have_it_computed_once(
-    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    computed, read = [], sqlite_store.curves.arrays
-
-    def counted(study_id: str, names: object) -> object:
-        computed.append(study_id)
-        return read(study_id)
-
-    monkeypatch.setattr(sqlite_store.curves, "arrays", counted)
-    results = Results(sqlite_store)
-    together([lambda: results.frontier(study)] * 8)
-    results.compare(study, "fedavg", "fedprox")
-    assert computed == [study]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from driftline.errors import Conflict, Forbidden, NotFound
-from service.api.computed_results import Results
 from service.store.store import Store
 from tests.waiting import together
 
@@ -79,7 +78,7 @@ def test_retries_at_the_same_time_are_one(service: Service) -> None:
 
 
 def test_results_follow(store: Store) -> None:
-    with running(store, results=Results(store)) as service, service.client() as client:
+    with running(store, frontier=None) as service, service.client() as client:
         study, attempt, _ = mixed(store)
         store.leases.release(study, attempt, "SUCCEEDED")
         found = client.frontier(study)["methods"]["fedavg"]

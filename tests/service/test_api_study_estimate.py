@@ -64,8 +64,9 @@ def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **optio
 
 def estimate(store: Store, document: dict[str, Any], token: str = "all") -> dict[str, Any]:
     with running(store, check=study_checks.check) as service, service.client(token) as client:
-        found: dict[str, Any] = client.validate(document)["estimate"]
-    return found
+        estimated = client.validate(document).estimate
+        assert estimated is not None
+        return estimated.model_dump(mode="json")
 
 
 def test_without_earlier_studies_only_the_budget_is_known(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from driftline.errors import InvalidSpec
-from driftline.study.entries import Entry, Schedule, Server
+from driftline.study.entries import Entry, Schedule, ServerOptimizer
 from driftline.study.spec import Budget, Objective, Resources, Study
 from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
@@ -66,7 +66,7 @@ def test_python_and_yaml_agree():
                     "server_lr": 0.1,
                     "local_steps": Choice((1, 5)),
                 },
-                server=Server(name="sgd", space={"momentum": {"choice": [0, 0.9]}}),
+                server=ServerOptimizer(name="sgd", space={"momentum": {"choice": [0, 0.9]}}),
                 schedule=Schedule(name="plateau", space={"window": Int(5, 50)}),
             ),
             {"name": "fedprox"},
@@ -260,3 +260,14 @@ def test_numbers_that_cannot_be_meant_are_refused(key, value, limit):
     document["budget"] = document["budget"] | {key: value}
     with pytest.raises(InvalidSpec, match=f"budget.{key}: must be at most {limit}, got"):
         Study.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("trials", "confirm", "seeds", "expected"),
+    [(64, 8, 3, (8, 24, 88)), (5, 8, 3, (5, 15, 20)), (64, 8, 0, (0, 0, 64)), (1, 1, 1, (1, 1, 2))],
+)
+def test_a_budget_says_how_many_trials_an_entry_has(
+    trials: int, confirm: int, seeds: int, expected: tuple[int, int, int]
+) -> None:
+    budget = Budget(trials_per_method=trials, rounds=10, confirm=confirm, seeds=seeds)
+    assert (budget.confirmed, budget.confirmation_trials, budget.trials) == expected

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
+from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord, TrialRecord, Values
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -74,3 +75,23 @@ def test_a_study_record_round_trips():
     assert StudyRecord.model_validate_json(one.model_dump_json()) == one
     assert not one.finished
     assert one.progress["a"].search == {"RUNNING": 2}
+
+
+def test_a_study_is_read_when_it_is_needed_and_once(monkeypatch):
+    spec = {
+        "name": "small",
+        "task": {"name": "digits"},
+        "methods": [{"name": "fedavg"}],
+        "budget": {"trials_per_method": 4, "rounds": 10},
+    }
+    read = []
+    parse = Study.from_json
+    monkeypatch.setattr(Study, "from_json", lambda document: read.append(document) or parse(document))
+    one = StudyRecord(id="s", name="small", spec=spec, created_at=NOW, updated_at=NOW)
+    assert StudyRecord.model_validate_json(one.model_dump_json()) == one
+    assert read == []
+    assert one.study is one.study
+    assert read == [spec]
+    assert one.study.budget.trials == 4 + 4 * 3
+    assert StudyRecord.model_validate_json(one.model_dump_json()) == one
+    assert "study" not in one.model_dump()

@@ -9,7 +9,7 @@ from typing import Any
 
 from driftline.results.curves import TrialCurve
 from driftline.results.directions import sign
-from driftline.results.document import Objective
+from driftline.results.document import Reading
 from driftline.results.objectives import speed
 from driftline.results.points import progress
 from driftline.results.show.escaped_text import spreadsheet_cell
@@ -22,13 +22,13 @@ FIELDS = (
 """Columns before the hyperparameters: quality is the tail in the metric's own unit, speed is larger when better."""
 
 
-def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], objective: Objective, rounds: int) -> str:
+def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading, rounds: int) -> str:
     """One row a trial, ordered by label, phase and number; hyperparameters in columns after `FIELDS`, by name.
 
     Args:
         curves: All trials, those of no points as well.
         result: What `document.frontier` made of them: which points count.
-        objective: What is chosen as quality and as cost.
+        reading: What is chosen as quality and as cost.
         rounds: Budget of a trial in rounds.
 
     Returns:
@@ -42,14 +42,14 @@ def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], objectiv
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*FIELDS, *names])
     for curve in ordered:
-        row = _row(curve, points.get(curve.trial), objective, rounds)
+        row = _row(curve, points.get(curve.trial), reading, rounds)
         writer.writerow(
             [_cell(row.get(name)) for name in FIELDS] + [_cell(curve.hyperparameters.get(n)) for n in names]
         )
     return out.getvalue()
 
 
-def _row(curve: TrialCurve, point: Mapping[str, Any] | None, objective: Objective, rounds: int) -> dict[str, Any]:
+def _row(curve: TrialCurve, point: Mapping[str, Any] | None, reading: Reading, rounds: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         name: getattr(curve, name)
         for name in ("trial", "label", "phase", "number", "seed", "configuration", "state", "error")
@@ -62,11 +62,11 @@ def _row(curve: TrialCurve, point: Mapping[str, Any] | None, objective: Objectiv
     for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds"):
         _, values = curve.metric(name)
         row[name] = float(values[-1]) if values.size else None
-    found = progress(curve, objective.quality, objective.cost, rounds) if curve.state == "COMPLETE" else None
+    found = progress(curve, reading.quality, reading.cost, rounds) if curve.state == "COMPLETE" else None
     if found is not None:
-        row["quality"] = sign(objective.quality) * found.tail
+        row["quality"] = sign(reading.quality) * found.tail
         row["cost_to_settle"] = found.settles
-        row["speed"] = speed(curve, objective.quality, objective.cost, rounds)
+        row["speed"] = speed(curve, reading.quality, reading.cost, rounds)
     return row
 
 

@@ -38,7 +38,7 @@ class Grant(Section):
     scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1)
 
 
-class Config(Section):
+class OidcConfig(Section):
     """What DRIFTLINE_OIDC holds.
 
     Attributes:
@@ -88,7 +88,7 @@ class Oidc:
         clock: Gives seconds that never go back; for the age of keys.
     """
 
-    def __init__(self, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: OidcConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._keys = IssuerKeys(config.issuer, config.jwks_url, clock=clock)
 
@@ -104,7 +104,7 @@ class Oidc:
             InvalidSpec: It is invalid.
         """
         try:
-            return cls(Config.from_json(dict(document)), clock=clock)
+            return cls(OidcConfig.from_json(dict(document)), clock=clock)
         except InvalidSpec as error:
             raise InvalidSpec(f"DRIFTLINE_OIDC: {error.path}".removesuffix(": "), error.problem) from error
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol
 
-from driftline.errors import Forbidden, InvalidSpec, Unauthorized
+from driftline.errors import Forbidden, Unauthorized
 from driftline.wire.access import SCOPES, Scope, TokenRecord
 from service.store.session import Actor
 from service.store.store import Store
@@ -111,20 +109,6 @@ class Tokens:
         token = secrets.token_urlsafe(32)
         return cls({token: Access()}), token
 
-    @classmethod
-    def from_file(cls, path: str | Path, secret: bytes) -> Tokens:
-        """Tokens from a JSON file: ``[{"token": "...", "project": "team-a", "scopes": ["read", "write"]}, ...]``.
-
-        Raises:
-            InvalidSpec: The file is not like that.
-        """
-        try:
-            entries = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls({entry["token"]: _access(entry) for entry in entries}, secret)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            form = '[{"token": "...", "project": "default", "scopes": ["read"]}]'
-            raise InvalidSpec(str(path), f"must be a file with {form}, got {type(error).__name__}: {error}") from error
-
     def driver(self, study_id: str, project: str = "default") -> str:
         """The token of a study's driver: the same every time."""
         return f"{_DRIVER}.{study_id}.{project}.{self._sign(study_id, project)}"
@@ -167,10 +151,3 @@ def _named(token: str, access: Access) -> Access:
 
 def _stored(record: TokenRecord) -> Access:
     return Access(record.project, frozenset(record.scopes), None, record.id, record.name, expires_at=record.expires_at)
-
-
-def _access(entry: Mapping[str, object]) -> Access:
-    scopes = entry.get("scopes", ["read", "write"])
-    if not isinstance(scopes, Iterable) or isinstance(scopes, str) or not set(scopes) <= SCOPES:
-        raise ValueError(f"scopes must be among {', '.join(sorted(SCOPES))}, got {scopes!r}")
-    return Access(str(entry.get("project", "default")), frozenset(scope for scope in SCOPES if scope in set(scopes)))

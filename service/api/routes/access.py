@@ -16,7 +16,7 @@ from driftline.wire.access import (
     Whoami,
 )
 from service.api.dependencies import Admin, Allowed, Asked
-from service.api.pagination import BY_ID, BY_NUMBER, PageSize, PageToken, position, token
+from service.api.pagination import BY_ID, BY_NUMBER, PageSize, PageToken, page, position
 from service.api.request_bodies import CheckedRoute
 
 ROUTER = APIRouter(prefix="/v1", tags=["access"], route_class=CheckedRoute)
@@ -46,10 +46,9 @@ def create_token(body: NewToken, asked: Asked, admin: Admin) -> MadeToken:
 def tokens(asked: Asked, admin: Admin, page_size: PageSize = 100, page_token: PageToken = None) -> TokenPage:
     """The tokens of all projects, newest first, with those that have expired or were revoked."""
     listing = ("tokens",)
-    found = asked.store.tokens.find(before=position(listing, page_token, BY_ID), limit=page_size + 1)
-    more = len(found) > page_size
-    found = found[:page_size]
-    return TokenPage(tokens=found, next_page_token=token(listing, found[-1].id) if more else None)
+    rows = asked.store.tokens.find(before=position(listing, page_token, BY_ID), limit=page_size + 1)
+    shown, following = page(listing, rows, page_size, lambda token: token.id)
+    return TokenPage(tokens=shown, next_page_token=following)
 
 
 @ROUTER.delete("/tokens/{token_id}", operation_id="revokeToken")
@@ -90,7 +89,6 @@ def audit(
     """Who did what, newest first."""
     listing = ("audit", project, action)
     before = position(listing, page_token, BY_NUMBER)
-    found = asked.store.audit.find(project=project, action=action, before=before, limit=page_size + 1)
-    more = len(found) > page_size
-    found = found[:page_size]
-    return AuditPage(events=found, next_page_token=token(listing, found[-1].id) if more else None)
+    rows = asked.store.audit.find(project=project, action=action, before=before, limit=page_size + 1)
+    shown, following = page(listing, rows, page_size, lambda event: event.id)
+    return AuditPage(events=shown, next_page_token=following)

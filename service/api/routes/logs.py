@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from driftline.wire.logs import LogPage, NewLines, StoredLines
 from service.api.dependencies import Asked, DrivenStudy, ReadableStudy
-from service.api.pagination import BY_NUMBER, PageSize, PageToken, position, token
+from service.api.pagination import BY_NUMBER, PageSize, PageToken, page, position
 from service.api.request_bodies import LenientRoute
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=LenientRoute)
@@ -29,7 +29,6 @@ def read(
     """The lines of the study's log in their order. At the end, ask again with `after` the last line's id."""
     listing = ("logs", study_id)
     start = position(listing, page_token, BY_NUMBER)
-    found = asked.store.logs.read(study_id, after=after if start is None else start, limit=page_size + 1)
-    more = len(found) > page_size
-    found = found[:page_size]
-    return LogPage(lines=found, next_page_token=token(listing, found[-1].id) if more else None)
+    rows = asked.store.logs.read(study_id, after=after if start is None else start, limit=page_size + 1)
+    shown, following = page(listing, rows, page_size, lambda line: line.id)
+    return LogPage(lines=shown, next_page_token=following)

@@ -7,14 +7,14 @@ from fastapi import Body as InBody
 from pydantic import BaseModel
 
 from driftline.errors import Conflict
-from driftline.wire.budgets import Extension, Retry
+from driftline.wire.budgets import CheckedStudy, Extension, Retry
 from driftline.wire.records import StudyPage, StudyRecord
 from service.api.auth.tokens import Access
 from service.api.dependencies import Allowed, Asked, Context, ReadableStudy, WritableStudy
-from service.api.pagination import BY_ID, PageSize, PageToken, position, token
+from service.api.pagination import BY_ID, PageSize, PageToken, page, position
 from service.api.request_bodies import CheckedRoute, SubmissionRoute
 from service.api.response_cache import NOT_MODIFIED, Body
-from service.api.study_checks import CheckedStudy, extended, request_hash
+from service.api.study_checks import extended, request_hash
 from service.api.study_estimate import estimate
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
@@ -85,10 +85,9 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
     allowed.require("read")
     listing = ("studies", allowed.project)
     before = position(listing, page_token, BY_ID)
-    found = asked.store.studies.find(project=allowed.project, before=before, limit=page_size + 1)
-    more = len(found) > page_size
-    found = found[:page_size]
-    return StudyPage(studies=found, next_page_token=token(listing, found[-1].id) if more else None)
+    rows = asked.store.studies.find(project=allowed.project, before=before, limit=page_size + 1)
+    shown, following = page(listing, rows, page_size, lambda study: study.id)
+    return StudyPage(studies=shown, next_page_token=following)
 
 
 @ROUTER.get("/{study_id}", operation_id="getStudy", response_model=StudyRecord, responses=NOT_MODIFIED)

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from driftline.results import comparison
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.records import Phase, TrialPage, TrialRecord, TrialState
-from service.api.dependencies import Asked, ReadableStudy
-from service.api.pagination import BY_TRIAL, PageSize, PageToken, position, token
-from service.api.response_cache import NOT_MODIFIED
+from service.api.dependencies import Asked, Context, ReadableStudy
+from service.api.pagination import BY_TRIAL, PageSize, PageToken, page, position
+from service.api.response_cache import NOT_MODIFIED, Body
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["trials"])
 ROUNDS_A_PAGE = 200_000
@@ -30,10 +31,10 @@ def trials(
 ) -> TrialPage:
     """The study's trials in the order label, phase (search before confirmation), number."""
     listing = ("trials", study_id, label, phase, state)
-    found = asked.store.trials.find(
-        study_id, label=label, phase=phase, state=state, after=_after(listing, page_token), limit=page_size + 1
-    )
-    return TrialPage(trials=found[:page_size], next_page_token=_next(listing, found, page_size))
+    after = position(listing, page_token, BY_TRIAL)
+    rows = asked.store.trials.find(study_id, label=label, phase=phase, state=state, after=after, limit=page_size + 1)
+    shown, following = page(listing, rows, page_size, _position)
+    return TrialPage(trials=shown, next_page_token=following)
 
 
 @ROUTER.get("/curves", operation_id="getCurves", response_model=CurvesPage)
@@ -53,10 +54,9 @@ def curves(
     if trial:
         return _curves(asked.store.curves.columns(study_id, trial), None)
     listing = ("curves", study_id)
-    found = asked.store.trials.find(study_id, after=_after(listing, page_token), limit=page_size + 1)
-    fitting = _fitting(found[:page_size])
-    ids = [record.id for record in found[:fitting]]
-    return _curves(asked.store.curves.columns(study_id, ids), _next(listing, found, fitting))
+    rows = asked.store.trials.find(study_id, after=position(listing, page_token, BY_TRIAL), limit=page_size + 1)
+    shown, following = page(listing, rows, _fitting(rows[:page_size]), _position)
+    return _curves(asked.store.curves.columns(study_id, [record.id for record in shown]), following)
 
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
@@ -65,9 +65,7 @@ async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> R
 
     It has an ETag: sent back in If-None-Match, it is answered with 304 as long as nothing new is stored.
     """
-    version: int = request.state.glance.version
-    body = await asked.bodies.get(study_id, version, lambda: asked.results.frontier(study_id))
-    return body.answer(request)
+    return (await _frontier(study_id, asked, request)).answer(request)
 
 
 @ROUTER.get("/compare", operation_id="compareLabels", response_model=dict[str, Any], responses=NOT_MODIFIED)
@@ -82,9 +80,15 @@ async def compare(
 
     It has an ETag, as the frontier has.
     """
+    whole = await _frontier(study_id, asked, request)
     version: int = request.state.glance.version
-    body = await asked.bodies.get((study_id, a, b), version, lambda: asked.results.compare(study_id, a, b))
+    body = await asked.bodies.get((study_id, a, b), version, lambda: comparison.compare(json.loads(whole.raw), a, b))
     return body.answer(request)
+
+
+async def _frontier(study_id: str, asked: Context, request: Request) -> Body:
+    version: int = request.state.glance.version
+    return await asked.bodies.get(study_id, version, lambda: asked.frontier(study_id))
 
 
 def _fitting(found: list[TrialRecord]) -> int:
@@ -103,12 +107,5 @@ def _curves(curves: Mapping[str, Any], following: str | None) -> Response:
     return Response(page, media_type="application/json")
 
 
-def _after(listing: tuple[Any, ...], given: str | None) -> tuple[str, str, int] | None:
-    return position(listing, given, BY_TRIAL)
-
-
-def _next(listing: tuple[Any, ...], found: list[TrialRecord], page_size: int) -> str | None:
-    if len(found) <= page_size:
-        return None
-    last = found[page_size - 1]
-    return token(listing, [last.label, last.phase, last.number])
+def _position(record: TrialRecord) -> tuple[str, Phase, int]:
+    return record.label, record.phase, record.number

@@ -8,31 +8,28 @@ cluster a named actor that dies with its driver marks the one study that may use
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib
 import logging
-import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from driftline.errors import Conflict, DriftlineError, Unavailable
 from service.driver.ray import mutex, settings
 from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.environment import environment
 from service.driver.ray.worker_output import logged
+from service.file_locks import own_folder
 
 _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 _PREFIX = "driftline-ray-"
-_LOCK = "lock"
 _LONGEST = 32  # of the folder; Ray adds about 65 characters
 _STORE_BYTES = 200 * 1024 * 1024  # reports are small
 _LOOK_S = 5.0
@@ -219,28 +216,9 @@ def _connected() -> bool:
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """A short folder of our own; those that died drivers left are removed first."""
-    root = Path(tempfile.gettempdir())
-    if len(str(root)) + len(_PREFIX) + 8 > _LONGEST and os.access("/tmp", os.W_OK):
-        root = Path("/tmp")
-    for old in root.glob(f"{_PREFIX}????????"):
-        _sweep(old)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root))
-    with (folder / _LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    folder, lock = own_folder(_PREFIX, _LONGEST)
+    with lock:
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sweep(old: Path) -> None:
-    """Removes a folder whose driver is gone: nobody holds its lock."""
-    lock: IO[str]
-    try:
-        if old.stat().st_uid != os.getuid():
-            return
-        with (old / _LOCK).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(old, ignore_errors=True)
-    except OSError:
-        return

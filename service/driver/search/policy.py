@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from driftline.results.pareto import select
+from driftline.study.spec import Budget, Resources, confirmed
 from driftline.wire.records import TRIAL_FINISHED, Phase, TrialState
 
 ATTEMPTS = 3
@@ -49,10 +50,16 @@ class Plan:
     seed: int = 0
     packs: int | None = None
 
+    @classmethod
+    def of(cls, labels: tuple[str, ...], budget: Budget, resources: Resources, seed: int = 0) -> Plan:
+        """What a study with these labels, budget and resources asks for."""
+        packs = None if resources.packs == "auto" else int(resources.packs)
+        return cls(labels, budget.trials_per_method, budget.confirm, budget.seeds, seed, packs)
+
     @property
     def repeated(self) -> int:
         """Configurations that each label confirms: as many for every label, so that ledgers stay equal."""
-        return min(self.confirm, self.trials_per_method) if self.seeds else 0
+        return confirmed(self.trials_per_method, self.confirm, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -181,6 +188,13 @@ def width(plan: Plan, phase: Phase, slots: int) -> int:
         return max(1, min(eighth, len(plan.labels) * plan.trials_per_method // slots))
     repeats = len(plan.labels) * plan.repeated * plan.seeds
     return max(1, min(WIDEST, repeats // slots))
+
+
+def packs(plan: Plan) -> int:
+    """Packs of a whole study on one worker, if none is started again."""
+    searched = -(-plan.trials_per_method // width(plan, "search", 1))
+    confirmed = plan.seeds * -(-plan.repeated // width(plan, "confirmation", 1))
+    return len(plan.labels) * (searched + confirmed)
 
 
 def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:

@@ -75,17 +75,8 @@ class Search:
         self._gpus = gpus
         self._options = dict(options or {})
         self.folder = checkpoints.join(folder, study_id)
-        budget = study.budget
-        self.plan = Plan(
-            labels=study.labels,
-            trials_per_method=budget.trials_per_method,
-            confirm=budget.confirm,
-            seeds=budget.seeds,
-            seed=study.seed,
-            packs=None if study.resources.packs == "auto" else int(study.resources.packs),
-        )
-        wanted = study.objective.optimize
-        names = ("quality", "speed") if wanted == "both" else (wanted,)
+        self.plan = Plan.of(study.labels, study.budget, study.resources, study.seed)
+        names = study.objective.objectives
         self.table = Table(names)
         self._samplers = {
             entry.label: build_sampler(study.sampler, entry.parameters(), names, study.seed, start=entry.start)

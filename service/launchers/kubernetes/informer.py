@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 
 from driftline.errors import DriftlineError, Unavailable
+from driftline.retry import pauses
 from service.launchers.kubernetes.api_server import Api, Expired, Item
 
 _LOG = logging.getLogger(__name__)
 _WATCH_S = 240
 _FIRST_S = 20.0
+_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
 _REMEMBERED_S = 900.0
 """What is to be remembered is shown for so long after it has gone."""
@@ -90,19 +91,18 @@ class Mirror:
         self._over.set()
 
     def _run(self) -> None:
-        pause = 1.0
+        retries = pauses(_PAUSE_S, _LONGEST_PAUSE_S, jitter=0.5)
         while not self._over.is_set():
             try:
                 self._follow()
-                pause = 1.0
+                retries = pauses(_PAUSE_S, _LONGEST_PAUSE_S, jitter=0.5)
             except Expired:
                 _LOG.debug("the watch of %s is listed anew", self._kind)
             except DriftlineError as error:
                 with self._lock:
                     self._error = error.message
                 _LOG.warning("%s cannot be watched for now: %s", self._kind, error)
-                self._over.wait(pause * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                self._over.wait(next(retries))
             except Exception as error:
                 with self._lock:
                     self._error = f"{type(error).__name__}: {error}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import signal
@@ -12,12 +11,12 @@ import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO
 
 from pydantic import Field
 
 from driftline.errors import Unavailable
 from driftline.study.validation import Section
+from service.file_locks import acquire
 from service.launchers.base import Launch, Launcher, Seen
 from service.launchers.local import driver_processes
 
@@ -110,7 +109,7 @@ class LocalLauncher(Launcher):
             return
         self._logs.mkdir(parents=True, exist_ok=True)
         with self._lock_file(study_id).open("a+") as lock, self._log_file(study_id).open("ab") as log:
-            if not _locked(lock):
+            if not acquire(lock):
                 return
             lock.truncate(0)  # the process that it names is no more
             if left := self._sweep(study_id):
@@ -221,7 +220,7 @@ class LocalLauncher(Launcher):
         """The process that holds the study's lock; None when nobody does, 0 when it is not known which."""
         try:
             with self._lock_file(study_id).open("r+") as lock:
-                if _locked(lock, fcntl.LOCK_SH):  # two that look at once do not take each other for a driver
+                if acquire(lock, shared=True):  # two that look at once do not take each other for a driver
                     return None
                 text = lock.read()
         except FileNotFoundError:  # there was no driver, or its file was deleted under it
@@ -263,15 +262,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
     if pid > 0:  # 0 would be everybody
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _locked(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
-    """Whether this call has got the lock of an open file; until it is closed."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _last_line(file: Path) -> str:

@@ -15,10 +15,12 @@ from typing import Any
 import httpx
 
 from driftline.errors import Conflict, DriftlineError, NotFound, Unavailable
+from driftline.retry import pauses
 
 TIMEOUT_S = 20.0
 ATTEMPTS = 3
 PAUSE_S = 0.3
+LONGEST_PAUSE_S = 0.6
 _TAIL = 64 * 1024
 
 
@@ -151,7 +153,7 @@ class Dashboard:
         self._ask("PUT", f"/api/packages/gcs/{name}", content=content, timeout=120.0)
 
     def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt, pause in enumerate(pauses(PAUSE_S, LONGEST_PAUSE_S), 1):
             try:
                 answer = self._http.request(method, path, **options)
                 break
@@ -159,7 +161,7 @@ class Dashboard:
                 if attempt == ATTEMPTS:
                     text = f"{error}" or type(error).__name__
                     raise Unavailable(f"Ray's dashboard at {self.address} must answer, got: {text}") from error
-                self._sleep(PAUSE_S * attempt)
+                self._sleep(pause)
         if answer.is_success:
             return answer
         said = answer.text.strip().splitlines()

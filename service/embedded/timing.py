@@ -1,4 +1,4 @@
-"""How long a study will take here: a few rounds of a typical pack of each label, timed in a process of their own.
+"""What a study will cost on this computer: some rounds of a typical pack of each label, timed in their own process.
 
 That process may train for `TRAINING_S` and take `MOST_BYTES` more than it has before; then it is ended, and the labels
 that it has not timed are unknown.
@@ -20,6 +20,9 @@ import numpy as np
 
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
+from driftline.wire.budgets import StudyEstimate
+from service.api.check_process import limit_memory
+from service.driver.search.policy import Plan, packs
 
 if TYPE_CHECKING:
     from trainers import Pack  # with torch, which the parent does not need
@@ -39,7 +42,7 @@ _READY = "ready"
 
 
 @dataclass(frozen=True)
-class LabelEstimate:
+class LabelSpeed:
     """What was measured for one label.
 
     Attributes:
@@ -54,27 +57,14 @@ class LabelEstimate:
     seconds_a_round: float | None = None
     why: str = ""
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a study will cost on this computer.
-
-    Attributes:
-        labels: What was measured for each label.
-        trials: Trials, repeats on fresh seeds included.
-        rounds: Rounds over all trials.
-        seconds: Seconds of training, all workers busy, without the start of Ray; None if a label is unknown.
-        workers: Workers assumed: CPU cores over cores a pack.
-    """
-
-    labels: tuple[LabelEstimate, ...]
-    trials: int
-    rounds: int
-    seconds: float | None
-    workers: int
+    def text(self) -> str:
+        """The speed in words."""
+        if self.seconds_a_round is None:
+            return f"unknown: {self.why}"
+        return f"{1000 * self.seconds_a_round:.2f} ms a round of one trial, timed in packs of {self.width}"
 
 
-def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = MOST_BYTES) -> Estimate:
+def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = MOST_BYTES) -> StudyEstimate:
     """Times a typical pack of each label: configurations drawn at random from its space.
 
     Args:
@@ -82,21 +72,31 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
         training_s: Seconds after which the process that trains is ended.
         most_bytes: Memory that it may take for training.
     """
-    budget = study.budget
-    workers = max(1, int((os.cpu_count() or 1) // study.resources.cpus))
-    a_label = budget.trials_per_method + min(budget.confirm, budget.trials_per_method) * budget.seeds
+    budget, cpus = study.budget, study.resources.cpus
+    workers = max(1, int((os.cpu_count() or 1) // cpus))
     measured = _measured(study, training_s, most_bytes)
     unknown = f"no round was done in the {training_s:g} s that training may take"
-    labels = tuple(measured.get(label) or LabelEstimate(label, why=unknown) for label in study.labels)
-    rounds_a_label = a_label * budget.rounds
+    labels = [measured.get(label) or LabelSpeed(label, why=unknown) for label in study.labels]
+    rounds = budget.trials * budget.rounds
     known = [label.seconds_a_round for label in labels if label.seconds_a_round is not None]
-    seconds = sum(known) * rounds_a_label / workers if len(known) == len(labels) else None
-    return Estimate(labels, a_label * len(labels), rounds_a_label * len(labels), seconds, workers)
+    work = sum(known) * rounds if len(known) == len(labels) else None
+    return StudyEstimate(
+        trials=budget.trials * len(labels),
+        packs=packs(Plan.of(study.labels, budget, study.resources)),
+        rounds=rounds * len(labels),
+        cpu_hours=None if work is None else work * cpus / 3600,
+        seconds=None if work is None else work / workers,
+        rests_on=[
+            "trials and rounds: the budget, if no trial diverges",
+            *(f"{label.label}: {label.text()}" for label in labels),
+            f"time: {workers} CPU workers of this computer, all busy; Ray takes about 20 s more to start",
+        ],
+    )
 
 
-def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, LabelEstimate]:
+def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, LabelSpeed]:
     """What the process had measured when it ended, or was ended."""
-    command = [sys.executable, "-m", "service.api.timing", str(training_s), str(most_bytes)]
+    command = [sys.executable, "-m", "service.embedded.timing", str(training_s), str(most_bytes)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -114,7 +114,7 @@ def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, 
                 timer = threading.Timer(training_s, process.kill)
                 timer.start()
             else:
-                label = LabelEstimate(**json.loads(line))
+                label = LabelSpeed(**json.loads(line))
                 measured[label.label] = label
     except BrokenPipeError:
         pass  # it has ended already: nothing is known
@@ -145,11 +145,11 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
             seconds, done = _timed(pack, min(_WARM_UP_S, 0.2 * share))
             if seconds < 0.5 * share:  # else there is no time for more than the first round
                 seconds, done = _timed(pack, min(_MEASURE_S, 0.5 * share))
-            found = LabelEstimate(label, pack.members, seconds / done / pack.members)
+            found = LabelSpeed(label, pack.members, seconds / done / pack.members)
         except (MemoryError, RuntimeError) as error:  # torch has a RuntimeError for memory that it does not get
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
-            found = LabelEstimate(label, why=f"training needs more than {limit / 2**30:.1f} GiB of memory")
+            found = LabelSpeed(label, why=f"training needs more than {limit / 2**30:.1f} GiB of memory")
         print(json.dumps(vars(found)), flush=True)
 
 
@@ -158,17 +158,6 @@ def _timed(pack: Pack, seconds: float) -> tuple[float, int]:
     before, start = pack.round, time.perf_counter()
     pack.advance(seconds=seconds)
     return time.perf_counter() - start, max(pack.round - before, 1)
-
-
-def limit_memory(most_bytes: int) -> None:
-    """Keeps this process from taking so much more memory than it has; does nothing but on Linux."""
-    if sys.platform == "linux":
-        import resource
-
-        with open("/proc/self/statm") as file:
-            held = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (held + most_bytes, hard))
 
 
 def _document(study: Study, label: str) -> dict[str, Any]:

@@ -1,0 +1,56 @@
+"""Locks on files, which end with the process that holds them, and folders that go when their process has died."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO
+
+LOCK = "lock"
+"""Name of the lock in a folder that `own_folder` has made."""
+
+_RANDOM = 8  # characters that `mkdtemp` appends
+
+
+def acquire(file: IO[str], *, shared: bool = False) -> bool:
+    """Locks an open file until it is closed; False if another process holds the lock.
+
+    Args:
+        file: The file; open for writing, unless the lock is shared.
+        shared: Whether other shared locks are allowed beside this one.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def own_folder(prefix: str, longest: int) -> tuple[Path, IO[str]]:
+    """A new folder with its lock; folders with this prefix whose processes have died are removed first.
+
+    Args:
+        prefix: Begins the folder's name.
+        longest: Characters that its path may have; where it would have more, it is made in /tmp.
+
+    Returns:
+        The folder, readable by its owner only, and its lock, which is held until it is closed.
+    """
+    root = Path(tempfile.gettempdir())
+    if len(str(root)) + len(prefix) + _RANDOM > longest and os.access("/tmp", os.W_OK):
+        root = Path("/tmp")
+    for old in root.glob(prefix + "?" * _RANDOM):
+        with contextlib.suppress(OSError), (old / LOCK).open("r+") as lock:
+            if old.stat().st_uid == os.getuid() and acquire(lock):
+                shutil.rmtree(old, ignore_errors=True)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))  # mode 0700
+        held = (folder / LOCK).open("w")
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if folder.exists():  # no other process has removed it before it was locked
+            return folder, held
+        held.close()
