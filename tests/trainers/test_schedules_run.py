@@ -1,4 +1,4 @@
-"""Automatic decay at work: on the continuum of clients it keeps the early speed and removes the bias of local work."""
+"""Schedules at work: automatic decay keeps the early speed and removes the bias of local work; rates of the theory."""
 
 from __future__ import annotations
 
