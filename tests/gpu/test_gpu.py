@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.trainers.devices import TASKS, of_methods, of_parts, pack, with_test_clients
-from tests.trainers.test_methods import alone, same
+from tests.trainers.methods.trials import alone, same
 from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
 from trainers.engine.packs.pack import Pack
 from trainers.registry import methods

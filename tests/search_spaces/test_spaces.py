@@ -3,7 +3,7 @@
 import pytest
 
 from search_spaces import rates, spaces
-from search_spaces.methods import fedavg, fedprox, local_sgd
+from search_spaces.methods import aligned_linear_scaling, fedavg, fedga, fedprox, gradalign, local_sgd, scaffold
 from search_spaces.optimizers import sgd, yogi
 from search_spaces.schedules import plateau
 from trainers.errors import SpecError
@@ -74,6 +74,21 @@ def test_papers_grids_have_the_papers_numbers():
         "client_decay": (0.1,),
         "server_decay": (0.9,),
     }
+
+
+def test_grids_of_gradient_alignment_have_the_papers_numbers():
+    assert [spaces.grid_size(scaffold.emnist()), spaces.grid_size(scaffold.cifar10())] == [32, 16]
+    assert [spaces.grid_size(fedga.emnist(0.025)), spaces.grid_size(fedga.cifar10(2.5))] == [32, 16]
+    assert spaces.grid_size(gradalign.cifar10(2.0)) == 8
+    assert fedga.emnist(0.025)["displacement"].options == (0.025,)
+    best = {name: value for name, value in fedga.cifar10(2.5).items() if name != "displacement"}
+    staged = fedga.displacements(best, fedga.alignment.coarse_displacements())
+    assert staged["displacement"].options == (0.01, 0.1, 1.0, 5.0)
+    assert spaces.grid_size(staged) == 4 * spaces.grid_size(best)
+    for name, space in [("fedga", staged), ("aligned_linear_scaling", aligned_linear_scaling.one_rate())]:
+        setting = {key: parameter.grid()[0] for key, parameter in space.items()}
+        document = {"task": {"name": "quadratic", "problem": "two_clients"}, "method": {"name": name, **setting}}
+        assert parse({**document, "rounds": 1}).method.name == name
 
 
 def test_the_yogi_study():

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.trainers.methods.trials import REAL, document, member_settings
 from tests.trainers.test_client_optimizers import own_settings
-from tests.trainers.test_methods import REAL, document, member_settings
 from trainers.registry import methods, reports, schedules
 from trainers.trial.roles import serving
 

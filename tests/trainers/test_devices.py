@@ -6,7 +6,7 @@ import torch
 
 from tests.trainers.devices import TASKS, of_methods, of_parts, pack, with_test_clients
 from tests.trainers.fake_device import FAKE, fake_device
-from tests.trainers.test_methods import same
+from tests.trainers.methods.trials import same
 from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan

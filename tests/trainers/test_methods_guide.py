@@ -72,7 +72,7 @@ def test_the_guide_has_its_files_and_commands() -> None:
     assert list(files()) == [
         "trainers/methods/client_momentum.py",
         "search_spaces/methods/client_momentum.py",
-        "tests/trainers/test_methods_client_momentum.py",
+        "tests/trainers/methods/test_client_momentum.py",
     ]
     assert [command.split()[:3] for command in commands()] == [
         ["python", "-m", "pytest"],

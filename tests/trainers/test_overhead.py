@@ -9,7 +9,7 @@ from trainers.errors import SpecError
 from trainers.theory.overhead import Recommendation
 from trainers.trial.document import parse
 
-from .mixed import DIGITS, METHODS, problem, train
+from .methods.mixed import DIGITS, METHODS, problem, train
 
 KB = 1024
 

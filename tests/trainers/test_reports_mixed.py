@@ -10,7 +10,7 @@ from trainers.errors import SpecError
 from trainers.theory.mixed_limits import dissimilarity
 from trainers.trial.document import parse
 
-from .mixed import DIGITS, WEIGHTS, problem, train
+from .methods.mixed import DIGITS, WEIGHTS, problem, train
 
 HYPER = {"client_lr": 0.05, "server_lr": 0.04, "local_steps": 4}
 

@@ -1,4 +1,4 @@
-"""Automatic decay at work: on the continuum of clients it keeps the early speed and removes the bias of local work."""
+"""Schedules at work: automatic decay keeps the early speed and removes the bias of local work; rates of the theory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from trainers.run import run
+from trainers.trial.document import parse
+
+from .documents import wrong
+from .methods.three_clients import WORK, document
 
 OPTIMUM = 1 / 1.4  # of the continuum
 BIASED = 0.79993  # where 20 local steps at client_lr 0.5 converge to
@@ -99,6 +103,28 @@ def test_rates_of_the_theory_keep_its_bound() -> None:
     assert distances[-1] < 1e-2 * distances[0]
 
 
+def test_the_theorys_local_steps_are_the_methods() -> None:
+    theory = {"name": "theory_1_over_t", "strong_convexity": 0.5, "smoothness": 5.0}
+    fedavg = {"name": "fedavg", **WORK, "server_lr": 0.1}
+    members = [{}, {"local_steps": 2}]
+    assert parse(document(fedavg, schedule=theory, members=members)).schedule.values["local_steps"] == (6, 2)
+    assert parse(document({"name": "minibatch_sgd", "server_lr": 1}, schedule=theory)).schedule.values[
+        "local_steps"
+    ] == (1,)
+    assert parse(document(fedavg, schedule=theory)).warnings == ()
+    assert parse(document(fedavg, schedule={**theory, "local_steps": 5})).warnings == (
+        "schedule.local_steps is 5, but the method's is 6: left out it is the same",
+    )
+    assert str(wrong(document(fedavg, schedule={**theory, "smoothness": 0.1}))) == (
+        "schedule.smoothness must be at least strong_convexity, got smoothness=0.1 and strong_convexity=0.5"
+    )
+    digits = {"name": "digits", "clients": 4, "partition": "iid"}
+    epochs = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 1}
+    assert str(wrong({"task": digits, "method": epochs, "schedule": theory, "rounds": 1})) == (
+        "schedule.local_steps must be given, because the method has no local_steps of its own"
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["paper", "reference"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -111,5 +137,7 @@ def test_sampled_clients_in_full(mode: str, seed: int) -> None:
     assert models(decayed)[150:200].mean() == early
     errors = [abs(models(lines)[-500:].mean() - OPTIMUM) for lines in (decayed, fixed)]
     assert 5 * errors[0] < errors[1]
+    assert errors[0] < 0.008
+    assert models(fixed)[-500:].mean() == pytest.approx(BIASED, abs=0.015)
     assert 200 <= decays(decayed)[0] <= 500
     assert 25 <= len(decays(decayed)) <= 30

@@ -1,4 +1,4 @@
-"""The quadratic task: known optima, generated problems, wrong documents."""
+"""The quadratic task: known optima, generated problems, wrong documents, noise of gradients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from trainers.data.quadratics import distortion
 from trainers.errors import SpecError
+from trainers.run import run
 from trainers.tasks import quadratic
 
 GOLDEN = {
@@ -231,3 +232,38 @@ def test_wrong_documents(document: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         quadratic.parse({"name": "quadratic", **document}, "task")
     assert str(caught.value) == message
+
+
+def test_noise_is_fresh_in_every_step_and_averages_over_the_batch() -> None:
+    hessians = [[[1.0, 0.0], [0.0, 1.0]]] * 200
+    task = {"name": "quadratic", "hessians": hessians, "centers": [[0.0, 0.0]] * 200, "gradient_noise": 0.5}
+    spread: dict[int | None, float] = {}
+    for batch_size in (None, 1, 25):
+        given = {
+            "task": task,
+            "method": {"name": "fedsgd", "server_lr": 1e-9, "local_steps": 50},
+            "clients_per_round": 1,
+            "batch_size": batch_size,
+            "rounds": 200,
+            "eval_every": 200,
+            "init": [0.0, 0.0],
+            "report": ["params"],
+        }
+        lines = list(run(given))
+        steps = np.diff(np.array([line["params"] for line in lines]), axis=0) / -1e-9
+        spread[batch_size] = steps.std() / np.sqrt(50)
+    assert spread[None] == spread[1]
+    assert spread[1] == pytest.approx(0.5, rel=0.1)
+    assert spread[25] == pytest.approx(0.1, rel=0.1)
+
+
+def test_noise_leaves_the_expected_pseudo_gradient() -> None:
+    # Full participation of 3000 equal clients: the mean over their independent noises is the surrogate's gradient.
+    task = {"name": "quadratic", "hessians": [[[2.0]]] * 3000, "centers": [[1.0]] * 3000, "gradient_noise": 1.0}
+    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 1.0, "local_steps": 5}
+    document = {"task": task, "method": method, "rounds": 1, "init": [3.0], "report": ["params"]}
+    line = list(run(document))[-1]
+    expected = sum(0.8**power * 2.0 * 2.0 for power in range(5))
+    deviation = np.sqrt(sum(0.8 ** (2 * power) for power in range(5)) / 3000)
+    assert abs(3.0 - line["params"][0] - expected) < 4 * deviation
+    assert abs(3.0 - line["params"][0] - expected) > 1e-6

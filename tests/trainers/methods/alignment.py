@@ -1,5 +1,7 @@
 """One round of any method on few clients, at many rates side by side, without a pack; for tests of expansions."""
 
+import itertools
+
 import numpy as np
 import torch
 
@@ -15,6 +17,8 @@ from trainers.registry import optimizers
 sgd = optimizers()["sgd"]
 RATES = np.array([4e-2, 2e-2, 1e-2, 5e-3])
 CLIENTS = 4
+ORDERS = list(itertools.permutations(range(CLIENTS)))
+UNEQUAL = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
 
 
 def quadratics():
@@ -116,3 +120,14 @@ def third_order(clients, remainder, exact):
     if exact and isinstance(clients.model, quadratic.Quadratic):
         return sizes(remainder).max() < 1e-14
     return abs(slope(remainder) - 3) <= 0.25
+
+
+def misalignment(clients, params):
+    """(T,) half the mean of |g_i - g|^2."""
+    gradients = clients.gradients(params)
+    return (gradients - gradients.mean(1, keepdim=True)).square().sum((1, 2)) / (2 * CLIENTS)
+
+
+def in_shares(clients):
+    """The mean of SGD over the clients in every order, each by its share of the rate in `UNEQUAL`."""
+    return clients.sequential(RATES, ORDERS, sizes=(CLIENTS * UNEQUAL).tolist())

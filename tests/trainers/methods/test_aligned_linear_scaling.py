@@ -1,0 +1,34 @@
+"""Aligned linear scaling: its limit, weight decay, and the mean of SGD over the clients to second order."""
+
+import numpy as np
+import pytest
+
+from trainers.methods import aligned_linear_scaling
+
+from .alignment import ORDERS, RATES, UNEQUAL, in_shares, slope
+from .four_clients import losses, models, same
+
+
+def test_aligned_linear_scaling_with_client_lr_0_is_linear_scaling():
+    linear = {"name": "linear_scaling", "server_lr": 0.02, "weight_decay": 0.1}
+    same({**linear, "name": "aligned_linear_scaling", "client_lr": 0.0}, linear)
+
+
+def test_aligned_linear_scaling_with_decay_is_that_of_the_decayed_losses():
+    hessians, centers = losses()
+    decayed = hessians + 0.4 * np.eye(3)
+    moved = np.linalg.solve(decayed, np.einsum("ijk,ik->ij", hessians, centers)[..., None])[..., 0]
+    given = {"name": "quadratic", "hessians": decayed.tolist(), "centers": moved.tolist()}
+    method = {"name": "aligned_linear_scaling", "client_lr": 0.03, "server_lr": 0.02}
+    found = models({**method, "weight_decay": 0.4}, 5)
+    np.testing.assert_allclose(found, models(method, 5, given), atol=1e-13)
+
+
+def test_aligned_linear_scaling_is_the_mean_sgd_to_second_order(clients):
+    mean = clients.sequential(RATES, ORDERS)
+    assert slope(clients.round(aligned_linear_scaling, RATES) - mean) == pytest.approx(3, abs=0.15)
+
+
+def test_clients_of_unequal_weights_step_by_their_share_of_the_rate(clients):
+    mean = in_shares(clients)
+    assert slope(clients.round(aligned_linear_scaling, RATES, weights=UNEQUAL) - mean) == pytest.approx(3, abs=0.15)

@@ -1,0 +1,163 @@
+"""Methods that also train on the server's data: limits, defaults, refused settings, packs and restarts."""
+
+import numpy as np
+import pytest
+
+from trainers.engine.packs.pack import Pack
+from trainers.errors import SpecError
+from trainers.trial.document import parse
+
+from .mixed import DIGITS, INIT, METHODS, models, problem, train
+
+
+@pytest.mark.parametrize("name", ["one_way_transfer", "pooled_training", "all_on_client"])
+def test_one_local_step_is_that_of_parallel_training(name):
+    noisy = {**problem()[0], "gradient_noise": 0.4}
+    one = {"given": noisy, "local_steps": 1, "server_lr": 0.05, "trial": {"batch_size": 3, "clients_per_round": 2}}
+    found = models(name, 12, **one)
+    np.testing.assert_allclose(found, models("parallel_training", 12, **one), rtol=0, atol=1e-13)
+    assert np.abs(found - models(name, 12, **{**one, "given": problem()[0]})).max() > 1e-3
+
+
+MIXED = ("parallel_training", "one_way_transfer", "two_way_transfer", "pooled_training", "all_on_client")
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("task", [None, DIGITS])
+def test_federated_weight_1_trains_on_the_clients_alone(name, task):
+    """The first comparator is any of the methods with federated_weight 1, or FedAvg itself."""
+    trial = {"batch_size": 4, "clients_per_round": 3, "weighting": "uniform"}
+    task = {**problem()[0], "gradient_noise": 0.3} if task is None else task
+    own = {"central_lr": 0.0} if name == "two_way_transfer" else {}
+    found = models(name, 4, task, federated_weight=1, **own, trial=trial)
+    if name == "pooled_training":
+        slow = models(name, 4, task, federated_weight=1, local_steps=1, trial=trial)
+        fedsgd = {"server_lr": 0.04, "client_lr": None, "local_steps": 1, "trial": trial}
+        np.testing.assert_allclose(slow, models("fedsgd", 4, task, **fedsgd), rtol=0, atol=1e-14)
+    else:
+        np.testing.assert_allclose(found, models("fedavg", 4, task, trial=trial), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_weight_on_the_clients_is_training_on_the_server(name):
+    given, _, _, own, center = problem()
+    found = models(name, 3, given, federated_weight=0, server_lr=0.05, local_steps=2)
+    x, a, wanted = np.array(INIT), np.zeros(3), [INIT]
+    for _ in range(3):
+        first = own @ (x - center)
+        second = own @ (x - 0.05 * first - center)
+        moved = {"parallel_training": first + second, "one_way_transfer": 2 * first}
+        moved["two_way_transfer"] = first + second + 2 * a
+        x, a = x - 0.05 * moved[name], (first + second) / 2
+        wanted.append(x)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["parallel_training", "two_way_transfer"])
+def test_defaults_follow_the_papers_ties(name):
+    spec = parse(
+        {
+            "task": problem()[0],
+            "method": {"name": name, "client_lr": 0.1, "delta_lr": 0.5, "local_steps": 7},
+            "rounds": 1,
+            "members": [{}, {"local_steps": 2, "federated_weight": 0.7}],
+        }
+    )
+    assert spec.method.values["central_steps"] == (7, 2)
+    assert spec.method.values["federated_weight"] == (0.5, 0.7)
+    assert spec.method.values["central_weight"] == (0.5, pytest.approx(0.3))
+    assert parse(spec.canonical).canonical == spec.canonical
+    whole = models(name, 4, delta_lr=0.5, server_lr=None, local_steps=7)
+    same = models(name, 4, delta_lr=0.5, server_lr=None, local_steps=7, central_lr=0.025, central_steps=7, merge_lr=1)
+    np.testing.assert_array_equal(whole, same)
+    tied = models(name, 4, server_lr=None, tied=True)
+    np.testing.assert_array_equal(tied, models(name, 4, server_lr=0.05, central_lr=0.05))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weighting_is_by_examples_where_clients_have_some(name):
+    method = {"name": name, "client_lr": 0.1, "tied": True, "local_steps": 2}
+    assert parse({"task": DIGITS, "method": method, "rounds": 1}).weighting == "examples"
+    assert parse({"task": DIGITS, "method": method, "rounds": 1, "weighting": "uniform"}).weighting == "uniform"
+    assert parse({"task": problem()[0], "method": method, "rounds": 1}).weighting == "uniform"
+
+
+BAD = [
+    ({"task": {**DIGITS, "central": None}}, "task.central must be given for NAME, which trains on data of the server"),
+    ({"task": {"name": "quadratic", "problem": "two_clients"}}, "task.central must be given for NAME"),
+    (
+        {"method": {"federated_weight": 0.6, "central_weight": 0.6}},
+        "method.central_weight must be 1 - federated_weight, got",
+    ),
+    ({"method": {"federated_weight": 1.5}}, "method.federated_weight must be in [0, 1], got"),
+    ({"method": {"central_batch_size": 0}}, "method.central_batch_size must be at least 1, got"),
+    ({"method": {"epsilon": 0.1}}, 'unknown key "epsilon" in method: known are'),
+]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("wrong", "message"), BAD)
+def test_bad_input(name, wrong, message):
+    document = {"task": wrong.get("task", DIGITS), "rounds": 1}
+    document["method"] = {"name": name, "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2, **wrong.get("method", {})}
+    with pytest.raises(SpecError) as caught:
+        parse(document)
+    assert str(caught.value).startswith(message.replace("NAME", name))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_passes_over_unequal_clients(name):
+    given = {**DIGITS, "clients": 10, "partition": "by_label"}
+    needed = "central_batch_size" if name == "one_way_transfer" else "central_steps"
+    trial = {"batch_size": 9}
+    lines = train(name, 3, given, local_epochs=1, local_steps=None, **{needed: 6}, trial=trial)
+    sizes = parse({"task": given, "method": {"name": "fedsgd", "server_lr": 1}, "rounds": 1}).task.examples
+    assert lines[-1]["client_gradients"] == 3 * (-(-sizes // 9)).sum()
+    with pytest.raises(SpecError, match=rf"^method\.{needed} must be given where clients have local_epochs, got none"):
+        train(name, 3, given, local_epochs=1, local_steps=None, trial=trial)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_hand_written_and_module_oracles_agree(name):
+    given = {**DIGITS, "clients": 4, "model": {"name": "mlp", "hidden": [5]}}
+    document = {
+        "task": given,
+        "method": {"name": name, "client_lr": 0.2, "server_lr": 0.2, "local_steps": 3},
+        "rounds": 2,
+        "dtype": "float64",
+        "batch_size": 6,
+        "report": ["params"],
+    }
+    first = Pack.from_spec(parse(document))
+    found = []
+    for oracle in first._setting.model.oracles:
+        pack = Pack.from_spec(parse(document), plan=type(first.plan)(**{**first.plan.to_json(), "oracle": oracle}))
+        found.append(pack.advance()[-1]["params"])
+    assert len(found) > 1
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_diverging_neighbour_and_a_restart_change_nothing(name):
+    own = {"parallel_training": {"central_batch_size": 9}, "one_way_transfer": {"central_batch_size": 9}}
+    method = {"name": name, "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3, **own.get(name, {"warm_start": True})}
+    document = {"task": {**problem()[0], "gradient_noise": 0.2}, "method": method, "rounds": 12, "batch_size": 2}
+    document |= {"clients_per_round": 3, "eval_every": 1, "seed": 2}
+    members = [{"local_steps": 2}, {"client_lr": 60.0, "server_lr": 60.0}, {"federated_weight": 0.8}]
+
+    def losses(lines, member):
+        return [line["loss"] for line in lines if line.get("member", 0) == member]
+
+    spec = parse({**document, "members": members})
+    whole = Pack.from_spec(spec).advance()
+    assert [line["member"] for line in whole if line["diverged"]] == [1]
+    assert len(losses(whole, 1)) < 13
+    for number in (0, 2):
+        alone = Pack.from_spec(parse({**document, "method": {**method, **members[number]}})).advance()
+        np.testing.assert_allclose(losses(whole, number), losses(alone, 0), rtol=1e-10)
+    for stop in (1, 5):
+        pack = Pack.from_spec(spec)
+        lines = pack.advance(stop)
+        lines += Pack.restore(spec, pack.to_bytes()).advance()
+        assert [losses(lines, number) for number in range(3)] == [losses(whole, number) for number in range(3)]

@@ -1,0 +1,187 @@
+"""Whole trials on quadratics follow the theory: rounds are its closed forms, and training ends at its fixed points."""
+
+import numpy as np
+import pytest
+
+from trainers.theory.clients import client_quadratics
+from trainers.theory.rounds import mixed as mixed_forms
+from trainers.theory.rounds.affine import with_server
+from trainers.theory.rounds.central import central_quadratic
+from trainers.theory.rounds.methods import fixed_point, round_map
+
+from . import mixed
+from .four_clients import FEDDYN, INIT, STORED, WEIGHTS, WORK, losses, models, task, train
+from .mixed import METHODS, halved, problem
+
+GRADIENT_VARIATES = {**STORED, "variate_update": "gradient"}
+MIMELITE = {"name": "mimelite", **WORK, "momentum": 0.7}
+MIME = {"name": "mime", **WORK, "momentum": 0.7}
+REUSED = {"name": "fedga", **WORK, "displacement": 0.2, "reuse_mean_gradient": True}
+EACH_STEP = {
+    "name": "fedga", **WORK, "displacement": 0.2, "prox": 0.4, "displacement_form": "each_step", "weight_decay": 0.3,
+}  # fmt: skip
+REGULARIZED = {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.2}
+WITH_FRESH_GRADIENTS = [
+    {"name": "scaffold", **WORK},
+    {"name": "scaffold", **WORK, "correction": 0.5, "weight_decay": 0.3},
+    {"name": "scaffold", **WORK, "displacement_source": "batch"},
+    {"name": "fedga", **WORK, "displacement": 0.2},
+    {"name": "fedga", **WORK, "displacement": 0.2, "displacement_form": "each_step", "weight_decay": 0.3},
+    {"name": "fedga", **WORK, "displacement": 0.2, "displacement_source": "batch", "weight_decay": 0.3},
+    {"name": "gradalign", "server_lr": 0.1, "displacement": 0.2},
+    {"name": "gradalign", "server_lr": 0.1, "displacement": 0.2, "displacement_source": "full", "weight_decay": 0.3},
+]
+CLOSED = [
+    *WITH_FRESH_GRADIENTS,
+    STORED,
+    {**STORED, "correction": 0.5, "weight_decay": 0.3},
+    GRADIENT_VARIATES,
+    {**STORED, "variate_update": "gradient", "displacement_source": "batch", "weight_decay": 0.3},
+    FEDDYN,
+    {"name": "feddyn", **WORK, "server_lr": 0.05, "prox": 0.4, "weight_decay": 0.3},
+    MIMELITE,
+    {"name": "mimelite", **WORK, "gradient_source": "batch", "weight_decay": 0.3},
+    MIME,
+    {"name": "mime", **WORK, "gradient_source": "batch", "weight_decay": 0.3},
+    REUSED,
+    {"name": "fedga", **WORK, "displacement": 0.2, "reuse_mean_gradient": True, "prox": 0.4, "weight_decay": 0.3},
+    {"name": "fedga", **WORK, "displacement": 0.2, "prox": 0.4},
+    EACH_STEP,
+    {"name": "fomaml", **WORK, "prox": 0.4},
+    REGULARIZED,
+    {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.2, "weight_decay": 0.3},
+    {"name": "linear_scaling", "server_lr": 0.02},
+    {"name": "aligned_linear_scaling", "client_lr": 0.03, "server_lr": 0.02, "weight_decay": 0.3},
+]
+
+
+@pytest.mark.parametrize("method", CLOSED)
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("server", [{"name": "sgd"}, {"name": "sgd", "momentum": 0.5, "nesterov": True}])
+def test_rounds_follow_the_closed_form(method, weights, server):
+    clients = client_quadratics(*losses(), weights)
+    wanted = round_map(method, clients, server).after(INIT, 12)
+    found = models(method, 12, task(weights), server=server)
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    assert np.abs(found[12] - found[11]).max() > 1e-4
+
+
+@pytest.mark.parametrize("method", WITH_FRESH_GRADIENTS)
+def test_training_with_fresh_gradients_ends_at_the_fixed_point(method):
+    clients = client_quadratics(*losses(), WEIGHTS)
+    end = models({**method, "server_lr": 0.1}, 150, task(WEIGHTS), eval_every=150)[-1]
+    np.testing.assert_allclose(end, fixed_point(method, clients), atol=1e-10)
+
+
+FIND_IT = ("scaffold", "feddyn", "mime")  # the minimizer of the mean loss
+SETTLING = [STORED, GRADIENT_VARIATES, FEDDYN, MIMELITE, MIME, REUSED, EACH_STEP, REGULARIZED]
+
+
+@pytest.mark.parametrize("method", SETTLING)
+def test_training_ends_at_the_predicted_fixed_point(method):
+    clients = client_quadratics(*losses(), WEIGHTS)
+    faster = {"feddyn": {"server_lr": 0.05, "prox": 1.5}, "fomaml": {"server_lr": 0.2}}
+    method = {**method, **faster.get(method["name"], {})}
+    rounds = int(np.ceil(np.log(1e-11) / np.log(round_map(method, clients).rate)))
+    assert rounds < 160
+    end = models(method, rounds, task(WEIGHTS), eval_every=rounds)[-1]
+    np.testing.assert_allclose(end, fixed_point(method, clients), rtol=0, atol=1e-9)
+    biased = np.linalg.norm(fixed_point({"name": "fedavg", **WORK}, clients) - clients.optimum)
+    assert biased > 1e-2
+    assert (np.linalg.norm(end - clients.optimum) < 1e-9) == (method["name"] in FIND_IT)
+
+
+GOLDEN = {
+    "name": "quadratic",
+    "hessians": [[[1.0, 0.0], [0.0, 10.0]], [[5.5, 4.5], [4.5, 5.5]]],
+    "centers": [[1.0, 0.0], [0.0, 1.0]],
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "minimizer", "distance"),
+    [
+        ({"name": "fedavg", "client_lr": 0.05, "local_steps": 2}, (0.710613, 0.163504), 0.048964),
+        ({"name": "fedavg", "client_lr": 0.05, "local_steps": 10}, (0.550125, 0.315285), 0.269231),
+        ({"name": "fedavg", "client_lr": 0.05, "local_steps": 100}, (0.500002, 0.498518), 0.440714),
+        ({"name": "fedprox", "client_lr": 0.05, "local_steps": 10, "prox": 1.0}, (0.562790, 0.296942), 0.247641),
+        ({"name": "fomaml", "client_lr": 0.005, "local_steps": 10}, (0.686151, 0.180725), 0.078869),
+        ({"name": "fedsgd"}, (0.7515528, 0.1366460), 0.0),
+    ],
+)
+def test_golden_matrix_case(method, minimizer, distance):
+    server_lr = 0.1 if method["name"] in ("fomaml", "fedsgd") else 0.05
+    line = train({**method, "server_lr": server_lr}, 250, GOLDEN, init=None, eval_every=250)[-1]
+    assert line["params"] == pytest.approx(minimizer, abs=1e-6)
+    assert line["distance"] == pytest.approx(distance, abs=1e-6)
+
+
+BRANCH = {"central_lr": 0.07, "central_steps": 3, "merge_lr": 0.8}
+TRANSFERS = [("parallel_training", BRANCH), ("one_way_transfer", {}), ("two_way_transfer", BRANCH)]
+
+
+@pytest.mark.parametrize(("name", "branch"), TRANSFERS)
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("weight", [0.5, 0.2])
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_rounds_with_central_data_follow_the_closed_form(name, branch, weights, weight, momentum):
+    given, hessians, centers, own, center = problem(weights=weights)
+    held = client_quadratics(hessians, centers, np.full(4, 0.25) if weights is None else np.array(weights))
+    clients, central = halved(held, central_quadratic(own, center), weight)
+    trial = {"server": {"name": "sgd", "momentum": momentum}}
+    form = getattr(mixed_forms, name)(clients, central, client_lr=0.05, local_steps=4, **branch)
+    wanted = with_server(form, 0.04, momentum).after(INIT, 25)
+    found = mixed.models(name, 25, given, federated_weight=weight, **branch, trial=trial)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+    if branch:
+        by_mean = {**branch, "merge_lr": 1.6, "merge_by": "mean"}
+        found = mixed.models(name, 25, given, central_weight=1 - weight, **by_mean, trial=trial)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["pooled_training", "all_on_client"])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_rounds_of_comparators_follow_the_closed_form(name, weights, momentum):
+    given, hessians, centers, own, center = problem(weights=weights)
+    held = client_quadratics(hessians, centers, np.full(4, 0.25) if weights is None else np.array(weights))
+    clients, central = halved(held, central_quadratic(own, center), 0.7)
+    trial = {"server": {"name": "sgd", "momentum": momentum}}
+    form = getattr(mixed_forms, name)(clients, central, client_lr=0.05, local_steps=4)
+    found = mixed.models(name, 25, given, federated_weight=0.7, trial=trial)
+    np.testing.assert_allclose(found, with_server(form, 0.04, momentum).after(INIT, 25), rtol=0, atol=1e-12)
+    method = {"name": name, **WORK, "federated_weight": 0.7}
+    named = round_map(method, held, trial["server"], central_quadratic(own, center))
+    np.testing.assert_allclose(found, named.after(INIT, 25), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.3])
+@pytest.mark.parametrize("name", [*METHODS, "all_on_client", "pooled_training"])
+def test_weight_decay_is_a_part_of_the_clients_losses(name, weight):
+    given, hessians, centers, own, center = problem()
+    clients, central = client_quadratics(hessians, centers), central_quadratic(own, center)
+    method = {"federated_weight": weight, "weight_decay": 0.4, "client_lr": 0.05, "server_lr": 0.04, "local_steps": 4}
+    starts = [{}, {"warm_start": True}] if name == "two_way_transfer" else [{}]
+    for more in starts:
+        wanted = round_map({"name": name, **method, **more}, clients, central=central).after(INIT, 10)
+        np.testing.assert_allclose(mixed.models(name, 10, given, **method, **more), wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_calculator_knows_the_method_by_the_same_names(name):
+    given, hessians, centers, own, center = problem()
+    held, central = client_quadratics(hessians, centers, np.full(4, 0.25)), central_quadratic(own, center)
+    branch = {} if name == "one_way_transfer" else {"merge_by": "mean", "central_steps": 2}
+    method = {"name": name, **WORK, "local_steps": 3, "federated_weight": 0.3, **branch}
+    wanted = round_map(method, held, None, central).after(INIT, 10)
+    np.testing.assert_allclose(mixed.models(given=given, rounds=10, **method), wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", METHODS[1:])
+def test_transfers_end_at_the_minimizer_of_equal_clients(name):
+    for equal, steps in ((True, 6), (False, 1)):
+        given, hessians, centers, own, center = problem(equal=equal)
+        pull = np.einsum("ijk,ik->j", hessians, centers) / 4 + own @ center
+        best = np.linalg.solve(hessians.mean(0) + own, pull)
+        found = mixed.models(name, 500, given, local_steps=steps, server_lr=0.05)
+        np.testing.assert_allclose(found[-1], best, rtol=0, atol=1e-12)

@@ -1,0 +1,124 @@
+"""The contract of a method, run over every method, server optimizer and schedule that is found in the folders."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import trainers.methods
+from trainers.engine.packs.pack import Pack
+from trainers.hyperparameters import describe, withdrawals
+from trainers.registry import methods, schedules
+from trainers.trial.document import parse
+
+from ..documents import SERVERS
+from .trials import REAL, alone, cohort_size, document, member_settings, quadratic, same, train
+
+# Every method meets every server optimizer and every schedule, and these each other; not all triples.
+ALL = [
+    (method, SERVERS[turn % len(SERVERS)], list(schedules())[(number + turn) % len(schedules())])
+    for number, method in enumerate(methods())
+    for turn in range(max(len(SERVERS), len(schedules())))
+]
+
+
+def test_every_method_has_a_file_of_its_own_tests():
+    """For somebody who looks for the tests of a method by its name."""
+    own = {file.stem for file in Path(*trainers.methods.__path__).glob("[!_]*.py")}
+    here = {file.stem.removeprefix("test_") for file in Path(__file__).parent.glob("test_*.py")}
+    assert own - here == set()
+
+
+def test_everything_meets():
+    assert {triple[:2] for triple in ALL} == set(itertools.product(methods(), SERVERS))
+    assert {triple[1:] for triple in ALL} == set(itertools.product(SERVERS, schedules()))
+    assert {triple[::2] for triple in ALL} == set(itertools.product(methods(), schedules()))
+
+
+@pytest.mark.parametrize(("method", "server", "schedule"), ALL)
+def test_a_trial_is_the_same_alone_and_in_a_pack(method, server, schedule):
+    given = document(method, server, schedule)
+    settings = [member_settings(given, number) for number in (1, 2)]
+    lines = train({**given, "members": [{}, *settings]})
+    for number, setting in enumerate([{}, *settings]):
+        same([line for line in lines if line["member"] == number], train(alone(given, setting)))
+
+
+@pytest.mark.parametrize("model", REAL)
+@pytest.mark.parametrize("method", methods())
+def test_a_trial_is_the_same_alone_and_in_a_pack_on_real_data(method, model):
+    task = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}, "model": REAL[model]}
+    for batch_size in (5, None):
+        given = document(method, task=task, batch_size=batch_size, rounds=3)
+        settings = [member_settings(given, number) for number in (1, 2)]
+        lines = train({**given, "members": [*settings, {}]})
+        for number, setting in enumerate([*settings, {}]):
+            same([line for line in lines if line["member"] == number], train(alone(given, setting)))
+
+
+@pytest.mark.parametrize("method", methods())
+def test_a_round_leaves_its_input_alone_and_pads_zero(method):
+    pack = Pack.from_spec(parse({**document(method), "init": [1.0, -2.0, 0.5]}))
+    pack.advance(1)
+    for _ in range(3):
+        before = pack._lanes[0].now.state
+        copies = {name: held.clone() for name, held in tensors(before).items()}
+        pack.advance(1)
+        assert all(torch.equal(held, copies[name]) for name, held in tensors(before).items())
+        after = pack._lanes[0].now.state
+        assert not torch.equal(after.params, before.params)
+        assert after.params.isfinite().all()
+        assert (after.params[..., 3:] == 0).all()
+        assert after.params.shape == before.params.shape
+
+
+def tensors(state):
+    return {
+        "params": state.params,
+        **state.optimizer_memory["server"],
+        **{f"memory.{name}": held for name, held in state.memory.items()},
+    }
+
+
+@pytest.mark.parametrize("method", methods())
+def test_lines_are_finite_and_counted(method):
+    lines = train(document(method))
+    assert [line["round"] for line in lines] == list(range(7))
+    assert lines[0]["train_loss"] is None
+    assert lines[0]["update_norm"] is None
+    counters = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
+    assert all(lines[0][name] == 0 for name in counters)
+    for earlier, line in itertools.pairwise(lines):
+        assert all(np.isfinite(line[name]) for name in ("train_loss", "update_norm", "loss", "distance"))
+        # of all clients of the cohort at least one model goes down, and one gradient is taken and goes up
+        exchanges = line["exchanges"] - earlier["exchanges"]
+        assert exchanges >= 1
+        clients = cohort_size(method)
+        assert line["bytes_down"] - earlier["bytes_down"] >= exchanges * clients * 3 * 8
+        assert line["bytes_up"] - earlier["bytes_up"] >= exchanges * clients * 3 * 8
+        assert line["client_gradients"] - earlier["client_gradients"] >= clients
+        assert line["diverged"] is False
+
+
+@pytest.mark.parametrize("method", methods())
+def test_the_loss_falls_without_noise(method):
+    given = document(method, task=quadratic(gradient_noise=0.0), clients_per_round=None, rounds=40)
+    given["init"] = [3.0, -3.0, 3.0]
+    lines = train(given)
+    assert lines[-1]["loss"] < 0.2 * lines[0]["loss"]
+
+
+@pytest.mark.parametrize("method", methods())
+def test_hyperparameters_say_range_and_meaning(method):
+    module = methods()[method]
+    described = {item.name: item for item in describe(module.Hyper)}
+    assert described.keys() | withdrawals(module.Hyper) == {field.name for field in dataclasses.fields(module.Hyper)}
+    assert ("server_lr" in described) != module.TIED
+    for item in described.values():
+        assert item.doc
+        assert item.kind in ("bool", "str", "any") or item.low is not None
+    assert "Exchanges:" in module.__doc__
+    assert "Source:" in module.__doc__

@@ -1,0 +1,96 @@
+"""Exchanges, bytes and gradients that a round costs."""
+
+import numpy as np
+import pytest
+
+from .four_clients import STORED, WORK, pack
+from .trials import document, train
+
+COUNTED = {
+    # per round with 4 clients, 3 parameters, 8 bytes: exchanges, bytes down, bytes up, client gradients
+    "fedavg": (1, 96, 96, 12),
+    "fedprox": (1, 96, 96, 12),
+    "reptile": (1, 96, 96, 12),
+    "fomaml": (1, 96, 96, 12),
+    "local_update": (1, 96, 96, 12),
+    "fedsgd": (1, 96, 96, 12),
+    "minibatch_sgd": (1, 96, 96, 4),
+    "minibatch_prox": (1, 96, 96, 12),
+    "local_sgd": (1, 96, 96, 12),
+    "fednova": (1, 96, 96, 12),
+    "mass": (1, 96, 96, 12),
+    "lookahead": (1, 24, 24, 3),
+    # gradients first: the model down and a gradient up, then their mean down and a pseudo-gradient up
+    "scaffold": (2, 192, 192, 16),
+    "fedga": (2, 192, 192, 16),
+    "gradalign": (2, 192, 192, 8),
+    "linear_scaling": (1, 96, 96, 4),
+    "aligned_linear_scaling": (2, 192, 192, 8),
+    # a gradient and a product of it, which counts as two; the model and the mean gradient down
+    "regularized_gd": (2, 192, 192, 12),
+    "feddyn": (1, 96, 96, 12),
+    "fedexp": (1, 96, 96, 12),
+    # the momentum goes down beside the model, gradients at the model come up beside the work; in mime two a step
+    "mimelite": (1, 192, 192, 16),
+    "mime": (2, 288, 192, 28),
+    # three steps, the gradient after them, and three Hessian products that count as two gradients
+    "maml": (1, 96, 96, 40),
+    # what the server does with its own data costs no client anything; a correction goes down beside the model
+    "parallel_training": (1, 96, 96, 12),
+    "one_way_transfer": (1, 192, 96, 12),
+    "two_way_transfer": (1, 192, 96, 12),
+    # an exchange for every step; and clients that take two gradients a step
+    "pooled_training": (3, 288, 288, 12),
+    "all_on_client": (1, 96, 96, 24),
+}
+
+
+@pytest.mark.parametrize("method", COUNTED)
+def test_costs_of_a_round(method):
+    line = train(document(method, rounds=5))[-1]
+    found = tuple(line[name] for name in ("exchanges", "bytes_down", "bytes_up", "client_gradients"))
+    assert found == tuple(5 * amount for amount in COUNTED[method])
+
+
+def test_single_precision_halves_the_bytes():
+    line = train(document("fedavg", rounds=1, dtype="float32"))[-1]
+    assert (line["bytes_down"], line["bytes_up"]) == (48, 48)
+
+
+@pytest.mark.parametrize(
+    ("method", "costs"),
+    [
+        # a round of 4 clients, 3 steps, model bytes down and up in models, and gradients; a pass is `passes` batches
+        (STORED, lambda passes: (1, 2, 2, 12)),
+        ({**STORED, "variate_update": "gradient"}, lambda passes: (1, 2, 2, 12 + passes)),
+        (
+            {**STORED, "variate_update": "gradient", "displacement_source": "batch"},
+            lambda passes: (1, 2, 2, 12 + 4),
+        ),
+        ({"name": "feddyn", **WORK, "prox": 0.4}, lambda passes: (1, 1, 1, 12)),
+        ({"name": "mimelite", **WORK}, lambda passes: (1, 2, 2, 12 + passes)),
+        ({"name": "mime", **WORK, "gradient_source": "batch"}, lambda passes: (2, 3, 2, 24 + 4)),
+        ({"name": "mime", **WORK}, lambda passes: (2, 3, 2, 24 + passes)),
+        ({"name": "fedexp", **WORK}, lambda passes: (1, 1, 1, 12)),
+        ({"name": "fedga", **WORK, "displacement": 0.1}, lambda passes: (2, 2, 2, 12 + passes)),
+        (
+            {"name": "fedga", **WORK, "displacement": 0.1, "reuse_mean_gradient": True},
+            lambda passes: (1, 2, 1, 12 + passes),
+        ),
+        (
+            {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.1, "displacement_source": "full"},
+            lambda passes: (2, 2, 2, 3 * passes),
+        ),
+    ],
+)
+def test_costs_of_a_round_on_digits(method, costs):
+    given = {"name": "digits", "clients": 4, "partition": {"dirichlet": 0.3}}
+    if "local_steps" in method:
+        method = {**method, "local_steps": 3}
+    running = pack(method, 2, given, batch_size=7, init=None)
+    line = running.advance()[-1]
+    passes = int(np.ceil(running._setting.model.examples / 7).sum())
+    exchanges, down, up, gradients = costs(passes)
+    one = 4 * len(line["params"]) * 8
+    found = [line[name] for name in ("exchanges", "bytes_down", "bytes_up", "client_gradients")]
+    assert found == [2 * exchanges, 2 * down * one, 2 * up * one, 2 * gradients]

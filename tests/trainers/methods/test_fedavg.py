@@ -1,0 +1,92 @@
+"""FedAvg: models are averaged where the rates are equal, weight decay, and where training ends on known problems."""
+
+import numpy as np
+import pytest
+
+from .four_clients import WEIGHTS, pack, task
+from .trials import train
+
+
+def test_server_lr_equal_to_client_lr_averages_models():
+    hessians = [[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.5, 3.0]]]
+    centers = [[1.0, 0.0], [0.0, 2.0]]
+    given = {
+        "task": {"name": "quadratic", "hessians": hessians, "centers": centers},
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 6},
+        "rounds": 1,
+        "report": ["params"],
+    }
+    ends = []
+    for hessian, center in zip(np.array(hessians), np.array(centers), strict=True):
+        y = np.zeros(2)
+        for _ in range(6):
+            y = y - 0.1 * hessian @ (y - center)
+        ends.append(y)
+    assert train(given)[-1]["params"] == pytest.approx(np.mean(ends, 0), abs=1e-14)
+
+
+@pytest.mark.parametrize("method", [{"name": "fedsgd"}, {"name": "fedavg", "client_lr": 0.1, "local_steps": 5}])
+def test_weight_decay_pulls_to_zero(method):
+    task = {"name": "quadratic", "hessians": [[[2.0]]], "centers": [[3.0]]}
+    given = {"task": task, "method": {**method, "server_lr": 0.1, "weight_decay": 1.0}, "rounds": 200}
+    line = train({**given, "report": ["params"]})[-1]
+    assert line["params"][0] == pytest.approx(2.0 * 3.0 / (2.0 + 1.0), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"client_lr": 0.3, "local_steps": 1, "server_lr": 0.3},
+        {"client_lr": 0.0, "local_steps": 10, "server_lr": 0.03},
+    ],
+)
+def test_one_local_step_and_client_lr_zero_are_without_distortion(method):
+    line = pack({"name": "fedavg", **method}, 300, task(WEIGHTS), eval_every=300).advance()[-1]
+    assert line["distance"] < 1e-10
+
+
+@pytest.mark.parametrize("client_lr", [0.0, 0.2, 0.5, 0.9, 1.1])
+def test_two_clients_move_with_client_lr(client_lr):
+    given = {
+        "task": {"name": "quadratic", "problem": "two_clients"},
+        "method": {"name": "fedavg", "client_lr": client_lr, "server_lr": 0.3, "local_steps": 2},
+        "rounds": 400,
+        "eval_every": 400,
+        "report": ["params"],
+    }
+    line = train(given)[-1]
+    assert line["params"][0] == pytest.approx((4 - 3 * client_lr) / (6 - 5 * client_lr), abs=1e-10)
+    assert line["distance"] == pytest.approx(client_lr / (3 * (6 - 5 * client_lr)), abs=1e-10)
+
+
+@pytest.mark.parametrize("local_steps", [1, 2, 3, 10, 30])
+def test_two_clients_move_with_local_steps(local_steps):
+    given = {
+        "task": {"name": "quadratic", "problem": "two_clients"},
+        "method": {"name": "fedavg", "client_lr": 0.5, "server_lr": 0.5, "local_steps": local_steps},
+        "rounds": 200,
+        "eval_every": 200,
+        "report": ["params"],
+    }
+    wanted = (3 * 2**local_steps - 2) / (2 ** (local_steps + 2) - 2)
+    assert train(given)[-1]["params"][0] == pytest.approx(wanted, abs=1e-10)
+
+
+def test_continuum_stops_at_its_surrogate_minimizer():
+    clients = 1000
+    curvature = np.sqrt(0.25 + 3.75 * (np.arange(clients) + 0.5) / clients)
+    table = {(0.5, 1): 0.714286, (0.5, 3): 0.767426, (0.5, 20): 0.799934, (0.0, 20): 0.714286, (0.1, 20): 0.773941}
+    phis = [sum((1 - rate * curvature) ** power * curvature for power in range(steps)) for rate, steps in table]
+    settings = [{"client_lr": client_lr, "local_steps": local_steps} for client_lr, local_steps in table]
+    given = {
+        "task": {"name": "quadratic", "problem": "continuum", "clients": clients},
+        "method": {"name": "fedavg", **settings[0]},
+        "members": [{**one, "server_lr": 0.5 / phi.mean()} for one, phi in zip(settings, phis, strict=True)],
+        "rounds": 50,
+        "eval_every": 50,
+        "report": ["params"],
+    }
+    lines = train(given)[-len(table) :]
+    for line, phi, printed in zip(lines, phis, table.values(), strict=True):
+        assert line["params"][0] == pytest.approx((phi / curvature).mean() / phi.mean(), abs=1e-10)
+        assert line["params"][0] == pytest.approx(printed, abs=2e-5)  # the table is of the continuum

@@ -1,0 +1,215 @@
+"""SCAFFOLD with fresh and with stored control variates: limits, algorithm, theorem 5, client optimizers and costs."""
+
+import numpy as np
+import pytest
+
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
+from trainers.methods import fedavg, fedga, scaffold
+from trainers.run import run
+from trainers.trial.document import parse
+
+from . import client_gradients
+from .alignment import RATES, column, sizes, slope, third_order
+from .client_gradients import OPTIMIZERS, ROUNDS, SERVER_LR, STEPS
+from .four_clients import (
+    DIGITS,
+    STORED,
+    WEIGHTS,
+    WORK,
+    Papers,
+    losses,
+    means_of_stored,
+    models,
+    pack,
+    same,
+    task,
+    train,
+)
+
+
+@pytest.mark.parametrize("variates", ["fresh", "stored"])
+def test_scaffold_without_correction_is_fedavg(variates):
+    same({"name": "scaffold", **WORK, "correction": 0.0, "variates": variates}, {"name": "fedavg", **WORK})
+
+
+@pytest.mark.parametrize("source", ["full", "batch"])
+def test_one_step_of_scaffold_is_fedsgd(source):
+    one = {"name": "scaffold", "client_lr": 0.3, "server_lr": 0.1, "local_steps": 1, "displacement_source": source}
+    same(one, {"name": "fedsgd", "server_lr": 0.1})
+    # the loss is that of the broadcast model on the first batches; steps at rate 0 are a larger batch
+    larger = {"name": "fedsgd", "server_lr": 0.1, "local_steps": 3}
+    same({**one, "client_lr": 0.0, "local_steps": 3}, larger)
+
+
+def test_two_steps_of_scaffold_are_two_of_gradient_descent():
+    work = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
+    descent = models({"name": "fedsgd", "server_lr": 0.1}, 8)
+    np.testing.assert_allclose(models({"name": "scaffold", **work}, 4), descent[::2], atol=1e-14)
+
+
+def test_with_equal_hessians_scaffold_is_gradient_descent():
+    given = task(equal=True)
+    work = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 5}
+    descent = models({"name": "fedsgd", "server_lr": 0.1}, 300, given)
+    np.testing.assert_allclose(models({"name": "scaffold", **work}, 60, given), descent[::5], atol=1e-13)
+    optimum = losses(equal=True)[1].mean(0)
+    np.testing.assert_allclose(descent[-1], optimum, atol=1e-10)
+
+
+def test_scaffold_finds_the_optimum_where_fedavg_does_not():
+    hessians, centers = losses()
+    optimum = np.linalg.solve(hessians.mean(0), np.einsum("ijk,ik->j", hessians, centers) / 4)
+    ends = {name: models({"name": name, **WORK, "server_lr": 0.1}, 150)[-1] for name in ("scaffold", "fedavg")}
+    np.testing.assert_allclose(ends["scaffold"], optimum, atol=1e-10)
+    assert np.linalg.norm(ends["fedavg"] - optimum) > 1e-2
+
+
+@pytest.mark.parametrize("steps", [2, 5, 10])
+def test_a_round_of_scaffold_aligns_for_every_pair_of_local_steps(clients, steps):
+    """Theorem 5: it adds the slope of the misalignment."""
+    rates = RATES / steps
+    gain = clients.round(scaffold, rates, local_steps=steps) - clients.round(fedavg, rates, local_steps=steps)
+    pull = clients.slope_of_misalignment(clients.start)
+    assert slope(gain) == pytest.approx(2, abs=0.15)
+    remainder = gain + steps * (steps - 1) / 2 * column(rates, 4) ** 2 * pull
+    assert third_order(clients, remainder, exact=steps == 2)
+
+
+@pytest.mark.parametrize("steps", [2, 5, 10])
+def test_local_steps_misalign_and_scaffold_takes_it_back(clients, steps):
+    """Against gradient descent: FedAvg raises the misalignment, SCAFFOLD and FedGA's equivalent leave it."""
+    rates = RATES / steps
+    descent = clients.descent(steps, rates)
+    push = steps * (steps - 1) / 2 * column(rates, 4) ** 2 * clients.slope_of_misalignment(clients.start)
+    drift = clients.round(fedavg, rates, local_steps=steps) - descent
+    assert third_order(clients, drift - push, exact=steps == 2)
+    corrected = clients.round(scaffold, rates, local_steps=steps) - descent
+    if steps == 2:
+        assert sizes(corrected).max() < 1e-15
+    else:
+        assert slope(corrected) == pytest.approx(3, abs=0.15)
+    equivalent = rates * (steps - 1) / 2
+    aligned = clients.round(fedga, rates, local_steps=steps, displacement=equivalent) - descent
+    assert slope(aligned) == pytest.approx(3, abs=0.15)
+
+
+class Scaffold(Papers):
+    """With all weights equal c moves by |S| / N times the mean change of the cohort's variates."""
+
+    def __init__(self, seed, size, option):
+        super().__init__(seed, size)
+        self.option, self.c, self.own = option, np.zeros(3), np.zeros((4, 3))
+
+    def round(self, cohort, weights):
+        ends = self.ends(cohort, lambda i, y: self.gradient(i, y) - self.own[i] + self.c)
+        new = self.own[cohort] - self.c + (self.x - ends) / (WORK["local_steps"] * WORK["client_lr"])
+        if self.option == "gradient":
+            new = np.array([self.gradient(i, self.x) for i in cohort])
+        self.c = self.c + self.p[cohort] @ (new - self.own[cohort])
+        self.own[cohort] = new
+        self.x = self.x + WORK["server_lr"] / WORK["client_lr"] * weights @ (ends - self.x)
+
+
+@pytest.mark.parametrize("option", ["path", "gradient"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_scaffold_with_some_of_the_clients_is_the_papers(option, size):
+    found = models({**STORED, "variate_update": option}, 20, task(WEIGHTS), clients_per_round=size, seed=7)
+    np.testing.assert_allclose(found, Scaffold(7, size, option).run(20), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("update", ["path", "gradient"])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_the_server_holds_the_mean_of_the_variates_of_all_clients(update, weights):
+    held, wanted = means_of_stored({**STORED, "variate_update": update}, "variate", "mean_variate", weights)
+    np.testing.assert_allclose(held, wanted, rtol=0, atol=1e-13)
+
+
+def test_with_local_epochs_a_variate_is_the_mean_over_the_clients_own_steps(tmp_path):
+    """At client_lr 0 the batches of a pass have the full gradient as their mean, after 3, 2, 1 and 10 steps."""
+    sizes = [12, 8, 4, 40]
+    labels = np.arange(64) % 3
+    inputs = np.random.default_rng(0).standard_normal((64, 5)) + labels[:, None]
+    np.savez(tmp_path / "mine.npz", x=inputs, y=labels, client=np.repeat(np.arange(4), sizes))
+    given = {"name": "npz", "path": str(tmp_path / "mine.npz"), "test_fraction": 0}
+    epochs = {"name": "scaffold", "client_lr": 0.0, "server_lr": 0.05, "local_epochs": 1, "variates": "stored"}
+    found = []
+    for update in ("path", "gradient"):
+        running = pack({**epochs, "variate_update": update}, 1, given, batch_size=4, batching="shuffled", init=None)
+        assert running.advance()[-1]["client_gradients"] == 16 * (1 if update == "path" else 2)
+        found.append(running._lanes[0].now.clients.gather(np.arange(4))["variate"])
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-14)
+    assert np.abs(found[0].numpy()).max() > 0.05
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_stored_variates_are_means_of_gradients_whatever_the_client_optimizer(name):
+    direction, settings = OPTIMIZERS[name]
+    x, own = np.array([3.0, -2.0]), np.zeros((3, 2))
+    wanted = [x]
+    for _ in range(ROUNDS):
+        corrections = own.mean(0) - own
+        done = [client_gradients.local(client, x, direction, corrections[client]) for client in range(3)]
+        own = np.array([mean for _, mean in done]) - corrections
+        x = x - SERVER_LR * np.mean([total for total, _ in done], 0)
+        wanted.append(x)
+    found, last = client_gradients.models(
+        {"name": "scaffold", **client_gradients.WORK, "variates": "stored"}, **settings
+    )
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+    assert last["bytes_up"] == ROUNDS * 3 * 2 * 2 * 8  # a pseudo-gradient and the change of the variate
+
+
+def test_stored_variates_with_momentum_find_the_minimizer():
+    """Variates of momentum's directions, which are up to ten gradients long, would make the rounds diverge."""
+    method = {**client_gradients.WORK, "local_steps": 30, "variates": "stored"}
+    found, last = client_gradients.models({**method, "name": "scaffold"}, 120, name="momentum")
+    optimum = np.linalg.solve(
+        np.sum(client_gradients.HESSIANS, 0),
+        sum(np.array(h) @ c for h, c in zip(client_gradients.HESSIANS, client_gradients.CENTERS, strict=True)),
+    )
+    assert not last["diverged"]
+    np.testing.assert_allclose(found[-1], optimum, rtol=0, atol=1e-2)
+
+
+def test_decay_beside_the_gradients_is_in_no_variate():
+    """By hand: Adam's means are of grad f_i + c - c_i, where c and c_i are gradients without the decay."""
+    method = {**client_gradients.WORK, "weight_decay": 0.5}
+    task = {"name": "quadratic", "hessians": client_gradients.HESSIANS, "centers": [[0.0, 0.0]] * 3}
+    document = {"task": task, "rounds": 4, "init": [3.0, -2.0], "report": ["params"], "clients_per_round": 1}
+    document |= {"client": {"name": "adamw"}}
+    kept = {"name": "scaffold", "variates": "stored", "variate_update": "gradient", "displacement_source": "full"}
+    found = [line["params"] for line in run({**document, "method": {**kept, **method}})]
+    x, own = np.array([3.0, -2.0]), np.zeros((3, 2))
+    for number in range(4):
+        client = int(randomness.cohort(0, number, 3, 1)[0])
+        correction = own.mean(0) - own[client]
+        y, first, second = x, 0.0, 0.0
+        for step in range(1, STEPS + 1):
+            slope = np.array(client_gradients.HESSIANS[client]) @ y + correction
+            first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+            scaled = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+            y = y - client_gradients.LR * (scaled + 0.5 * y)
+        own[client] = np.array(client_gradients.HESSIANS[client]) @ x
+        x = x + SERVER_LR / client_gradients.LR * (y - x)
+        np.testing.assert_allclose(found[number + 1], x, rtol=0, atol=1e-12)
+
+
+def test_a_full_gradient_counts_as_the_batches_of_a_pass():
+    sizes = np.array(examples(DIGITS))
+    passes = int(np.ceil(sizes / 5).sum())
+    changes = {"batch_size": 5, "init": None}
+    full = train({"name": "scaffold", **WORK}, 2, DIGITS, **changes)[-1]
+    batch = train({"name": "scaffold", **WORK, "displacement_source": "batch"}, 2, DIGITS, **changes)[-1]
+    assert full["client_gradients"] == 2 * (passes + 8 * 4)
+    assert batch["client_gradients"] == 2 * (8 + 8 * 4)
+    everything = train({"name": "scaffold", **WORK}, 2, DIGITS, init=None, batch_size=None)[-1]
+    assert everything["client_gradients"] == 2 * (8 + 8 * 4)
+    model_bytes = 8 * len(full["params"]) * 8
+    for line in (full, batch, everything):
+        assert (line["exchanges"], line["bytes_down"], line["bytes_up"]) == (4, 4 * model_bytes, 4 * model_bytes)
+
+
+def examples(chosen):
+    spec = parse({"task": chosen, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1})
+    return Pack.from_spec(spec)._setting.model.examples

@@ -1,0 +1,113 @@
+"""A server_lr that is tied to client_lr (`tied`, local SGD): schedules, packs, restarts, and refused values."""
+
+import numpy as np
+import pytest
+
+from trainers.engine.packs.pack import Pack
+from trainers.errors import SpecError
+from trainers.trial.document import parse, structure_key
+
+from .three_clients import START, WORK, document, models, trained
+from .trials import train
+
+PLATEAU = {"name": "plateau", "window": 2, "patience": 1, "cooldown": 3, "min_delta": 0.05}
+
+
+@pytest.mark.parametrize("method", [{"name": "local_sgd", **WORK}, {"name": "fedavg", "tied": True, **WORK}])
+@pytest.mark.parametrize("mode", ["paper", "reference"])
+def test_tied_rates_follow_the_clients_through_a_decay(method, mode):
+    plateau = {**PLATEAU, "decay_mode": mode, "client_decay": 0.5}
+    lines = train(document(method, rounds=30, schedule={**plateau, "server_decay": 0.9}))
+    assert all(line["server_lr"] == line["client_lr"] for line in lines)
+    assert lines[-1]["client_lr"] <= 0.1 / 4
+    both = document({"name": "fedavg", **WORK, "server_lr": 0.1}, rounds=30)
+    free = train({**both, "schedule": {**plateau, "server_decay": 0.5}})
+    np.testing.assert_allclose(models(lines), models(free), rtol=0, atol=1e-12)
+    assert [line["client_lr"] for line in lines] == [line["client_lr"] for line in free]
+
+
+def test_tied_rates_follow_the_theory_too():
+    constants = {"strong_convexity": 0.5, "smoothness": 5.0}
+    lines = train(document({"name": "local_sgd", **WORK}, schedule={"name": "theory_1_over_t", **constants}))
+    wanted = [min(1 / (5.0 * (300 + t)), np.log(2) / (6 * 0.5)) for t in range(1, 13)]
+    assert [line["client_lr"] for line in lines[1:]] == pytest.approx(wanted, rel=1e-12)
+    assert all(line["server_lr"] == line["client_lr"] for line in lines)
+    x = np.array(START)
+    for line, rate in zip(lines[1:], wanted, strict=True):
+        x = np.mean([trained(client, x, rate) for client in range(3)], 0)
+        np.testing.assert_allclose(line["params"], x, rtol=0, atol=1e-12)
+
+
+def test_tied_members_have_rates_of_their_own():
+    members = [{"client_lr": 0.1}, {"client_lr": 0.02}]
+    given = document({"name": "local_sgd", "local_steps": 6}, members=members)
+    lines = train(given)
+    for number, member in enumerate(members):
+        mine = [line for line in lines if line["member"] == number]
+        alone = train(document({"name": "local_sgd", "local_steps": 6, **member}))
+        np.testing.assert_allclose(models(mine), models(alone), rtol=0, atol=1e-12)
+        assert {line["server_lr"] for line in mine} == {member["client_lr"]}
+
+
+def test_a_restored_tied_pack_goes_on_to_the_bit():
+    spec = parse(document({"name": "fedavg", "tied": True, **WORK}, schedule=PLATEAU))
+    whole = models(Pack.from_spec(spec).advance())
+    pack = Pack.from_spec(spec)
+    lines = pack.advance(5)
+    lines += Pack.restore(spec, pack.to_bytes()).advance()
+    assert np.array_equal(models(lines), whole)
+
+
+def test_documents_with_tied_rates():
+    spec = parse(document({"name": "fedavg", "tied": True, **WORK}))
+    assert spec.method.tied
+    assert spec.canonical["method"]["tied"] is True
+    assert "server_lr" not in spec.canonical["method"]
+    assert parse(spec.canonical).canonical == spec.canonical
+    free = parse(document({"name": "fedavg", "tied": False, "server_lr": 0.1, **WORK}))
+    assert not free.method.tied
+    assert "tied" not in free.canonical["method"]
+    keys = [
+        structure_key(document({"name": "fedavg", **WORK, **more}))
+        for more in ({"tied": True}, {"tied": True, "client_lr": 0.3}, {"server_lr": 0.1})
+    ]
+    assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    ("method", "members", "message"),
+    [
+        (
+            {"name": "local_sgd", **WORK, "server_lr": 0.1},
+            None,
+            "method.server_lr must be left out: local_sgd ties server_lr to client_lr",
+        ),
+        (
+            {"name": "local_sgd", **WORK},
+            [{"delta_lr": 1}],
+            "members.0.delta_lr must be left out: local_sgd ties server_lr to client_lr",
+        ),
+        ({"name": "local_sgd", **WORK, "client_lr": 0}, None, "method.client_lr must be above 0, got client_lr=0"),
+        (
+            {"name": "fedavg", **WORK, "tied": True},
+            [{}, {"server_lr": 1}],
+            "members.1.server_lr must be left out: tied: true ties server_lr to client_lr",
+        ),
+        (
+            {"name": "fedavg", **WORK, "tied": True},
+            [{"client_lr": 0}],
+            "members.0.client_lr must be above 0 where server_lr is tied to it, got client_lr=0",
+        ),
+        (
+            {"name": "fedavg", **WORK, "tied": True},
+            [{"tied": False}],
+            "members.0.tied must be the same for all members: give it once, outside members",
+        ),
+        ({"name": "fedavg", **WORK, "tied": "yes"}, None, 'method.tied must be true or false, got tied="yes"'),
+    ],
+)
+def test_wrong_rates(method, members, message):
+    given = document(method) if members is None else document(method, members=members)
+    with pytest.raises(SpecError) as caught:
+        parse(given)
+    assert str(caught.value) == message

@@ -1,0 +1,91 @@
+"""Two-way transfer: one local step, the stable step, its memories, a warm start and what clients send."""
+
+import numpy as np
+
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
+
+from .mixed import DIGITS, INIT, models, problem, scalar, train
+
+
+def test_one_local_step_adds_the_gradient_of_the_round_before():
+    one = {"local_steps": 1, "client_lr": 0.05, "server_lr": 0.05}
+    _, hessians, centers, own, center = problem()
+
+    def slope(x):
+        return 0.5 * np.einsum("ijk,ik->j", hessians, x - centers) / 4 + 0.5 * own @ (x - center)
+
+    x, before, wanted = np.array(INIT), np.zeros(3), [INIT]
+    for _ in range(30):
+        now = slope(x)
+        x, before = x - 0.05 * (now + before), now
+        wanted.append(x)
+    np.testing.assert_allclose(models("two_way_transfer", 30, **one), wanted, rtol=0, atol=1e-14)
+
+
+def test_two_way_transfer_has_half_the_stable_step():
+    given = scalar([2.0], [1.0], 6.0, 0.0)
+    for name, merge, limit in (
+        ("two_way_transfer", "sum", 0.25),
+        ("two_way_transfer", "mean", 0.5),
+        ("parallel_training", "sum", 0.5),
+    ):
+        for rate, stable in ((0.97 * limit, True), (1.03 * limit, False)):
+            found = models(
+                name, 300, given, client_lr=rate, server_lr=rate, local_steps=1, merge_by=merge, trial={"init": [2.0]}
+            )
+            assert (abs(found[-1, 0] - 0.25) < abs(found[0, 0] - 0.25)) == stable
+
+
+def test_memories_of_two_way_transfer_end_at_the_gradients():
+    given, hessians, centers, own, center = problem(equal=True)
+    document = {
+        "task": given,
+        "method": {"name": "two_way_transfer", "client_lr": 0.05, "server_lr": 0.05},
+        "rounds": 800,
+    }
+    document["method"]["local_steps"] = 3
+    pack = Pack.from_spec(parse(document))
+    pack.advance()
+    x = pack._lanes[0].now.state.params[0, 0, :3].numpy()
+    memory = {key: held[0, 0, :3].numpy() for key, held in pack._lanes[0].now.state.memory.items() if key != "begun"}
+    np.testing.assert_allclose(memory["central_correction"], own @ (x - center) / 2, rtol=0, atol=1e-12)
+    wanted = np.einsum("ijk,ik->j", hessians, x - centers) / 8
+    np.testing.assert_allclose(memory["federated_correction"], wanted, rtol=0, atol=1e-12)
+
+
+def test_the_federated_correction_is_the_mean_of_all_gradients_of_unequal_clients():
+    """What the server tells from pseudo-gradients is the mean over all local steps, however many each client takes."""
+    given = {**DIGITS, "clients": 10, "partition": "by_label"}
+    method = {"client_lr": 0.05, "server_lr": 0.05, "local_epochs": 1, "central_steps": 3}
+    document = {"task": given, "rounds": 1, "batch_size": 9, "weighting": "uniform", "dtype": "float64"}
+    pack = Pack.from_spec(parse({**document, "method": {"name": "two_way_transfer", **method}}))
+    before = pack._lanes[0].now.state.params
+    pack.advance()
+    alone = {"name": "parallel_training", **method, "central_lr": 0.0}  # the same first round of the clients
+    after = Pack.from_spec(parse({**document, "method": alone}))
+    after.advance()
+    sizes = pack.spec.task.examples
+    steps = -(-sizes // 9)
+    assert len(set(steps)) > 1
+    mean = (before - after._lanes[0].now.state.params) / 0.05 / steps.mean()
+    np.testing.assert_allclose(pack._lanes[0].now.state.memory["federated_correction"], mean, rtol=0, atol=1e-14)
+
+
+def test_warm_start_begins_with_the_gradients():
+    given, hessians, centers, own, center = problem()
+    shared = {"server_lr": 0.05, "local_steps": 1}
+    lines = train("two_way_transfer", 2, given, warm_start=True, **shared)
+    step = np.einsum("ijk,ik->j", hessians, INIT - centers) / 8 + own @ (INIT - center) / 2
+    np.testing.assert_allclose(lines[1]["params"], INIT - 2 * 0.05 * step, rtol=0, atol=1e-14)
+    assert [line["exchanges"] for line in lines] == [0, 2, 3]
+    assert [line["bytes_down"] for line in lines] == [0, 2 * 96, 4 * 96]
+    assert [line["bytes_up"] for line in lines] == [0, 2 * 96, 3 * 96]
+    assert [line["client_gradients"] for line in lines] == [0, 8, 12]
+
+
+def test_clients_send_their_gradients_where_their_steps_do_not_tell_them():
+    for given, sent in (({}, 1), ({"clip_norm": 1.0}, 1), ({"client": {"name": "adam"}}, 2)):
+        line = train("two_way_transfer", 3, **given)[-1]
+        assert (line["bytes_down"], line["bytes_up"]) == (3 * 2 * 96, 3 * sent * 96)
+        assert train("one_way_transfer", 3, **given)[-1]["bytes_up"] == 3 * 96
