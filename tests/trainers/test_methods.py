@@ -110,9 +110,9 @@ def alone(given, settings):
 
 # Every method meets every server optimizer and every schedule, and these each other; not all triples.
 ALL = [
-    (method, server, list(schedules())[(number + turn) % len(schedules())])
+    (method, SERVERS[turn % len(SERVERS)], list(schedules())[(number + turn) % len(schedules())])
     for number, method in enumerate(methods())
-    for turn, server in enumerate(SERVERS)
+    for turn in range(max(len(SERVERS), len(schedules())))
 ]
 
 
