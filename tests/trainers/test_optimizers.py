@@ -289,7 +289,7 @@ def test_documents_are_filled_in_and_read_again_as_they_are():
 REFUSED = [
     (document("server", "adamw"),
      f"server.name must be one of {', '.join(serving('server'))}, got server.name=adamw: "),
-    (document("client", "adma"), 'client.name: no optimizer "adma": did you mean adam?'),
+    (document("client", "nestrov"), 'client.name: no optimizer "nestrov": did you mean nesterov?'),
     (document("client", "sgd", momentum=0.5),
      "client.momentum must be left out for sgd: it is a setting of "),
     (document("client", "adam", momentum=0.5),
