@@ -172,6 +172,7 @@ def test_the_examples_pass_the_linter(copy: Path) -> None:
 
 
 @pytest.mark.slow  # reads the types of the whole repository
+@pytest.mark.timeout(1500)
 def test_the_examples_pass_types_and_layers(copy: Path, site: Path) -> None:
     for command in ([tool("mypy")], [tool("mypy"), f"{PACKAGE}/my_driftline"], [tool("lint-imports")]):
         own = {**os.environ, "PYTHONPATH": str(copy), "MYPYPATH": str(copy)}
