@@ -46,7 +46,10 @@ def test_the_page_of_the_service_names_every_variable() -> None:
     assert {name for name in known if name not in page} == {"DRIFTLINE_OUT", "DRIFTLINE_RAY_ADDRESS"}
 
 
-@pytest.mark.parametrize("page", ["README.md", *(str(file.relative_to(ROOT)) for file in (ROOT / "docs").glob("*.md"))])
+PAGES = ["README.md", "CONTRIBUTING.md", *(str(file.relative_to(ROOT)) for file in (ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_and_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     known = set(typer.main.get_command(app).commands)

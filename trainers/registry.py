@@ -88,7 +88,11 @@ class Registry(Mapping[str, P]):
     def _module(self, name: str) -> ModuleType:
         if name in self._own:
             return importlib.import_module(f"{self.package}.{name}")
-        loaded = self._added[name].load()
+        point = self._added[name]
+        try:
+            loaded = point.load()
+        except (ImportError, AttributeError, SyntaxError) as error:
+            raise PluginError(f"entry point {name} of {self.group}: cannot import {point.value}: {error}") from error
         if not isinstance(loaded, ModuleType):
             raise PluginError(f"entry point {name} of {self.group} must name a module, got {loaded!r}")
         return loaded

@@ -14,6 +14,7 @@ import typer
 from driftline.errors import DriftlineError
 from service.cli import remote, theory
 from service.cli.remote import Json, TokenFile, Url
+from trainers import PluginError
 
 app = typer.Typer(
     name="driftline",
@@ -238,6 +239,9 @@ def main() -> None:
     except DriftlineError as error:
         typer.echo(f"driftline: {error}", err=True)
         sys.exit(error.exit_code)
+    except PluginError as error:
+        typer.echo(f"driftline: {error}", err=True)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

@@ -1,13 +1,17 @@
 """The API holds to its own document: generated requests, good and bad, get documented answers and never a failure."""
 
+import importlib
+import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, Phase, given, settings
 
 from driftline.wire.ids import holder
-from service.api import app, study_checks
+from service.api import app, routes, study_checks
 from service.api.rate_limits import Limits
 from service.store.store import Store
 
@@ -18,13 +22,16 @@ WHY = "install schemathesis to test the API against its document"
 schemathesis = pytest.importorskip("schemathesis", reason=WHY)
 CHECKS = pytest.importorskip("schemathesis.specs.openapi.checks", reason=WHY)
 
-OPERATIONS = [  # without streamEvents, which ends only when the study does
-    "createStudy", "listStudies", "getStudy", "pauseStudy", "resumeStudy", "cancelStudy", "listTrials", "getCurves",
-    "getFrontier", "compareLabels", "acquireStudy", "heartbeat", "releaseStudy", "createTrials", "startPack",
-    "reportPack", "finishTrials", "extendStudy", "retryTrials", "sendLogs", "getLogs", "whoami", "createToken",
-    "listTokens", "revokeToken", "getQuota", "getProjectQuota", "setProjectQuota", "listAudit",
-]  # fmt: skip
 PROBES = ["healthz", "readyz", "metrics"]  # take nothing that could be wrong
+ENDLESS = "streamEvents"  # ends only when the study does
+OPERATIONS = [
+    route.operation_id
+    for module in pkgutil.iter_modules(routes.__path__)
+    for router in vars(importlib.import_module(f"{routes.__name__}.{module.name}")).values()
+    if isinstance(router, APIRouter)
+    for route in router.routes
+    if isinstance(route, APIRoute) and route.operation_id not in (*PROBES, ENDLESS)
+]
 
 
 @pytest.fixture(scope="module")

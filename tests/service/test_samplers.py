@@ -9,13 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec
+from driftline.study import sampler as samplers
 from search_spaces import spaces
 from search_spaces.methods import fedavg
 from search_spaces.parameters import Choice, Float, Int
 from service.samplers import grid
-from service.samplers.build import NAMES, build
+from service.samplers.build import build
 
 OBJECTIVES = ("quality", "speed")
+NAMES = list(samplers.registry())
+"""Those of installed packages, too."""
 SPACE = {
     "client_lr": Float(1e-3, 10, log=True, also=(0,)),
     "local_steps": Choice((1, 5, 10)),

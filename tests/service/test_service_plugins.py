@@ -11,6 +11,7 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces.parameters import Choice
+from service.cli import main
 from service.launchers.base import Launch, Launcher, Seen, launchers
 from service.launchers.kubernetes.launcher import KubernetesLauncher
 from service.launchers.local.launcher import LocalLauncher
@@ -83,6 +84,19 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     samplers.registry.cache_clear()
     for name in ("my_launchers", "my_samplers"):
         sys.modules.pop(name, None)
+
+
+def test_the_command_line_says_in_one_line_what_is_wrong_with_a_plugin(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> None:
+        raise PluginError("trainers/methods/mine.py: Hyper is missing")
+
+    monkeypatch.setattr(main, "app", command)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "driftline: trainers/methods/mine.py: Hyper is missing\n"
 
 
 @pytest.mark.parametrize("name", samplers.NAMES)

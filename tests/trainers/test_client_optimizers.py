@@ -17,7 +17,7 @@ from trainers.problem import Examples, Problem
 from trainers.registry import methods, optimizers
 from trainers.trial.document import parse
 from trainers.trial.parts import offered
-from trainers.trial.roles import lacks, serving, settings
+from trainers.trial.roles import lacks, settings
 
 SIZES = np.array([7, 20, 1, 12])
 COLUMNS = 4
@@ -95,10 +95,6 @@ def done(model, work, oracle="stacked", batch_size=5):
     return run_local_steps(
         model.oracles[oracle], batches_of(model, batch_size), params, work, np.ones(trials, dtype=bool)
     )
-
-
-def test_every_optimizer_of_torch_is_compared_here():
-    assert set(TORCH) == set(serving("client")) - {"yogi"}
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.2])

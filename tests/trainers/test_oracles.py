@@ -11,6 +11,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.oracles.oracle import replicas
 from trainers.models import cnn, linear, mlp, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
+from trainers.registry import models
 
 SIZES = np.array([4, 30, 9, 1, 17, 12])
 FEATURES = 5
@@ -24,7 +25,9 @@ def examples(targets, seed=0):
 
 
 PICTURES = {"mlp": (2, 3), "cnn": (1, 8, 8), "varied": (3, 6, 5)}
+OTHERS = [name for name in models() if models()[name].TARGETS == "classes" and name not in ("softmax", "mlp", "cnn")]
 NETWORKS = {
+    **{name: (models()[name], {}) for name in OTHERS},
     "mlp": (mlp, {"hidden": [6, 4], "dropout": 0.3}),
     "cnn": (cnn, {"filters": [2, 3], "kernel": 5, "dense": 5}),
     "varied": (cnn, {"filters": [2], "kernel": 3, "dense": 6, "dropout": 0.25, "crop": 2, "flip": True}),
@@ -34,7 +37,7 @@ NETWORKS = {
 def pictures(name, seed=0):
     generator = np.random.default_rng(seed)
     rows = int(SIZES.sum())
-    inputs = generator.normal(size=(rows, *PICTURES[name]))
+    inputs = generator.normal(size=(rows, *PICTURES.get(name, (1, 8, 8))))
     return Examples(inputs, generator.integers(0, 3, rows), np.cumsum(SIZES) - SIZES, SIZES)
 
 
@@ -42,7 +45,7 @@ def build(name, dtype=torch.float64, device=torch.device("cpu")):  # noqa: B008
     if name in NETWORKS:
         module, settings = NETWORKS[name]
         data = pictures(name)
-        problem = Problem(module.__name__, data, test=data, model_settings={"classes": 3, **settings})
+        problem = Problem(name, data, test=data, model_settings={"classes": 3, **settings})
         return module.build(problem, dtype, device)
     if name == "softmax":
         data = examples("classes")

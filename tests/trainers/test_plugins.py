@@ -210,13 +210,18 @@ def test_an_entry_point_is_checked_too(tmp_path: Path, monkeypatch: pytest.Monke
     info = tmp_path / "own_methods-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own_methods\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[driftline.methods]\nmine = own_methods\nstep = own_methods:train_round\n")
+    points = "mine = own_methods\nstep = own_methods:train_round\nlost = own_method\n"
+    (info / "entry_points.txt").write_text(f"[driftline.methods]\n{points}")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry = Registry[Any]("trainers.methods", "trainers.contracts.Method", "method")
     with pytest.raises(PluginError, match=r"^own_methods.py: WEIGTHING is not part of a method: did you mean WEIGHT"):
         registry.find("mine", "method.name")
     with pytest.raises(PluginError, match=r"^entry point step of driftline.methods must name a module"):
         registry.find("step", "method.name")
+    with pytest.raises(PluginError) as caught:
+        registry.find("lost", "method.name")
+    said = "entry point lost of driftline.methods: cannot import own_method: No module named 'own_method'"
+    assert str(caught.value) == said
     sys.modules.pop("own_methods")
 
 

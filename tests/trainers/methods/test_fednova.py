@@ -11,6 +11,7 @@ from trainers.methods.fednova import Hyper, sums_of_ones
 from trainers.registry import optimizers
 from trainers.tasks import linear_regression
 from trainers.trial.document import parse
+from trainers.trial.roles import serving
 
 heavy_ball = optimizers()["momentum"]
 REGRESSION = {
@@ -123,6 +124,6 @@ def test_weights_are_examples_and_adaptive_steps_are_refused():
     with pytest.raises(SpecError) as caught:
         parse({"task": REGRESSION, "method": method, "client": {"name": "adam"}, "rounds": 1})
     assert str(caught.value) == (
-        "method fednova takes linear client optimizers (momentum, nesterov, sgd), got client.name=adam: its directions "
-        "are not linear in the gradients"
+        f"method fednova takes linear client optimizers ({', '.join(serving('client', 'linear'))}), "
+        "got client.name=adam: its directions are not linear in the gradients"
     )
