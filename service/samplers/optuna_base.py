@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,10 +26,12 @@ from search_spaces.parameters import Space
 from search_spaces.spaces import free
 from service.samplers import quasi_random
 from service.samplers.base import Hyperparameters
-from service.samplers.optuna_parameters import encode, suggest
+from service.samplers.optuna_parameters import suggest
 
 if TYPE_CHECKING:
     import optuna
+
+    from service.samplers.optuna_trials import Trials
 
 STARTUP = 10
 _FURTHER = 256  # quasi-random configurations that are looked at for a new one
@@ -99,6 +102,16 @@ class Learner:
         """The unfinished trials that Optuna hears of, but for `number`, which is about to be proposed."""
         return {other: hyperparameters for other, hyperparameters in self._pending.items() if other != number}
 
+    def _history(self, number: int) -> list[optuna.trial.FrozenTrial]:
+        """What has been heard, as Optuna's trials in the order of their numbers."""
+        return self._trials.made(self._told(), self._running(number))
+
+    @cached_property
+    def _trials(self) -> Trials:
+        from service.samplers.optuna_trials import Trials
+
+        return Trials({name: self._space[name] for name in self._free}, len(self._objectives), fixed=self.fixed)
+
     def _propose(self, number: int) -> Hyperparameters:
         import optuna
 
@@ -122,38 +135,6 @@ class Learner:
             if fresh not in known:
                 return fresh
         return hyperparameters  # nothing else is left to be tried
-
-    def _history(self, number: int) -> list[optuna.trial.FrozenTrial]:
-        """What has been heard, as Optuna's trials in the order of their numbers."""
-        import optuna
-
-        heard, running = self._told(), self._running(number)
-        told = [values for _, values in heard.values() if values is not None]
-        worst = [min(column) for column in zip(*told, strict=True)] or [0.0] * len(self._objectives)
-        constrained = len(told) < len(heard)
-        trials = []
-        for other in sorted(heard.keys() | running.keys()):
-            finished = heard.get(other)
-            hyperparameters = finished[0] if finished else running[other]
-            coordinates = [
-                triple
-                for name in self._free
-                for triple in encode(name, self._space[name], hyperparameters[name], fixed=self.fixed)
-            ]
-            facts: dict[str, Any] = {"state": optuna.trial.TrialState.RUNNING}
-            if finished:
-                values = finished[1]
-                facts = {"values": list(worst if values is None else values)}
-                if constrained:
-                    facts["constraints"] = {"diverged": 1.0 if values is None else 0.0}
-            trial = optuna.trial.create_trial(
-                params={key: value for key, _, value in coordinates},
-                distributions={key: distribution for key, distribution, _ in coordinates},
-                user_attrs={"number": other},
-                **facts,
-            )
-            trials.append(trial)
-        return trials
 
 
 @contextlib.contextmanager
