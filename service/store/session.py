@@ -146,7 +146,7 @@ def missing(study_id: str) -> NoReturn:
     Raises:
         NotFound: Always.
     """
-    raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
+    raise NotFound(f"no study {shown(study_id)}; list the studies to see their ids")
 
 
 def check_exists(connection: sa.Connection, study_id: str) -> None:

@@ -85,7 +85,7 @@ class StoredTokens:
         with self._session.write() as connection:
             row = connection.execute(sa.select(TOKENS).where(here).with_for_update()).first()
             if row is None:
-                raise NotFound(f"no token {shown(token_id)}; list them to see which there are")
+                raise NotFound(f"no token {shown(token_id)}; list the tokens to see their ids")
             if row.revoked_at is None:
                 connection.execute(sa.update(TOKENS).where(here).values(revoked_at=self._session.clock()))
                 self._session.audit(connection, actor, "token.revoke", token_id, row.project, {"name": row.name})
