@@ -35,7 +35,7 @@ def own_folder(prefix: str, longest: int) -> tuple[Path, IO[str]]:
 
     Args:
         prefix: Start of the folder's name.
-        longest: Most characters that its path may have; a longer one is made in /tmp instead.
+        longest: Maximum length of its path in characters; if it would be longer, it is made in /tmp.
 
     Returns:
         The folder, readable by its owner only, and its lock, which is held until it is closed.

@@ -66,7 +66,7 @@ def create_app(
     app = FastAPI(
         title="Driftline",
         version="1",
-        summary="Tunes local update methods and maps how fast they converge against how good they become.",
+        summary="Tunes local update methods and shows their trade-off between speed and quality.",
         responses=error_responses.RESPONSES,
         redoc_url=None,
         docs_url=None,  # its page loads scripts from a CDN

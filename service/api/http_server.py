@@ -20,7 +20,7 @@ from service.file_locks import own_folder
 START_S = 20.0
 STOP_S = 10.0
 _PREFIX = "driftline-api-"
-_LONGEST = 82  # of the folder: a socket's path may have about 100 characters
+_LONGEST = 82  # characters of the folder's path: a socket's path may have about 100
 
 
 class Server:

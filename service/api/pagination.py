@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, TypeAdapter
 from driftline.errors import InvalidRequest
 from driftline.wire.records import Phase
 
-PageSize = Annotated[int, Query(ge=1, le=1000, description="Most entries on a page.")]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries per page.")]
 PageToken = Annotated[str | None, Query(max_length=2000, description="next_page_token of the previous page.")]
 
 Id = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^\x00]*$")]

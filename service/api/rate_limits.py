@@ -34,7 +34,7 @@ class Limits(Section):
         burst: Requests that a token may send at once after a pause.
         studies: Default quota of a project: unfinished studies.
         trials: Default quota: trials in unfinished studies.
-        gpu_hours: Default quota: GPU-hours, counted since the first study.
+        gpu_hours: Default quota: GPU-hours used in total.
     """
 
     body_bytes: int = Field(default=64 * 2**20, ge=1024)
@@ -126,9 +126,7 @@ class Checking:
         """
         turns = self._turns.setdefault(project, asyncio.Semaphore(self._per_project))
         if not await self._acquired(turns):
-            text = (
-                f"at most {self._per_project} of a project's studies are checked at a time, and earlier ones take long"
-            )
+            text = f"at most {self._per_project} of a project's studies are checked at a time, and others come first"
             raise RateLimited(f"{text}: try again later", retry_after=_AGAIN_S)
         try:
             yield
@@ -142,7 +140,7 @@ class Checking:
             Unavailable: No thread became free in time.
         """
         if not await self._acquired(self._free):
-            raise Unavailable("the service checks as many studies as it can now: try again later", retry_after=_AGAIN_S)
+            raise Unavailable("the service is busy checking other studies: try again later", retry_after=_AGAIN_S)
         try:
             return await self._threads.run(work)
         finally:

@@ -64,14 +64,14 @@ def fresh(request: Request, etag: str) -> bool:
 
 
 class Bodies:
-    """Keeps the latest answers, each until its study has another version.
+    """Keeps the latest answers, each until its study has a newer version.
 
     Making an answer takes seconds for a large study. It is made once for all requests that wait for it, in threads of
     the cache's own; waiting requests hold no thread. Use from one event loop.
 
     Args:
-        kept: Most answers to keep.
-        bytes_kept: Most memory for them; the newest answer is kept whatever its size.
+        kept: Maximum number of answers.
+        bytes_kept: Maximum memory for them; the newest answer is kept whatever its size.
         at_once: How many answers are made at the same time.
     """
 

@@ -16,7 +16,7 @@ from service.store.store import Store
 
 _HOUR_S = 3600.0
 _LONGEST_S = 100 * 365 * 24 * _HOUR_S  # no finish date beyond this
-_NAMED = 3  # most methods or studies named in a line
+_NAMED = 3  # maximum number of methods or studies named in a line
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from driftline.wire.records import STUDY_FINISHED
 from service.store.events import Tail
 
 AT_ONCE = 500
-"""Most events per read."""
+"""Maximum number of events per read."""
 
 KEPT = 500
-"""Most events that an informer keeps."""
+"""Maximum number of events that an informer keeps."""
 
 _LOG = logging.getLogger(__name__)
 

@@ -167,7 +167,7 @@ def compare(
 
 
 @app.command()
-def methods(name: Annotated[str | None, typer.Argument(help="Only this one, in full.")] = None) -> None:
+def methods(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
     """List what can be tuned: methods, optimizers and schedules with their hyperparameters."""
     from service.cli.show import show_methods
 
@@ -175,7 +175,7 @@ def methods(name: Annotated[str | None, typer.Argument(help="Only this one, in f
 
 
 @app.command()
-def tasks(name: Annotated[str | None, typer.Argument(help="Only this one, in full.")] = None) -> None:
+def tasks(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
     """List the tasks with their settings."""
     from service.cli.show import show_tasks
 
@@ -206,7 +206,7 @@ def serve(
     ] = None,
     per_project: Annotated[
         int | None,
-        typer.Option(min=1, help="Most studies of one project that run at once."),
+        typer.Option(min=1, help="Maximum number of studies of one project that run at once."),
     ] = None,
 ) -> None:
     """Run a service that others submit studies to; set up by DRIFTLINE_* variables (see docs/service.md)."""

@@ -149,7 +149,7 @@ def create_token(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token and print it, once; its id goes to stderr."""
+    """Make a token and print it once; its id goes to stderr."""
     from service.cli import tokens
 
     tokens.create(url, token_file, name, project, scope or ["read", "write"], days, as_json=as_json)

@@ -37,7 +37,7 @@ def serve(
         port: Port; 8080 by default, 8081 for a scheduler alone.
         only: "api" or "scheduler"; None runs everything in this process.
         mlflow_port: Also start MLflow's own server on this port of this machine.
-        per_project: Most studies of a project that run at once; None is no limit.
+        per_project: Maximum number of studies of a project that run at once; None is no limit.
 
     Raises:
         InvalidSpec: A setting is invalid.
@@ -127,7 +127,7 @@ def say(service: Service, settings: ServiceSettings, host: str, only: Part | Non
         if host not in _OWN:
             lines.append(
                 f"It listens on {host}: clients need a token, but the traffic is not encrypted. "
-                "Outside a network that you trust, put a proxy with TLS in front of it."
+                "Put a proxy with TLS in front of it unless you trust the network."
             )
         url = service.url.replace("0.0.0.0", "127.0.0.1")
         if settings.admin_token is None:

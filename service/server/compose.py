@@ -52,7 +52,7 @@ class Service:
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         only: "api" or "scheduler"; None runs everything in this process.
-        per_project: Most studies of a project that run at once; None is no limit.
+        per_project: Maximum number of studies of a project that run at once; None is no limit.
         mlflow_public: URL of MLflow for users, instead of the one in `settings`.
         stop: When set, stops waiting for the database.
 

@@ -50,7 +50,7 @@ class AuditTrail:
             project: Only events about this project.
             action: Only events with this action.
             before: Only events with a smaller id.
-            limit: Most events.
+            limit: Maximum number of events.
         """
         query = sa.select(AUDIT).order_by(AUDIT.c.id.desc()).limit(limit)
         for column, value in ((AUDIT.c.project, project), (AUDIT.c.action, action)):

@@ -35,7 +35,7 @@ class Events:
         Args:
             study_id: Id of the study.
             after: Only events with a greater id.
-            limit: Most events.
+            limit: Maximum number of events.
 
         Raises:
             NotFound: No such study.
@@ -50,7 +50,7 @@ class Events:
         Args:
             study_id: Id of the study.
             after: Only events with a greater id.
-            limit: Most events.
+            limit: Maximum number of events.
 
         Raises:
             NotFound: No such study.

@@ -62,7 +62,7 @@ class Leases:
         self._session = session
 
     def acquire(self, study_id: str, holder: str) -> Lease:
-        """Give the study to a driver under the next attempt; running trials go back to WAITING and keep their results.
+        """Give the study to a driver under the next attempt; running trials go back to WAITING and keep their curves.
 
         Args:
             study_id: Id of the study.
@@ -147,9 +147,7 @@ class Leases:
                 more = "has trials to retry" if driver.fingerprint == RETRIED else "was extended"
                 target, reason = _extended(study.state), f"it {more}, and continues"
             elif state == "SUCCEEDED" and (left := trial_rows.unfinished(connection, study_id)):
-                raise Conflict(
-                    f"a study succeeds when all its trials are finished, got {left} unfinished ones: {study_id}"
-                )
+                raise Conflict(f"a study succeeds when all its trials are finished, got {left} unfinished: {study_id}")
             if state == "CANCELLED" and study.state != "CANCELLING":
                 raise Conflict(f"only its owner cancels a study, but it is {study.state}: {study_id}")
             self._session.update_driver(connection, study_id, released=True, expires_at=self._session.clock())

@@ -65,7 +65,7 @@ class Logs:
         Args:
             study_id: Id of the study.
             after: Only lines with a greater id.
-            limit: Most lines.
+            limit: Maximum number of lines.
 
         Raises:
             NotFound: No such study.

@@ -17,9 +17,9 @@ from service.store.states import DRIVEN
 from trainers import ROLES
 
 COUNTERS = ("client_gradients", "bytes_up", "bytes_down")
-_LATEST = 20  # most studies read
-_TRIALS = 8  # most trials of a label whose counters are read
-_TRIED = 3  # most studies searched for an entry's counters
+_LATEST = 20  # maximum number of studies read
+_TRIALS = 8  # maximum number of trials of a label whose counters are read
+_TRIED = 3  # maximum number of studies searched for an entry's counters
 _STEPS = ("local_steps", "local_epochs")
 _NO_WORK = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "init", "weighting"})
 """Keys of a study that do not affect the cost of a trial's round."""

@@ -20,7 +20,7 @@ _INSERT = sa.insert(STUDIES)
 
 
 class Glance(NamedTuple):
-    """The most requested columns of a study."""
+    """The most frequently read columns of a study."""
 
     project: str
     state: StudyState
@@ -112,7 +112,7 @@ class Studies:
         Args:
             project: Only studies of this project.
             before: Only studies older than the one with this id.
-            limit: Most studies.
+            limit: Maximum number of studies.
         """
         query = sa.select(STUDIES).order_by(STUDIES.c.id.desc()).limit(limit)
         if project is not None:

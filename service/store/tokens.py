@@ -67,7 +67,7 @@ class StoredTokens:
 
         Args:
             before: Only tokens older than the one with this id.
-            limit: Most tokens.
+            limit: Maximum number of tokens.
         """
         query = sa.select(TOKENS).order_by(TOKENS.c.id.desc()).limit(limit)
         if before is not None:

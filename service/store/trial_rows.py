@@ -11,7 +11,7 @@ from service.store.schema import PACKS, TRIALS
 from service.store.session import check_exists
 from trainers import shown
 
-_MANY = 500  # most values in one IN (...)
+_MANY = 500  # maximum number of values in one IN (...)
 
 
 def chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -56,7 +56,7 @@ def stop(
     from_states: Iterable[str] = ("RUNNING",),
     ended_at: float | None = None,
 ) -> None:
-    """Move the study's trials that are in one of `from_states` to another state; they keep their results.
+    """Move the study's trials that are in one of `from_states` to another state; they keep their curves.
 
     Args:
         connection: Connection of a running transaction.

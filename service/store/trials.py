@@ -49,7 +49,7 @@ class Trials:
             phase: Only trials of this phase.
             state: Only trials in this state.
             after: Only trials after this (label, phase, number).
-            limit: Most trials.
+            limit: Maximum number of trials.
 
         Raises:
             NotFound: No such study.

@@ -1,7 +1,7 @@
 """Routes for a study's driver: acquire the study, create trials, report, finish, release.
 
 Every write carries the attempt that `acquire` returned; once another driver has the study, the answer is 409
-"stale-driver". All are idempotent.
+"stale-driver". Every request is safe to repeat.
 """
 
 from fastapi import APIRouter
@@ -28,7 +28,7 @@ ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class
 
 @ROUTER.post("/driver:acquire", operation_id="acquireStudy")
 def acquire(study_id: DrivenStudy, body: Acquire, asked: Asked) -> Lease:
-    """Acquire the study under the next attempt; running trials go back to WAITING and keep their results."""
+    """Acquire the study under the next attempt; running trials go back to WAITING and keep their curves."""
     return asked.store.leases.acquire(study_id, body.holder)
 
 
