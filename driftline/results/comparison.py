@@ -131,9 +131,7 @@ def _reasons(
     if a == b:
         reasons.append(f"a label must be compared with another one, got {a} twice")
     if cost == "seconds":
-        reasons.append(
-            "seconds depend on the machine and its load: choose rounds, bytes or client_gradients"
-        )
+        reasons.append("seconds depend on the machine and its load: choose rounds, bytes or client_gradients")
     for name, unit in (("trials", "trials"), ("cost", f"{cost} granted")):
         left, right = first["granted"][name], second["granted"][name]
         more = max(left, right)

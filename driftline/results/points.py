@@ -88,7 +88,7 @@ def smooth(rounds: Array, values: Array, width: int) -> Array:
         [4.0, 3.0, 1.0, 1.0]
     """
     total = values.astype(np.float64, copy=True)
-    if bool((np.diff(rounds) == 1).all()):  # the usual case needs no search for neighbours; the sums have the same order
+    if bool((np.diff(rounds) == 1).all()):  # the usual case needs no search for neighbours; same order of sums
         for back in range(1, min(width, len(values))):
             total[back:] += values[:-back]
         held: Array = np.minimum(np.arange(1.0, len(values) + 1), width)

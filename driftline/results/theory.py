@@ -31,7 +31,7 @@ ROUNDING = 1e-6
 """Relative differences of qualities divide by at least this share of the initial quality."""
 
 DIGITS = 12
-"""Predicted qualities that agree to this many digits count as equal, so that rounding drops no point of the frontier."""
+"""Predicted qualities that agree to this many digits count as equal: rounding must drop no point of the frontier."""
 
 MOST_WORK = 2e9
 """Most multiplications for the predictions of a label; configurations beyond this limit get no prediction."""
@@ -142,7 +142,7 @@ class _Theory:
         return found, reasons
 
     def _point(self, configuration: Setting, values: Array, trials: Sequence[TrialCurve]) -> Json:
-        """The predicted point, evaluated in the same rounds and with the same costs as these trials (medians over them)."""
+        """The predicted point for the rounds and costs of these trials' evaluations: medians over the trials."""
         metric, cost = self.reading.quality, self.reading.cost
         direction = sign(metric)
         settles, tails = [], []

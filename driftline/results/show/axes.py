@@ -50,8 +50,8 @@ def band_text(result: Json) -> str:
     lines = f"median of {count} seeds, band: lowest to highest" if several else "one seed"
     theory = any(method.get("theory") for method in result["methods"].values())
     return (
-        f"Lines: best quality within a cost ({lines}). Markers: final quality of a configuration, at the cost from which "
-        "it stays near that quality; large markers: the Pareto set."
+        f"Lines: best quality within a cost ({lines}). Markers: final quality of a configuration, at the cost from "
+        "which it stays near that quality; large markers: the Pareto set."
         + (" Rings on dashed lines: the theory's prediction." if theory else "")
     )
 

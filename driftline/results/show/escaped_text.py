@@ -1,4 +1,4 @@
-"""Escapes untrusted text, so that it cannot control the terminal or spreadsheet that shows it.
+"""Escapes untrusted text, so that it cannot control the terminal, page or spreadsheet that shows it.
 
 The output of workers and the reasons of failures are stored unchanged, and escaped where people see them.
 """

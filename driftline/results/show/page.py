@@ -51,7 +51,7 @@ def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
     """The trade-off of all labels of a study as a page.
 
     Args:
-        result: The document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
+        result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
         curves: The study's trials, for the learning curves of those on a frontier.
 
     Returns:

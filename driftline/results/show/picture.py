@@ -28,7 +28,7 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     """The trade-off of all labels of a study as a PNG.
 
     Args:
-        result: The document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
+        result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
         width: Inches.
         height: Inches.
         dpi: Dots per inch.

@@ -96,7 +96,11 @@ def _frontier(label: str, method: Json, metric: str, cost: str, width: int) -> l
     reported = method["reported"]
     on = [row for row in method["configurations"] if row["pareto"]]
     if not on:
-        return [f"{label}: no point yet" if not reported["trials"] else f"{label}: no trial came half of the way to the study's best quality"]
+        return [
+            f"{label}: no point yet"
+            if not reported["trials"]
+            else f"{label}: no trial came half of the way to the study's best quality"
+        ]
     seeds = len(reported["seeds"])
     lines = [f"{label}: frontier, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"]
     heads = [UNITS[cost].split(",")[0], metric]
