@@ -220,7 +220,7 @@ def _study_path(path: str, index: int) -> str:
 
 
 def _check_quality(study: Study, trial: trainers.TrialSpec) -> None:
-    """Checks that the task reports the metric; one trial is enough, because it does so for every method."""
+    """Checks that the task reports the metric; the trials of all methods report the same ones."""
     reported = (*trial.metrics, "train_loss")
     if study.objective.quality not in reported:
         quality = study.objective.quality
