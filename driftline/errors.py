@@ -147,7 +147,7 @@ def problem(error: DriftlineError) -> dict[str, Any]:
 
     Returns:
         ``{"type", "title", "status", "detail"}`` as in RFC 9457, ``"path"`` and ``"problem"`` for an `InvalidSpec`,
-        and the error's details under ``"details"`` when there are any.
+        and the error's details under ``"details"`` if there are any.
 
     Examples:
         >>> problem(NotFound("no study 'abc'"))

@@ -91,7 +91,7 @@ def steps_against_rate(product: float = 0.02, steps: tuple[int, ...] = (1, 2, 4,
 
 
 def wide(branch: bool) -> Space:
-    """A wide space: rates and steps, and for methods with a branch of the server also its rate and the merge.
+    """A wide space: rates, steps and central batches; with a branch of the server also its rate and the merge.
 
     Args:
         branch: Whether the method has a branch of the server (parallel training, two-way transfer).

@@ -16,7 +16,7 @@ from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
 from trainers import ROLES, Hyperparameter, SpecError, hint, shown
 
 Kind = Literal["methods", "client", "server", "central", "merge", "schedules"]
-"""What the name is of; for optimizers, the role."""
+"""Kind of a space; for optimizers, their role."""
 KINDS: tuple[Kind, ...] = ("methods", "client", "server", "central", "merge", "schedules")
 _WORDS = {"methods": "method", "schedules": "schedule"}
 

@@ -138,7 +138,7 @@ class _Theory:
             if configuration.rate < 1:
                 found[row["configuration"]] = configuration
             else:
-                reasons["according to the theory it does not converge"] += 1
+                reasons["by the theory it does not converge"] += 1
         return found, reasons
 
     def _point(self, configuration: Setting, values: Array, trials: Sequence[TrialCurve]) -> Json:

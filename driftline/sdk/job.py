@@ -33,7 +33,7 @@ RESTING = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "PAUSED"})
 
 
 class StudyFailed(DriftlineError):
-    """The study has failed while `wait` waited for it; the message says why."""
+    """The study that `wait` waits for has failed; the message says why."""
 
     code = "study-failed"
     exit_code = 1

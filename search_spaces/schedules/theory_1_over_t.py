@@ -6,7 +6,7 @@ from search_spaces.parameters import Float, Space
 
 
 def default() -> Space:
-    """strong_convexity from 0.1 to 1 and smoothness from 1 to 10 on log scales; the method has local_steps.
+    """strong_convexity from 0.1 to 1 and smoothness from 1 to 10 on log scales; local_steps belongs to the method.
 
     For quadratics, give the task's own constants instead.
     """
