@@ -68,7 +68,7 @@ def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
 def ranges(
     a: str, b: str, first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]], metric: str
 ) -> list[dict[str, Any]]:
-    """The ranges of cost in which the bands of two frontiers overlap or do not.
+    """Divides the costs into ranges by which of two frontiers is better with its whole band.
 
     Args:
         a: Label of `first`.

@@ -1,4 +1,4 @@
-"""Translates the names of Driftline 0.1 into the present ones; no other module knows them.
+"""Translates the names of Driftline 0.1 into the present ones; no other module of driftline knows them.
 
 The same pure functions serve the migration of databases, the reading of old output folders, and the errors for
 documents with old names.
