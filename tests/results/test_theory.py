@@ -246,7 +246,7 @@ def test_another_metric_and_too_much_work_have_no_prediction(monkeypatch: pytest
     monkeypatch.setattr(theory, "MOST_WORK", 2 * 100 * 4 * 9 + 2 * 4 * 2 * 27)  # two configurations
     method = ran({"label": "plain", "name": "fedavg", "space": STEPS}).document["methods"]["plain"]
     assert method["disagreement"]["configurations"] == 2
-    assert method["theory_note"].startswith("2 of the configurations have no prediction: so many models")
+    assert method["theory_note"].startswith("2 of the configurations have no prediction: predicting this many models")
 
 
 def test_a_study_without_points_has_none_yet() -> None:

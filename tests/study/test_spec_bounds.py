@@ -133,9 +133,9 @@ TOO_LARGE = [
     (("sampler",), "tpe" * 300_000, 'sampler: no sampler "tpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpet'),
     (("task", "name"), "x" * 10**6, 'task.name: no task "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...'),
     (("objective",), {"quality": "x" * 10**6}, "objective.quality: must be a metric of task quadratic (loss, "),
-    (("task", 3), 1, "task.3: keys must be text"),
-    (("9" * 5000,), {3: 1}, "9999999999999999999999999999999999999999999999999999999 ....3: keys must be text"),
-    (("task", "\ud800"), 1, 'task: must hold whole characters, got "\\ud800"'),
+    (("task", 3), 1, "task.3: keys must be strings"),
+    (("9" * 5000,), {3: 1}, "9999999999999999999999999999999999999999999999999999999 ....3: keys must be strings"),
+    (("task", "\ud800"), 1, 'task: must not hold half a character (\\ud800 to \\udfff), got "\\ud800"'),
     (("task", "x"), json.loads("[" * 70 + "]" * 70), "task: must be nested at most 64 deep, got more"),
 ]
 
