@@ -144,7 +144,7 @@ BAD = [
     (
         "space: {momentum",
         "momentum: 0.9, space: {momentum",
-        "methods[0].server.momentum: unknown key: known are name and space",
+        "methods[0].server.momentum: unknown key: use name and space",
     ),
     ("{name: plateau, ", "{", "methods[0].schedule.name: must be given"),
     ("cost: bytes", "cost: euros", "objective.cost: must be rounds, bytes, client_gradients or seconds, got cost="),
