@@ -116,7 +116,7 @@ class Shipper(logging.Handler):
                 except NotFound:  # the study no longer exists
                     batch = []
                 except DriftlineError as error:  # a retry would be rejected as well
-                    print(f"{len(batch)} lines of the log were refused: {error}", file=sys.stderr)
+                    print(f"{len(batch)} lines of the log were rejected: {error}", file=sys.stderr)
                     batch = []
                 except Exception as error:
                     print(f"the log could not be sent: {type(error).__name__}: {error}", file=sys.stderr)

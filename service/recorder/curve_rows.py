@@ -35,7 +35,7 @@ def shown_rounds(rounds: int) -> list[int]:
     if rounds <= ROUNDS_SHOWN:
         return list(range(rounds + 1))
     grid: list[int] = [0]
-    for left in range(ROUNDS_SHOWN, 0, -1):  # whole numbers, none twice: each step is at least 1
+    for left in range(ROUNDS_SHOWN, 0, -1):  # whole numbers without duplicates: each step is at least 1
         last = max(grid[-1], 1) if grid[-1] else 0
         ratio = (rounds / last) ** (1 / left) if last else 1.0
         grid.append(max(grid[-1] + 1, round(last * ratio)) if last else 1)

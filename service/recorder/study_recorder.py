@@ -38,14 +38,14 @@ _LOG = logging.getLogger(__name__)
 
 LEASE_S = 20.0
 EVERY_S = 2.0  # between two looks at the store
-LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is away
+LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
 _CURVES_AT_ONCE = 50
 _STATUS = {"COMPLETE": "FINISHED", "DIVERGED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
 
 def retries() -> Iterator[float]:
-    """Seconds between two attempts while MLflow is away."""
+    """Seconds between two attempts while MLflow is unreachable."""
     return pauses(2 * EVERY_S, LONGEST_WAIT_S)
 
 

@@ -1,4 +1,4 @@
-"""The contract of samplers: they propose configurations, and are told the results.
+"""The contract of samplers, which propose configurations and learn from the results.
 
 A sampler keeps no state of its own: it is rebuilt from the store's rows (`pending` and `tell`, in any order) and then
 proposes what it would have proposed without the interruption. A proposal is a function of (space, seed, number, all

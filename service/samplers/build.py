@@ -22,7 +22,7 @@ def build(
     seed: int,
     start: Sequence[Mapping[str, Any]] = (),
 ) -> Sampler:
-    """A new sampler, which was told nothing yet.
+    """A new sampler, before any results.
 
     Args:
         sampler: One of `NAMES`, or a mapping of the name and settings, as in `driftline.study.sampler`.

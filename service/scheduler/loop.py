@@ -171,7 +171,7 @@ class Scheduler:
             try:
                 self._do(action, studies.get(action.study_id), clusters.get(action.study_id, ""))
             except DriftlineError as error:  # the study has changed since the look: the next one sees that
-                _LOG.info("%s was overtaken: %s", action, error)
+                _LOG.info("%s no longer applies: %s", action, error)
         self._collect()
         return actions
 
@@ -184,7 +184,7 @@ class Scheduler:
         if abs(moved) > _JUMP_S:
             self._calm_at = running + self._store.session.lease_seconds
             self._unanswered += moved
-            _LOG.warning("the clock was set by %.0f s: leases are judged again when all can have been renewed", moved)
+            _LOG.warning("the clock was set by %.0f s: leases are not judged until all drivers could renew them", moved)
             for study_id, ours in self._started.items():
                 idle = None if ours.idle_since is None else ours.idle_since + moved
                 silent = None if ours.silent_since is None else ours.silent_since + moved
@@ -318,6 +318,6 @@ class Scheduler:
             except DriftlineError as error:
                 _LOG.warning("the scheduler could not look at the studies: %s", error)
             except Exception:
-                _LOG.exception("the scheduler failed; it goes on")
+                _LOG.exception("the scheduler failed; it continues")
             self._look.wait(self._every_s)
             self._look.clear()

@@ -242,7 +242,7 @@ def _trouble(
         return _waiting(study, ours, acquired)
     if study.lost:
         if ours is None:
-            return [Lost(study.id, study.attempt, "it went away with the service that had started it", counted=False)]
+            return [Lost(study.id, study.attempt, "it ended with the service that had started it", counted=False)]
         if hangs:  # from here on the API rejects what it sends
             reason = "it hangs: its process is alive, but was silent while the API answered"
             return [Lost(study.id, study.attempt, reason), Kill(study.id, reason), *_hopeless(study, ours)]

@@ -72,7 +72,7 @@ def test_a_driver_that_is_silent_may_come_back_and_is_then_lost_and_killed() -> 
     dead = ours(2, alive=False, silent_since=100.0)
     assert reconcile([silent], {"a": dead}, ONE, 100) == [Stop("a", "it is lost"), Lost("a", 2, reason)]
     (only,) = reconcile([silent], {}, ONE, 0)  # another scheduler had started it
-    assert only == Lost("a", 2, "it went away with the service that had started it", counted=False)
+    assert only == Lost("a", 2, "it ended with the service that had started it", counted=False)
 
 
 def test_a_driver_is_not_blamed_while_the_api_does_not_answer() -> None:

@@ -58,7 +58,7 @@ def require(nodes: Sequence[Node], cpus: float, gpus: float) -> None:
     kinds = Counter(str(node) for node in nodes)
     have = "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()) or "nothing"
     key = "resources.cpus" if slots(nodes, 0.001, gpus) else "resources.gpu"
-    raise InvalidSpec(key, f"a pack needs {Node(cpus, gpus)} of one node, the nodes have {have}: ask for less")
+    raise InvalidSpec(key, f"a pack needs {Node(cpus, gpus)} on one node, the nodes have {have}: ask for less")
 
 
 def _times(have: float, need: float) -> int:

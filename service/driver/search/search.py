@@ -287,10 +287,7 @@ class Search:
             _LOG.warning("checkpoints %s could not be removed: %s", pack.prefix, error)
 
     def _retry(self, pack: Pack, reason: str) -> None:
-        """Puts the trials of a pack that broke back to WAITING, or fails them.
-
-        A pack breaks when its worker dies or its training raises an error.
-        """
+        """Puts trials back to WAITING, or fails them, after their worker died or their training raised an error."""
         _LOG.warning("pack %s of %d trials: %s", pack.id, len(pack.trials), reason)
         results = [self._after_death(self.table.trials[trial], reason) for trial in pack.trials]
         self._end(pack, results)

@@ -143,7 +143,7 @@ class Api:
         """Creates an object, or changes it to match the body (server-side apply, as field manager `MANAGER`).
 
         Raises:
-            InvalidSpec: The API server refuses the body.
+            InvalidSpec: The API server rejects the body.
         """
         return self._ask(
             "PATCH",
@@ -158,7 +158,7 @@ class Api:
         """Creates an object; as in `apply`, a field that its kind does not have is an error (from Kubernetes 1.25).
 
         Raises:
-            InvalidSpec: The API server refuses the body.
+            InvalidSpec: The API server rejects the body.
             Conflict: An object with this name exists.
         """
         return self._ask("POST", kind, query={"fieldManager": MANAGER, "fieldValidation": "Strict"}, body=body)
@@ -195,7 +195,7 @@ class Api:
         try:
             found: Item = json.loads(answer.data)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise Unavailable(f"the Kubernetes API broke off: {error}") from error
+            raise Unavailable(f"an answer of the Kubernetes API broke off: {error}") from error
         return found
 
     def _send(

@@ -55,7 +55,7 @@ class Mirror:
         self._items: dict[str, Item] = {}
         self._gone: dict[str, tuple[float, Item]] = {}  # by uid: when it was deleted
         self._seen = float("-inf")
-        self._error = "it has not answered yet"
+        self._error = "the API server has not answered yet"
         self._ready = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -97,7 +97,7 @@ class Mirror:
                 self._follow()
                 retries = pauses(_PAUSE_S, _LONGEST_PAUSE_S, jitter=0.5)
             except Expired:
-                _LOG.debug("the watch of %s is listed anew", self._kind)
+                _LOG.debug("the watch of %s has expired: they are listed again", self._kind)
             except DriftlineError as error:
                 with self._lock:
                     self._error = error.message
@@ -106,7 +106,7 @@ class Mirror:
             except Exception as error:
                 with self._lock:
                     self._error = f"{type(error).__name__}: {error}"
-                _LOG.exception("the watch of %s failed; it goes on", self._kind)
+                _LOG.exception("the watch of %s failed; it continues", self._kind)
                 self._over.wait(_LONGEST_PAUSE_S)
             finally:
                 self._ready.set()

@@ -42,9 +42,9 @@ def check(config: Config, launch: Launch) -> None:
     """
     workers = config.workers
     if launch.cpus > workers.cores:
-        raise InvalidSpec("resources.cpus", f"must be at most the {workers.cores} of a worker, got {launch.cpus:g}")
+        raise InvalidSpec("resources.cpus", f"must be at most {workers.cores}, what a worker has, got {launch.cpus:g}")
     if (launch.gpus or 0) > workers.gpus:
-        raise InvalidSpec("resources.gpu", f"must be at most the {workers.gpus} of a worker, got {launch.gpus:g}")
+        raise InvalidSpec("resources.gpu", f"must be at most {workers.gpus}, what a worker has, got {launch.gpus:g}")
 
 
 def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: str, folder: str) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen
         case "Retrying":
             return Seen(True, f"KubeRay tries again: {pod_problems.shortened(status.get('message', ''))}")
         case "Waiting" | "Scheduling" | "Scheduled":
-            return Seen(True, f"KubeRay has it {phase.lower()}")
+            return Seen(True, f"its RayJob is {phase.lower()}")
         case _:
             return Seen(True, f"KubeRay reports {phase}, which this version does not know")
 

@@ -231,7 +231,7 @@ class LocalLauncher(Launcher):
         """Sends SIGKILL to a driver and all its processes."""
         pid = self._pid(study_id)
         if pid:
-            for send in (os.killpg, os.kill):  # a driver leads a group of its own
+            for send in (os.killpg, os.kill):  # a driver leads its own process group
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     send(pid, signal.SIGKILL)
         driver_processes.kill(self._logs, study_id)

@@ -241,7 +241,7 @@ class RayJobsLauncher(Launcher):
             return None
         have = ", ".join(sorted({f"{cpu:g} CPU and {gpu:g} GPU" for cpu, gpu in nodes})) or "nothing yet"
         return (
-            f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU of one node, the nodes of the Ray cluster have {have}"
+            f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU on one node, the nodes of the Ray cluster have {have}"
         )
 
     def _body(self, launch: Launch, name: str) -> dict[str, Any]:
