@@ -2,7 +2,7 @@
 
 The first n = max(10, dimensions + 2) configurations are quasi-random; so are all further ones until n trials have
 finished and two of them have different values. The gain of a proposal is averaged over possible results of the running
-trials, so that parallel proposals differ. A separate process models whether a configuration diverges.
+trials, so that parallel proposals differ. A separate Gaussian process models whether a configuration diverges.
 
 * A proposal costs about 1 second of one core with 64 finished trials, 1.7 with 256 and 4 with 512 (two objectives, four
   hyperparameters, 8 running), so the processes are fitted to at most `cap` trials: the cap/2 best (non-dominated

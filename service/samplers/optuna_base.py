@@ -5,8 +5,8 @@ a seed that is a function of (seed, number). A rebuilt sampler therefore propose
 proposed, in whatever order the results arrived. (To the bit with the same versions of Optuna, NumPy and, for gp, torch
 on the same kind of machine.)
 
-* A diverged trial gets the worst value so far and a violated constraint. As a failed trial, Optuna would ignore it, and
-  diverging configurations would be proposed forever.
+* A diverged trial gets the worst value so far and a violated constraint. If it counted as failed, Optuna would ignore
+  it, and propose diverging configurations forever.
 * A failed trial is ignored.
 * Until enough trials have finished, configurations are quasi-random.
 * A configuration that was tried before, or is running, is not proposed again if that can be avoided: the search has one

@@ -23,8 +23,8 @@ _REMEMBERED_S = 900.0
 class Mirror:
     """Objects of one kind with certain labels.
 
-    A thread lists the objects, watches for changes, and lists them again when the watch ends, so that a missed change
-    is not missed for long. While the API server is unreachable, the last copy is shown until it is `stale_s` old.
+    A thread lists the objects, watches for changes, and lists them again when the watch ends, in case it has missed a
+    change. While the API server is unreachable, the last copy is shown until it is `stale_s` old.
 
     Args:
         api: The API server.

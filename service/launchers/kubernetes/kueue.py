@@ -40,7 +40,7 @@ def reason(job: Job, workloads: Sequence[Mapping[str, Any]], now: float) -> str:
 
     Args:
         job: The RayJob.
-        workloads: Kueue's Workloads of it.
+        workloads: Kueue's Workload objects for it.
         now: Seconds since 1970.
     """
     queue = queue_of(job)

@@ -79,7 +79,7 @@ class KubernetesLauncher(Launcher):
         self._jobs = Mirror(api, "rayjobs", self._all)
         self._pods = Mirror(api, "pods", self._all, remembered=starved)  # they may be deleted before `seen` looks
         self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
-        self._killed: dict[str, tuple[float, set[str]]] = {}  # by study: when, and uids of its pods
+        self._killed: dict[str, tuple[float, set[str]]] = {}  # by study: time of the kill, uids of its pods
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
 
     def start(self, launch: Launch) -> None:
