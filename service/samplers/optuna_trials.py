@@ -1,4 +1,4 @@
-"""The trials that Optuna hears of before it proposes: made once, and shared by all proposals."""
+"""The trials that Optuna gets before it proposes: made once, and shared by all proposals."""
 
 from __future__ import annotations
 
