@@ -1,7 +1,7 @@
 """The local steps of MaSS, in its two forms, as client optimizers (engine/local/client_optimizer.py).
 
-All sequences are kept as sums of gradients, counted from where the client starts: the model w = start - client_lr W,
-the look-ahead u = start - client_lr U (at which gradients are taken) and the auxiliary v = start - client_lr V.
+All sequences are kept as sums of gradients since the client's start: the model w = start - client_lr W, the look-ahead
+u = start - client_lr U (at which gradients are taken) and the auxiliary v = start - client_lr V.
 
     three sequences   W <- U + g;  V <- (1 - mixing) V + mixing U + (auxiliary_lr / client_lr) g;
                       U <- (mixing V + W) / (1 + mixing)
