@@ -204,7 +204,7 @@ def test_another_file_is_refused(folder: Path) -> None:
     settings = parsed()
     changed = arrays() | {"y": (arrays()["y"] + 1) % 3}
     np.savez(folder / "mine.npz", **changed)
-    with pytest.raises(SpecError, match=r"task\.path must stay as it is, got another mine\.npz: start again"):
+    with pytest.raises(SpecError, match=r"task\.path must not change, got another mine\.npz: start again"):
         npz.build(settings, "float32")
     with pytest.raises(
         SpecError, match=r'task\.sha256 must be that of the file, [0-9a-f]{64}, got "' + settings.sha256[:50]
