@@ -235,7 +235,7 @@ class TestCommand:
                 {**TRIAL, "task": {"name": "quadratic", "hessians": [[[1]]], "centers": [[0, 0]]}},
                 "task.centers.0 must have 1 numbers as the hessians have rows, got 2",
             ),
-            ('{"task": NaN, "task": 1}', 'every key must stand once in its object, got "task" twice'),
+            ('{"task": NaN, "task": 1}', 'every key must occur once in its object, got "task" twice'),
         ],
     )
     def test_a_wrong_document_is_one_line_and_exit_code_2(
