@@ -57,7 +57,7 @@ def range_of(item: Hyperparameter) -> str:
     if item.choices:
         return "one of " + ", ".join(str(choice) for choice in item.choices)
     lists = {"floats": "numbers", "ints": "whole numbers"}
-    words = {"bool": "true or false", "str": "text", "any": "see the text"}
+    words = {"bool": "true or false", "str": "string", "any": "see the text"}
     if item.kind in lists:
         return f"{lists[item.kind]}, each {item.range_text()}"
     if item.kind in words:

@@ -104,7 +104,7 @@ class Hyperparameter:
         if self.kind in ("floats", "ints"):
             what = "numbers" if self.kind == "floats" else "whole numbers"
             return what if (self.low, self.high) == (None, None) else f"{what} {self.range_text()}"
-        return {"bool": "true or false", "str": "a text"}.get(self.kind) or self.range_text()
+        return {"bool": "true or false", "str": "a string"}.get(self.kind) or self.range_text()
 
     def check(self, value: Any, path: str) -> Any:
         """The checked value, converted to its type.
@@ -143,7 +143,7 @@ class Hyperparameter:
             return value
         if self.kind == "str":
             if not isinstance(value, str):
-                raise SpecError(f"{path} must be a text, got {self.name}={shown(value)}", path)
+                raise SpecError(f"{path} must be a string, got {self.name}={shown(value)}", path)
             return value
         return integer(value, path, math.inf) if self.kind == "int" else number(value, path)
 

@@ -166,7 +166,7 @@ class _Reader:
         except archive.DAMAGE as error:
             if "allow_pickle" in str(error):
                 raise SpecError(
-                    f"{place}: array {shown(name)} must hold numbers or texts, got pickled objects, which are never "
+                    f"{place}: array {shown(name)} must hold numbers or strings, got pickled objects, which are never "
                     "read: save it again with a dtype",
                     place,
                 ) from error
@@ -231,7 +231,7 @@ class _Reader:
         whole = array.dtype.kind != "f" or bool((np.isfinite(array) & (array == np.floor(array))).all())
         if array.ndim != 1 or array.dtype.kind not in "iufUSb" or not whole:
             raise SpecError(
-                f"{place}: array {shown(name)} must be 1-D, a whole number or text for each example, "
+                f"{place}: array {shown(name)} must be 1-D, a whole number or string for each example, "
                 f"got {_facts(array)}{'' if whole else ' with other numbers'}",
                 place,
             )

@@ -113,7 +113,7 @@ def resolve(
 
 
 def checked(constants: Any) -> Any:
-    """"estimate", or an object with all four numbers, None for those that are not given.
+    """The word "estimate", or an object with all four numbers, None for those that are not given.
 
     Args:
         constants: the value from a document.
@@ -178,7 +178,7 @@ def _linear(features: NDArray[np.float64], weight_decay: float) -> SampleConstan
 def _softmax(features: NDArray[np.float64], weight_decay: float) -> SampleConstants:
     """Bounds: the Hessian of an example is between weight_decay and weight_decay plus half its squared features.
 
-    L_1 is at most the largest such bound, and kappa~ at most L_1 / mu.
+    L_1 is at most the largest of these upper bounds, and kappa~ at most L_1 / mu.
     """
     if not weight_decay > 0:
         raise SpecError(

@@ -110,7 +110,7 @@ def best_convex_step(rounds: int, smoothness: float, noise: float, initial_dista
 
     Args:
         rounds: T + 1.
-        smoothness: of the parts.
+        smoothness: smoothness of the parts.
         noise: 5 sigma^2 / (K S) + 3 sigma_c^2.
         initial_distance_sq: D^2.
     """
@@ -129,7 +129,7 @@ def convex_bound(
     Args:
         rounds: T + 1.
         clients_per_round: S.
-        smoothness: of the parts.
+        smoothness: smoothness of the parts.
         noise: 5 sigma^2 / (K S) + 3 sigma_c^2.
         initial_distance_sq: D^2.
     """
@@ -145,7 +145,7 @@ def best_non_convex_step(rounds: int, smoothness: float, noise: float, initial_g
 
     Args:
         rounds: T + 1.
-        smoothness: of the parts.
+        smoothness: smoothness of the parts.
         noise: 3 sigma^2 / (K S) + 2 sigma_c^2.
         initial_gap: F.
     """
@@ -160,7 +160,7 @@ def non_convex_bound(rounds: int, smoothness: float, noise: float, initial_gap: 
 
     Args:
         rounds: T + 1.
-        smoothness: of the parts.
+        smoothness: smoothness of the parts.
         noise: 3 sigma^2 / (K S) + 2 sigma_c^2.
         initial_gap: F.
     """

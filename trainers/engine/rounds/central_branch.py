@@ -41,7 +41,7 @@ class MixedLoss:
 
 @dataclass(frozen=True)
 class Branches(MixedLoss, LocalSteps):
-    """Hyperparameters of a method with a branch of the server beside the clients'."""
+    """Hyperparameters of a method with a branch of the server next to the clients' branch."""
 
     central_lr: Tensor | None = tunable(
         None,

@@ -172,7 +172,7 @@ class Cohort:
 
         Args:
             params: (T, 1, P), broadcast.
-            step: of the round, from 0.
+            step: step of the round, from 0.
             taking: (T,) trials that take part in it; the others send and count nothing.
         """
         self._batches.prepare(step + 1)

@@ -51,7 +51,7 @@ class RoundMap:
         matrix: (s, s).
         offset: (s,).
         dimension: number of model parameters.
-        begin: as of AffineRound.
+        begin: see AffineRound.
     """
 
     matrix: Array
