@@ -272,7 +272,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "task.targets must be numbered from 0 on, got 3 classes up to 2000: number them",
     ),
     ({}, {"classes": 2}, "task.classes must be above the largest class, 2, got classes=2"),
-    ({"client": np.ones((60, 1), int)}, {}, 'task.client: array "client" must be 1-D, a whole number or string for each'),
+    ({"client": np.ones((60, 1), int)}, {}, 'task.client: array "client" must be 1-D, a whole number or string for'),
     ({"client": np.full(60, 0.5)}, {}, "got float64 of shape (60,) with other numbers"),
     ({"client": np.array([None] * 60)}, {}, 'task.client: array "client" must hold numbers or strings, got pickled'),
     ({}, {"test": "is_tset"}, 'task.test: no array "is_tset" in mine.npz: did you mean is_test?'),

@@ -224,7 +224,7 @@ def _partition(value: Any, pool: Pool, path: str) -> Any:
     if not isinstance(value, str) and (not isinstance(value, Mapping) or len(value) != 1):
         raise SpecError(f"{path} must be one of {forms}, got partition={shown(value)}", path)
     if pool.labels is None and value not in ("iid", "natural"):
-        raise SpecError(f"{path} must be {forms} where there are no labels, got partition={shown(value)}", path)
+        raise SpecError(f"{path} must be {forms} without labels, got partition={shown(value)}", path)
     if isinstance(value, str):
         return value
     refuse_unknown(value, _WITH_NUMBER, path)

@@ -206,6 +206,6 @@ def _refuse_others(values: Mapping[str, Any], said: Mapping[str, Any], document:
         if key in document and values[key] != meant:
             place = join(path, key)
             raise SpecError(
-                f"{place} must be {shown(meant)}, as eigenvalues say, or left out, got {key}={shown(values[key])}",
+                f"{place} must be {shown(meant)} as eigenvalues imply, or left out, got {key}={shown(values[key])}",
                 place,
             )

@@ -126,7 +126,7 @@ def client_quadratics(hessians: Any, centers: Any, client_weights: Any = None) -
     crooked = np.abs(matrices - transposed) > SYMMETRY_TOLERANCE * scale
     if crooked.any():
         client = int(np.argwhere(crooked)[0][-3])
-        raise SpecError(f"hessians must be symmetric, got client {client} with another transpose", f"hessians.{client}")
+        raise SpecError(f"hessians must be symmetric, got client {client} with an asymmetric one", f"hessians.{client}")
     matrices = (matrices + transposed) / 2
     eigenvalues, eigenvectors = np.linalg.eigh(matrices)
     low = eigenvalues[..., 0]

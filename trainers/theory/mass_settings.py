@@ -70,7 +70,7 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
     if values["constants"] is not None:
         if given:
             path = f"method.{given[0]}"
-            raise SpecError(f"{path} must be left out where constants are given, got both: leave one out", path)
+            raise SpecError(f"{path} must be left out if constants are given, got both: leave one out", path)
         return {**values, "constants": checked(values["constants"])}
     if len(given) == len(FORMS):
         return _agreeing(values)

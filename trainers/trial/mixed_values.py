@@ -39,7 +39,7 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
         needed = "central_steps" if "central_steps" in values else "central_batch_size"
         if values[needed] is None:
             place = f"method.{needed}"
-            raise SpecError(f"{place} must be given where clients have local_epochs, got none", place)
+            raise SpecError(f"{place} must be given with local_epochs, got none", place)
     elif "central_steps" in values and values["central_steps"] is None:
         found["central_steps"] = values["local_steps"]
     return found

@@ -202,7 +202,7 @@ def _values(
         found["server_lr"] = None
         if found.get("client_lr") == 0:
             raise SpecError(
-                f"{given['client_lr'].path} must be above 0 where server_lr is tied to it, got client_lr=0",
+                f"{given['client_lr'].path} must be above 0 if server_lr is tied to it, got client_lr=0",
                 given["client_lr"].path,
             )
     if found.get("local_epochs") is not None:

@@ -52,7 +52,7 @@ def warnings(
         pairs = zip(schedule.values[name], method.values.get(name, schedule.values[name]), strict=True)
         if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
             mine, own = different[0]
-            found.append(f"schedule.{name} is {mine}, but the method's is {own}: left out it is the same")
+            found.append(f"schedule.{name} is {mine}, but the method's is {own}: leave it out to use the method's")
     return [*found, *mixed(method, optimizers, schedule, task, clients_per_round)]
 
 

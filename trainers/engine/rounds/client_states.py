@@ -75,11 +75,11 @@ def place(size: Size, device_free: int | None, host_free: int | None, method: st
     needed = size.total * (_CHECKPOINT_COPIES + (not on_device))
     if host_free is not None and needed > _HOST_SHARE * host_free:
         raise SpecError(
-            f"what the clients of {method} keep must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
+            f"the client states of {method} must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
             f"clients x {size.parameters} parameters x {size.trials} trials x {size.tensors} of {size.item_bytes} "
             f"bytes; {needed / _GIB:.3g} GiB while a checkpoint is written), with {host_free / _GIB:.3g} GiB "
             "available: train fewer trials in a pack (resources.packs of a study), take fewer clients, a smaller "
-            "model or dtype float32, or a method whose clients keep nothing",
+            "model or dtype float32, or a method without client states",
             "method",
         )
     return "device" if on_device or device_free is None else "host"
@@ -156,7 +156,7 @@ class ClientStore:
             alive: (T,); the other trials keep their old states.
         """
         if unknown := [name for name in values if name not in self._held]:
-            raise RuntimeError(f"a method must name what it stores in stored(hyper), got {unknown[0]} besides")
+            raise RuntimeError(f"a method must list its client states in stored(hyper), got {unknown[0]} as well")
         for name, value in values.items():
             held = self._held[name]
             rows = torch.as_tensor(clients, device=held.device)

@@ -96,7 +96,7 @@ class Cohort:
     def central(self) -> Central:
         """The server's own loss; RuntimeError unless the method sets CENTRAL = True."""
         if self._central is None:
-            raise RuntimeError("a method must say CENTRAL = True to have central data, it did not")
+            raise RuntimeError("a method must set CENTRAL = True to use central data")
         return self._central
 
     def local(self, params: Tensor, work: LocalWork, down: Sequence[Tensor] = (), up: int = 1) -> Local:

@@ -101,7 +101,7 @@ def _parts(clients: ClientQuadratics, remembered: int) -> list[Array]:
     size = (1 + remembered) * clients.dimension
     if size > LARGEST:
         raise SpecError(
-            f"what a method remembers must be at most {LARGEST} numbers for a closed form, got {size} (the model and "
+            f"the state of a method must have at most {LARGEST} numbers for a closed form, got {size} (the model and "
             f"{remembered} vectors of {clients.dimension}): take fewer clients, or look at measured curves alone",
             "method.name",
         )
