@@ -22,14 +22,13 @@ mean of (x - w) / client_lr with rate client_lr). `sync` says how the next round
     reset              every round starts with v = u = w = x: nothing is remembered
 
 where w_ is the model before the last step and g the gradient of that step. There are three ways to set the rates:
-client_lr with momentum (0.9 if none of the five is given) and compensation_lr (default 0); client_lr with mixing and
-auxiliary_lr; or client_lr with mixing and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr)
-(default 1). The others follow, and schedules of client_lr scale auxiliary_lr and compensation_lr with it. Or give
-`constants` instead of all of them. "estimate" computes them from the data of all clients and batch_size, exactly for
-linear regression and quadratics, by bounds for softmax regression with weight_decay. An object contains smoothness,
-strong_convexity and, with mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr =
-1 / L_m and mixing = 1 / sqrt(kappa_m kappa~_m), with kappa~_m from the theorem, the largest L_m and kappa~_m and the
-smallest mu of all clients.
+client_lr with momentum (default 0.9) and compensation_lr (default 0); client_lr with mixing and auxiliary_lr; or
+client_lr with mixing and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr) (default 1). The others
+follow, and schedules of client_lr scale auxiliary_lr and compensation_lr with it. Or give `constants` instead of all of
+them. "estimate" computes them from the data of all clients and batch_size, exactly for linear regression and
+quadratics, by bounds for softmax regression with weight_decay. An object contains smoothness, strong_convexity and,
+with mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m and mixing = 1 /
+sqrt(kappa_m kappa~_m), with kappa~_m from the theorem, the largest L_m and kappa~_m and the smallest mu of all clients.
 
 Limits: compensation_lr 0 is Nesterov's method on the clients (auxiliary_lr = client_lr / mixing,
 batch_statistical_condition_number 1), which a full batch also gives. momentum 0 with compensation_lr 0 (mixing 1,

@@ -37,7 +37,7 @@ class Dense(Oracle):
         self.dropouts = dropouts
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             for trial, models in enumerate(client_major(params, group).unbind(1)):
@@ -47,14 +47,14 @@ class Dense(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             held = client_major(total, group).unbind(1)

@@ -49,7 +49,7 @@ class Stacked(Oracle):
         return torch.bmm(stacked, inputs[..., : self.columns].transpose(1, 2)).view(clients, trials, self.outputs, -1)
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = []
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
@@ -57,14 +57,14 @@ class Stacked(Oracle):
         return torch.cat(found, 1)
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
@@ -73,7 +73,7 @@ class Stacked(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = []
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
@@ -151,7 +151,7 @@ class Coefficients:
         self.scale = None if motion.scale is None else motion.scale[None]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame."""
+        """Advances the sums by one step; returns the losses if `want_loss`."""
         found = []
         for group, first, whole in zip(self.batch, self.scores, self.held, strict=True):
             held = whole[:, :width]
@@ -174,7 +174,7 @@ class Coefficients:
         return torch.cat(found, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:
-        """See Frame."""
+        """Converts sums to gradients (T, M, P)."""
         start = self.motion.start
         total = replicas(start, start.shape[0], self.batch[-1].stop, start.shape[-1])
         for group, held, found in zip(self.batch, self.held, sums, strict=True):

@@ -20,15 +20,15 @@ class _HalfSquares:
     """0.5 |scores - wanted|^2."""
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """(..., examples) losses."""
         return 0.5 * (scores - wanted).square().sum(-2)
 
     def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """Derivatives with respect to the scores; may overwrite the scores."""
         return scores.sub_(wanted)
 
     def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """See Loss."""
+        """Second derivatives times a change of the scores."""
         return along
 
 

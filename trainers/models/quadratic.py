@@ -184,18 +184,18 @@ class _ClosedForm(Oracle):
         self.dimension = dimension
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         return torch.cat([self._loss(*self._away(params, group), group) for group in batch], 1)
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             held = client_major(total, group)
@@ -203,7 +203,7 @@ class _ClosedForm(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         losses = []
         for group in batch:
             away, pull = self._away(params, group)

@@ -22,15 +22,15 @@ class CrossEntropy:
     """log sum exp(scores) - score of the class; targets are 1 for the class and 0 elsewhere."""
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """(..., examples) losses."""
         return -(torch.log_softmax(scores, -2) * wanted).sum(-2)
 
     def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """Derivatives with respect to the scores; may overwrite the scores."""
         return torch.softmax(scores, -2).sub_(wanted)
 
     def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """See Loss."""
+        """Second derivatives times a change of the scores."""
         shares = torch.softmax(scores, -2)
         return shares * (along - (shares * along).sum(-2, keepdim=True))
 

@@ -212,15 +212,15 @@ class Remembered:
         self._room = _KEPT_BYTES
 
     def prepare(self, local_steps: int) -> None:
-        """See RoundBatches."""
+        """Draws the batches of the first `local_steps` steps."""
         self.batches.prepare(local_steps)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """See RoundBatches."""
+        """(M,) steps of `local_epochs` passes."""
         return self.batches.epoch_steps(local_epochs)
 
     def batch(self, step: int, clients: int) -> Batch:
-        """See RoundBatches."""
+        """The batches of one step for the first `clients` clients."""
         key = (step, clients)
         if key in self._kept:
             return self._kept[key]
@@ -231,5 +231,5 @@ class Remembered:
         return found
 
     def full(self) -> Batch:
-        """See RoundBatches."""
+        """All data of every client."""
         return self.batches.full()

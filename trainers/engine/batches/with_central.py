@@ -35,7 +35,7 @@ class JoinedRound:
         self.always_full = batches.always_full and central.always_full
 
     def prepare(self, local_steps: int) -> None:
-        """See RoundBatches."""
+        """Draws the batches of the first `local_steps` steps."""
         self._batches.prepare(local_steps)
         self._central.prepare(local_steps)
 
@@ -44,13 +44,13 @@ class JoinedRound:
         return self._batches.epoch_steps(local_epochs)
 
     def batch(self, step: int, clients: int) -> Batch:
-        """See RoundBatches."""
+        """The batches of one step for the first `clients` clients."""
         found = JoinedBatch(self._batches.batch(step, clients))
         found.central = self._central.batch(step, 1)
         return found
 
     def full(self) -> Batch:
-        """See RoundBatches."""
+        """All data of every client."""
         found = JoinedBatch(self._batches.full())
         found.central = self._central.full()
         return found

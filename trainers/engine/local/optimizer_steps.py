@@ -55,7 +55,7 @@ class Stepped:
         self.totals = [self.total, *answers.values()]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame."""
+        """Advances the sums by one step; returns the losses if `want_loss`."""
         motion = self.motion
         total, here = self.total[:width, :busy], motion.start[:width, :busy]
         if step > 0 and self.model is not None:
@@ -91,7 +91,7 @@ class Stepped:
         return models if offset is None else models + offset[:width, :busy]
 
     def lift(self, sums: list[Tensor]) -> Tensor:
-        """See Frame."""
+        """Converts sums to gradients (T, M, P)."""
         return sums[0]
 
     def kept(self, sums: list[Tensor]) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ class Replicas:
         self.model = torch.empty_like(self.total) if motion.moving else None
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame."""
+        """Advances the sums by one step; returns the losses if `want_loss`."""
         motion = self.motion
         held, here = self.total[:width, :busy], motion.start[:width, :busy]
         if step > 0:
@@ -45,5 +45,5 @@ class Replicas:
         return self.gradients.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
-        """See Frame."""
+        """Converts sums to gradients (T, M, P)."""
         return sums[0]

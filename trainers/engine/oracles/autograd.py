@@ -29,7 +29,7 @@ class Autograd(Oracle):
         self.losses = losses
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
             for place, trial, row, weights, data in self._replicas(params, group):
@@ -37,14 +37,14 @@ class Autograd(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             held, along = client_major(total, group), client_major(vector, group)
@@ -58,7 +58,7 @@ class Autograd(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
             held = client_major(total, group)

@@ -41,7 +41,7 @@ class Loop(Oracle):
         self.parameters = [parameters[entry.name] for entry in layout.entries]
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.no_grad(), self._bound():
             for group in batch:
@@ -52,7 +52,7 @@ class Loop(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
@@ -75,7 +75,7 @@ class Loop(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.enable_grad(), self._bound():
             for group in batch:

@@ -50,7 +50,7 @@ class Vmap(Oracle):
         self._bend = _over_replicas(bend, 2)
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
@@ -60,14 +60,14 @@ class Vmap(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             models, along = self._tensors(params, group), self._tensors(vector, group)
@@ -76,7 +76,7 @@ class Vmap(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             models = self._tensors(params, group)

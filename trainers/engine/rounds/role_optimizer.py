@@ -36,7 +36,7 @@ class RoleOptimizer:
 
     @property
     def decoupled(self) -> bool:
-        """See ClientOptimizer."""
+        """Whether weight decay is added to the directions."""
         return self.module.DECOUPLED
 
     @cached_property
@@ -46,15 +46,15 @@ class RoleOptimizer:
         return momentum is not None and not bool((momentum != 0).any())
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
-        """See ClientOptimizer."""
+        """The memory before the first step of a round."""
         return self.module.init(self.hyper, like)
 
     def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
-        """See ClientOptimizer."""
+        """Advances the totals by one step."""
         total.add_(self.module.direction_(self.hyper, memory, gradient, step))
 
     def rows(self, rows: slice) -> RoleOptimizer:
-        """See ClientOptimizer."""
+        """This optimizer for some of the trials."""
         return replace(self, hyper=rows_of(self.hyper, rows))
 
     def begin(self, params: Tensor) -> dict[str, Tensor]:
