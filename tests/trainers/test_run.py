@@ -302,7 +302,7 @@ class TestCheckpoints:
         process.stderr.close()
         last = json.loads(lines[-1])["round"]
         assert 0 < last < 1000
-        assert err == f"interrupted after round {last} of 1000; run again with --checkpoint {saved} to go on\n"
+        assert err == f"interrupted after round {last} of 1000; run again with --checkpoint {saved} to continue\n"
         again = spawn(path, "--checkpoint", saved)
         out, err = again.communicate(timeout=120)
         assert (again.returncode, err) == (0, "")

@@ -307,7 +307,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"paths": "mine.npz"}, 'unknown key "paths" in task: did you mean path?'),
     ({}, {"model": "quadratic"}, 'task.model must be a model of labelled examples or numbers, got model="quadratic"'),
     ({}, {"clients": 3}, "task.clients must be left out for the natural partition, which has 4, got clients=3"),
-    ({}, {"model": "linear", "targets": "value", "partition": "by_label"}, "task.partition must be natural, iid where"),
+    ({}, {"model": "linear", "targets": "value", "partition": "by_label"}, "task.partition must be natural, iid without"),
     (
         {"value": np.ones((60, 2, 2))},
         {"model": "linear", "targets": "value"},
