@@ -192,7 +192,7 @@ budget: {trials_per_method: 8, rounds: 10}
 def test_step_sizes_beyond_the_theory_are_remarked(rate, where) -> None:
     remarks = Study.from_yaml(MIXED.replace("RATE", rate)).check()
     assert remarks[0].startswith(where)
-    assert "up to which theorem B.1" in remarks[0]
+    assert "the limit of theorem B.1" in remarks[0]
     assert any("unstable" in line for line in remarks) == (rate != "0.05")
     assert Study.from_yaml(MIXED.replace("RATE", "1.0e-4")).check() == []
 

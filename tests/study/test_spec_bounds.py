@@ -73,7 +73,7 @@ WRONG_KINDS = [
     ("space", "client_lr", {"float": [0.1, 1], "also": [-1]}, "must be at least 0, got client_lr=-1"),
     ("schedule.space", "decay_mode", {"int": [0, 1]}, "decay_mode is one of "),
     ("schedule.space", "decay_mode", {"float": [0, 1]}, "decay_mode is one of "),
-    ("schedule.space", "decay_mode", {"choice": ["paper", 3]}, "must be a text, got decay_mode=3"),
+    ("schedule.space", "decay_mode", {"choice": ["paper", 3]}, "must be a string, got decay_mode=3"),
     ("schedule.space", "decay_mode", {"choice": ["decay_moed"]}, "must be one of "),
     ("server.space", "momentum", {"int": [0, 1]}, "must be in [0, 1), got momentum=1"),
     ("space", "tied", {"int": [0, 1]}, "tied is true or false; use choice"),
