@@ -241,8 +241,9 @@ class Recorder:
         fresh = entry is None or entry.run_id != run_id
         after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
         until = curve.rounds_done
-        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=trial.finished)
-        if trial.finished:
+        final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
+        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=final)
+        if final:
             new += [(name, value, until) for name, value in totals(curve.columns).items()]
         params = trial_params(trial) if fresh else {}
         state: dict[str, str] = {"driftline.state": trial.state}
