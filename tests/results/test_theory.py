@@ -209,7 +209,7 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
     assert "plain, theory" in page
     assert "decay, theory" not in page
     assert said in page
-    assert "as the theory predicts" in band_text(result.document)
+    assert "the theory's prediction" in band_text(result.document)
 
 
 @pytest.mark.parametrize(
