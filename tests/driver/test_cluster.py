@@ -178,7 +178,7 @@ def test_an_autoscaler_that_cannot_be_told_stops_nothing(
     sdk = pytest.importorskip("ray.autoscaler.sdk")
     monkeypatch.setattr(sdk, "request_resources", lambda bundles: 1 / 0)
     seen(Node(2)).wish(3, 1.0, 0.0)
-    assert "could not be told of 3 packs" in caplog.text
+    assert "room for 3 packs could not be requested" in caplog.text
 
 
 @pytest.mark.ray
