@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from trainers.registry import Registry
     from trainers.spelling import hint, nearest
     from trainers.trial.document import TrialSpec, parse, structure_key
+    from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import ROLES, refuse_role
     from trainers.trial.sizes import check_models
@@ -61,6 +62,7 @@ _PLACES = {
     "problem": ("Task",),
     "data.folder": ("data_dir",),
     "trial.document": ("TrialSpec", "parse", "structure_key"),
+    "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.parts": ("REGISTRIES", "offered"),
     "trial.roles": ("ROLES", "refuse_role"),
     "trial.version_0_1": ("new_name",),
@@ -88,6 +90,8 @@ __all__ = [
     "check_models",
     "data_dir",
     "digits",
+    "evaluation_grid",
+    "evaluation_work",
     "hint",
     "integer",
     "join",

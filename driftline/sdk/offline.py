@@ -88,7 +88,8 @@ class OfflineService(httpx.BaseTransport):
         study = Study.from_json(document)
         remarks = study.check()
         if request.url.params.get("validate_only") == "true":
-            return _json(CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks))
+            spec, mark, outlook = study.to_json(), study.fingerprint(), study.outlook()
+            return _json(CheckedStudy(spec=spec, fingerprint=mark, remarks=remarks, outlook=outlook))
         key = request.headers.get("Idempotency-Key", "")
         if key in self._keys:
             return _json(self._studies[self._keys[key]])

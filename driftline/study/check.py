@@ -15,6 +15,7 @@ from typing import Any
 import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, Entry, Part
+from driftline.study.outlook import share_remark
 from driftline.study.sampler import name_of
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
@@ -75,6 +76,7 @@ def check(study: Study) -> list[str]:
     assert first is not None  # a study has a method
     _check_packs(study, first)
     _check_quality(study, first)
+    remarks += share_remark(study)
     if study.budget.seeds and study.budget.confirm > study.budget.trials_per_method:
         remarks.append(
             f"budget.confirm: {study.budget.confirm} configurations are to be confirmed, but only "

@@ -287,3 +287,9 @@ class Study(Section):
         from driftline.study.check import check  # imports the trainers, and with them torch
 
         return check(self)
+
+    def outlook(self) -> list[str]:
+        """What the study will do and what it can claim, one line each, see `driftline.study.outlook.outlook`."""
+        from driftline.study.outlook import outlook
+
+        return outlook(self)

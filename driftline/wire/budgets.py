@@ -79,10 +79,12 @@ class CheckedStudy(Record):
         spec: Its canonical form, with defaults written out.
         fingerprint: `Study.fingerprint` of it.
         remarks: Warnings about what is valid but probably unintended, one line each.
+        outlook: What it will do and what it can claim, one line each.
         estimate: Its estimated cost; None if not requested.
     """
 
     spec: dict[str, Any]
     fingerprint: str
     remarks: list[str] = Field(default_factory=list)
+    outlook: list[str] = Field(default_factory=list)
     estimate: StudyEstimate | None = None

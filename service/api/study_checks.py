@@ -22,6 +22,7 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
     study = Study.from_json(body)
     try:
         remarks = study.check()
+        outlook = study.outlook()
     except DriftlineError:
         raise
     except (MemoryError, OverflowError, RuntimeError, ValueError) as error:  # from numpy, where no check came first
@@ -29,7 +30,7 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
             raise  # torch raises RuntimeError when it is out of memory
         _LOG.warning("a study could not be checked", exc_info=error)
         raise InvalidSpec("task", f"its sizes must fit this computer, got {type(error).__name__}: {error}") from error
-    return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks)
+    return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=outlook)
 
 
 def extended(spec: Mapping[str, Any], extension: Extension) -> dict[str, Any]:

@@ -20,12 +20,12 @@ def validate_study(file: Path, url: str | None, token_file: Path | None, *, esti
     study = Study.from_yaml(file)
     with connected(url, token_file) if url or environment().url else Client() as client:
         checked = client.validate(study, estimate=estimate)
-    _print_plan(file, study, checked.remarks)
+    _print_plan(file, study, checked.remarks, checked.outlook)
     if checked.estimate is not None:
         _print_estimate(checked.estimate, "on this computer" if client.local else "on the service")
 
 
-def _print_plan(file: Path, study: Study, remarks: Iterable[str]) -> None:
+def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Iterable[str]) -> None:
     budget = study.budget
     repeats = budget.confirmation_trials
     again = f" and {repeats} repeats on {budget.seeds} fresh seeds" if repeats else ""
@@ -34,6 +34,8 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str]) -> None:
     for remark in remarks:
         typer.echo(f"note: {remark}")
     typer.echo(f"{len(study.labels)} methods ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")
+    for fact in outlook:
+        typer.echo(fact)
 
 
 def _print_estimate(found: StudyEstimate, place: str) -> None:

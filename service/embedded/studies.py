@@ -124,7 +124,10 @@ class LocalStudies:
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study, and times a few rounds of it here; see `driftline.Client.validate`."""
-        checked = CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=study.check())
+        remarks = study.check()
+        checked = CheckedStudy(
+            spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=study.outlook()
+        )
         return checked.model_copy(update={"estimate": timing.estimate(study)}) if estimate else checked
 
     def job(self, study: str) -> Job:

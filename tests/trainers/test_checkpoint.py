@@ -1,6 +1,7 @@
 """A restored pack goes on to the bit; a checkpoint that does not fit is refused."""
 
 import io
+from dataclasses import replace
 
 import pytest
 import torch
@@ -112,14 +113,22 @@ def test_a_diverged_member_stays_diverged():
         assert stripped(lines + Pack.restore(spec, pack.to_bytes()).advance()) == whole
 
 
-def test_automatic_evaluation_happens_in_the_same_rounds():
-    spec = parse(document(rounds=40, eval_every="auto", clients_per_round=1))
+def test_automatic_evaluation_happens_in_the_same_rounds_after_a_restart_and_in_a_longer_trial():
+    spec, long = (parse(document(rounds=rounds, eval_every="auto", clients_per_round=1)) for rounds in (45, 50))
     pack = Pack.from_spec(spec)
-    assert pack.plan.eval_every == 4
-    lines = pack.advance(11)
-    lines += Pack.restore(spec, pack.to_bytes()).advance()
+    lines = pack.advance(41)
+    pack = Pack.restore(spec, pack.to_bytes())
+    lines += pack.advance()
+    lines += Pack.restore(long, pack.to_bytes()).advance()
     evaluated = [line["round"] for line in lines if line["member"] == 0 and "test_loss" in line]
-    assert evaluated == list(range(0, 41, 4))
+    assert evaluated == [*range(41), 42, 44, 45, 46, 48, 50]
+
+
+def test_a_stored_plan_with_a_number_keeps_its_rounds():
+    spec = parse(document(rounds=12, eval_every="auto", clients_per_round=1))
+    pack = Pack.from_spec(spec, plan=replace(Pack.from_spec(spec).plan, eval_every=4))
+    lines = pack.advance(5) + Pack.restore(spec, pack.to_bytes()).advance()
+    assert [line["round"] for line in lines if line["member"] == 0 and "test_loss" in line] == [0, 4, 8, 12]
 
 
 def test_a_trial_can_be_made_longer():

@@ -166,20 +166,10 @@ def test_evaluations_come_at_the_interval_and_at_both_ends():
     assert [line["round"] for line in lines if "test_accuracy" in line] == [0, 3, 6, 8]
 
 
-def test_automatic_evaluation_follows_from_counts():
-    plan = Pack.from_spec(parse(document(eval_every="auto", rounds=1000))).plan
-    # 359 test examples; a round is at least 5 clients x 8 examples x 3; 359 / (120 * 0.15 / 0.85) = 16.95
-    assert plan.eval_every == 17
-    assert Pack.from_spec(parse(document(eval_every="auto", rounds=100))).plan.eval_every == 10
-    assert Pack.from_spec(parse(document(eval_every="auto", rounds=3))).plan.eval_every == 1
-    wide = document(eval_every="auto", rounds=1000, members=[{"local_steps": 50}, {}])
-    assert Pack.from_spec(parse(wide)).plan.eval_every == 17
-    given = {
-        "task": {"name": "quadratic", "problem": "two_clients"},
-        "method": {"name": "fedsgd", "server_lr": 0.1},
-        "rounds": 1000,
-    }
-    assert Pack.from_spec(parse(given)).plan.eval_every == 1
+def test_automatic_evaluation_follows_the_grid():
+    lines = train(document(eval_every="auto", rounds=45))
+    assert [line["round"] for line in lines if "test_loss" in line] == [*range(41), 42, 44, 45]
+    assert Pack.from_spec(parse(document(eval_every="auto"))).plan.eval_every == "auto"
 
 
 def test_train_loss_is_of_the_model_before_the_round():

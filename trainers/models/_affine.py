@@ -72,10 +72,8 @@ class Affine:
         self.inputs, self.wanted = self._held(train.inputs), owned(wanted, self.like)
         self.test: tuple[Tensor, Tensor] | None = None
         self.test_clients = problem.test
-        self.test_examples = 0
         if problem.test is not None and test_wanted is not None:
             self.test = self._held(problem.test.inputs), owned(test_wanted, self.like)
-            self.test_examples = len(self.test[0])
         self.stacked = Stacked(loss, outputs, self.columns)
         self.oracles: Mapping[str, Oracle] = {
             "stacked": self.stacked,

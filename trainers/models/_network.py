@@ -84,7 +84,6 @@ class Network:
         self.pictures = train.inputs.ndim == 4
         self.inputs, self.targets = self._held(train)
         self.test = problem.test
-        self.test_examples = 0 if problem.test is None else len(problem.test.targets)
         self.held_out = None if problem.test is None else self._held(problem.test)
         self.oracles: Mapping[str, Oracle] = {
             "loop": Loop(self.layout, self.module, self._losses),

@@ -45,7 +45,6 @@ class Quadratic:
         self.layout = Layout.of({"x": (self.dimension,)})
         self.client_weights = _weights(problem, losses.clients)
         self.examples: NDArray[np.int64] | None = None
-        self.test_examples = 0
         self.gradient_noise = losses.gradient_noise
         self.empty = torch.empty(0, dtype=dtype, device=device)
         self.hessians = owned(losses.hessians, self.empty)
@@ -128,10 +127,6 @@ class _Source:
             return _Round(self, round_index, clients, self._all)
         rows = torch.as_tensor(clients, device=self.model.hessians.device)
         return _Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()})
-
-    def step_examples(self, clients_per_round: int) -> float:
-        """One draw per client."""
-        return float(clients_per_round)
 
 
 class _Round:

@@ -100,10 +100,6 @@ class ExampleSource:
         order = np.lexsort((clients, -self.sizes[clients]))
         return ExampleRound(self, round_index, clients[order])
 
-    def step_examples(self, clients_per_round: int) -> float:
-        """Mean number of examples in one step of a whole cohort."""
-        return clients_per_round * float(self.batch_size or self.sizes.mean())
-
     def full(self, clients: NDArray[np.int64]) -> Batch:
         """All data of a cohort; cached while the cohort stays the same."""
         key = clients.tobytes()

@@ -127,10 +127,6 @@ class Source(Protocol):
         """The batches of one round (from 0) for a cohort, given in any order."""
         ...
 
-    def step_examples(self, clients_per_round: int) -> float:
-        """Mean number of examples in one step of a whole cohort, as a measure of work."""
-        ...
-
 
 class Model(Protocol):
     """One model with its data on a device.
@@ -141,7 +137,6 @@ class Model(Protocol):
         clients: size of the population.
         client_weights: (clients,) weights of the task with sum 1; uniform if the task has none.
         examples: (clients,) number of examples of each client; None if losses are formulas without examples.
-        test_examples: examples of one evaluation, as a measure of work.
         explosion: a training loss explodes when it exceeds the first one by this many times max(1, |first|).
     """
 
@@ -150,7 +145,6 @@ class Model(Protocol):
     clients: int
     client_weights: NDArray[np.float64]
     examples: NDArray[np.int64] | None
-    test_examples: int
     explosion: float
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:

@@ -20,6 +20,7 @@ from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
 from trainers.engine.rounds.server_state import State
 from trainers.errors import SpecError
+from trainers.trial.evaluation_rounds import is_evaluated
 
 
 class Lane:
@@ -96,7 +97,7 @@ class Lane:
         train_loss = cohort.loss(old.params, spec.loss_data)
         loss, norm, total = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
-        if (round_index + 1) % plan.eval_every == 0 or round_index + 1 == spec.rounds:
+        if is_evaluated(round_index + 1, spec.rounds, plan.eval_every):
             metrics.update(self._evaluated(new.params, client_lr))
         view = RoundView(old, new, hyper, cohort, spec.loss_data, setting.model)
         for report in setting.reports:

@@ -35,10 +35,6 @@ from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches
 
-EVALUATION_SHARE = 0.15
-LEAST_EVALUATIONS = 10
-_GRADIENT_WORK = 3.0  # cost of a gradient, in forward passes
-
 _BUDGET = 1.0  # seconds for measuring
 _MEASURED_STEPS = 8
 _REPEATS = 4
@@ -57,7 +53,7 @@ class Plan:
         threads: number of torch threads.
         device: type of the device, "cpu" or "cuda".
         dtype: "float32" or "float64".
-        eval_every: rounds between evaluations.
+        eval_every: rounds between evaluations, or "auto" for the grid of `evaluation_grid`.
         separate: compute every member as if it were alone, one after the other.
     """
 
@@ -66,7 +62,7 @@ class Plan:
     threads: int
     device: str
     dtype: str
-    eval_every: int
+    eval_every: int | str
     separate: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -77,24 +73,6 @@ class Plan:
     def from_json(document: Mapping[str, Any]) -> Plan:
         """Reads a plan from `to_json`. Unknown keys are ignored; keys that an older version lacks get defaults."""
         return Plan(**{field.name: document[field.name] for field in fields(Plan) if field.name in document})
-
-
-def evaluation_interval(examples: int, step_examples: float, rounds: int) -> int:
-    """Rounds between evaluations, so that evaluations take at most 15 % of the time.
-
-    The interval follows from counts, not from a clock, so that all trials of a task evaluate in the same rounds, in any
-    pack and on any machine. An evaluation costs its examples; a round costs at least one gradient, three times its
-    examples. A run always has at least 10 evaluations; these take more of its time if the run is short, the test set is
-    large, and the clients take fewer than 5 local steps.
-
-    Args:
-        examples: examples of one evaluation.
-        step_examples: examples in one step of a cohort.
-        rounds: rounds of the trial.
-    """
-    share = EVALUATION_SHARE / (1 - EVALUATION_SHARE)
-    interval = math.ceil(examples / (share * _GRADIENT_WORK * step_examples))
-    return max(1, min(interval, rounds // LEAST_EVALUATIONS))
 
 
 def fastest_oracle(

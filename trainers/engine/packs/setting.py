@@ -20,7 +20,7 @@ from trainers.engine.packs.build import (
     dtype_of,
     first_model,
 )
-from trainers.engine.packs.plan import Plan, evaluation_interval, fastest_oracle
+from trainers.engine.packs.plan import Plan, fastest_oracle
 from trainers.errors import SpecError
 from trainers.registry import reports
 from trainers.trial.document import TrialSpec
@@ -94,19 +94,10 @@ class Setting:
         )
 
     def _decide(self) -> Plan:
-        spec, every = self.spec, self.spec.eval_every
+        spec = self.spec
         params, steps = self.first_models(spec.members), self._most_steps()
         oracle = fastest_oracle(self._name, self.model, self._typical, params, steps)
-        if not isinstance(every, int):
-            model = self.model
-            examples = model.test_examples
-            if model.examples is not None:
-                passes = sum(report.PASSES for report in self.reports)
-                examples += int(passes * model.examples.sum())
-            adapting = adapted_clients(spec, self.device, oracle)
-            examples += 0 if adapting is None else adapting.examples
-            every = evaluation_interval(examples, self.source.step_examples(self.clients_per_round), spec.rounds)
-        return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, every)
+        return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, spec.eval_every)
 
     def _typical(self) -> RoundBatches:
         """The batches of a typical round: of a new cohort, unless all clients take part in every round."""

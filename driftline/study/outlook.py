@@ -1,0 +1,61 @@
+"""What a valid study will do and what it can claim, in sentences that `driftline validate` prints."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import pairwise
+
+import trainers
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from trainers import evaluation_grid, evaluation_work
+
+SHARE = 0.15
+"""Share of the time above which evaluations get a remark."""
+
+
+def outlook(study: Study) -> list[str]:
+    """One line for each fact about a valid study that is worth knowing before it runs.
+
+    Args:
+        study: The study, checked.
+    """
+    return [f"Each trial is evaluated {_rounds(study)}: about {100 * evaluation_share(study):.2g} % of the time."]
+
+
+def evaluation_share(study: Study) -> float:
+    """Share of a study's work that evaluations take, from counts; see `trainers.evaluation_work`.
+
+    Every entry counts with two trials: one at the low end of every range, with the first of all choices, and one at the
+    high end, with the last.
+    """
+    evaluation = training = 0.0
+    for entry in study.methods:
+        ends = {name: parameter.ends() for name, parameter in entry.parameters().items()}
+        for configuration in ({name: values[side] for name, values in ends.items()} for side in (0, -1)):
+            with suppress(trainers.SpecError):  # choices that exclude each other
+                trial = trainers.parse(trial_document(study, entry.label, [configuration], study.seed))
+                work = evaluation_work(trial)
+                evaluation, training = evaluation + work[0], training + work[1]
+    return evaluation / (evaluation + training) if evaluation else 0.0
+
+
+def share_remark(study: Study) -> list[str]:
+    """A remark if evaluations take more than `SHARE` of the time."""
+    share = evaluation_share(study)
+    if share <= SHARE:
+        return []
+    return [f"eval_every: evaluations take about {100 * share:.0f} % of the time: evaluate less often to save time"]
+
+
+def _rounds(study: Study) -> str:
+    """The rounds after which trials are evaluated, in words."""
+    every = study.eval_every
+    if isinstance(every, int):
+        return f"every {every} rounds and after the last" if every > 1 else "after every round"
+    grid = sorted(evaluation_grid(study.budget.rounds))
+    coarse = [number for number, following in pairwise(grid) if following > number + 1]
+    if not coarse:
+        return "after every round"
+    shown = ", ".join(map(str, grid[grid.index(coarse[0]) + 1 :][:3]))
+    return f"{len(grid)} times, after every round to {coarse[0]}, then in steps of 5 % ({shown}, ...)"

@@ -1,0 +1,60 @@
+"""What `validate` says about a study before it runs."""
+
+import pytest
+
+from driftline.study.outlook import SHARE, evaluation_share
+from driftline.study.spec import Study
+
+BUDGET = {"trials_per_method": 8, "rounds": 100}
+STUDY = {
+    "name": "seen-before",
+    "task": {"name": "digits", "clients": 10, "partition": "iid"},
+    "methods": [{"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 1.0, "local_steps": {"choice": [1, 50]}}}],
+    "clients_per_round": 10,
+    "batch_size": 100,
+    "budget": BUDGET,
+}
+QUADRATIC = {"name": "quadratic", "problem": "two_clients"}
+
+
+def evaluated(**changes: object) -> str:
+    return next(line for line in Study.from_json(STUDY | changes).outlook() if "evaluated" in line)
+
+
+def test_the_grid_is_shown_with_its_share_of_the_time() -> None:
+    evaluations, gradients = 2 * 63 * 359, 100 * 10 * 100 * (1 + 50)
+    share = 100 * evaluations / (evaluations + 3 * gradients)
+    assert evaluated() == (
+        "Each trial is evaluated 63 times, after every round to 40, then in steps of 5 % (42, 44, 46, ...): "
+        f"about {share:.2g} % of the time."
+    )
+
+
+@pytest.mark.parametrize(
+    ("every", "rounds", "words"),
+    [
+        (5, 100, "every 5 rounds and after the last"),
+        (1, 100, "after every round"),
+        ("auto", 40, "after every round"),
+    ],
+)
+def test_the_grid_in_words(every: object, rounds: int, words: str) -> None:
+    budget = {"trials_per_method": 2, "rounds": rounds}
+    assert evaluated(eval_every=every, budget=budget).startswith(f"Each trial is evaluated {words}: ")
+
+
+def test_evaluations_that_take_long_get_a_remark() -> None:
+    cheap = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 1}
+    dear = Study.from_json(
+        STUDY | {"batch_size": 20, "budget": BUDGET, "methods": [{"name": "fedavg", "space": cheap}]}
+    )
+    share = evaluation_share(dear)
+    assert share > SHARE
+    (remark,) = dear.check()
+    expected = f"eval_every: evaluations take about {100 * share:.0f} % of the time: evaluate less often to save time"
+    assert remark == expected
+    assert Study.from_json(STUDY).check() == []
+
+
+def test_closed_forms_cost_nothing_to_evaluate() -> None:
+    assert evaluated(task=QUADRATIC, clients_per_round=None, batch_size=None).endswith("about 0 % of the time.")
