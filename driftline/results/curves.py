@@ -47,6 +47,7 @@ class TrialCurve:
         state: COMPLETE, DIVERGED, ... as in `TrialRecord`.
         columns: Metric to values, (reports,) each; NaN where a metric was not reported. "round" increases.
         error: Why it failed; "" otherwise.
+        search: Number of the search that proposed its configuration.
     """
 
     trial: str
@@ -59,6 +60,7 @@ class TrialCurve:
     state: str
     columns: Mapping[str, Array]
     error: str = ""
+    search: int = 0
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod

@@ -53,6 +53,9 @@ MOST_ENTRIES = 200
 LARGEST = 2**53
 """Limits far above any real study, which every database, sampler and random generator can represent."""
 
+LEAST_PAIRS = 6
+"""Seeds, or searches, that a verdict of `compare` needs."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 

@@ -1,0 +1,73 @@
+"""Which configurations of a search are run again on fresh seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from driftline.results.curves import Array, TrialCurve
+from driftline.results.runs import Runs, runs_of
+from driftline.results.scale import Axis, axis_of
+
+_LAST = ("DIVERGED", "FAILED", "CANCELLED")
+
+
+def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int) -> list[int]:
+    """The configurations of a label to run again on fresh seeds, first choices first.
+
+    They are those that together dominate the largest area in the search: mean merit over log10 cost of the best that
+    any of them reaches within a cost. They are added greedily. When no configuration adds area, the chosen ones are set
+    aside and it begins again on the rest. Of equals, the one with the lower number. Diverged and then failed ones
+    follow only if there are too few others, so that every label confirms the same number.
+
+    Args:
+        search: The finished search trials of one label.
+        metric: Metric chosen as quality.
+        cost: Chosen cost.
+        count: How many.
+    """
+    ordered = sorted(search, key=lambda curve: curve.configuration)
+    found = [(curve, runs_of(curve.configuration, [curve], metric, cost)) for curve in ordered]
+    runs = [each for curve, each in found if curve.state == "COMPLETE" and each is not None and len(each.rounds)]
+    chosen = greedy(runs, count, axis_of_runs(metric, runs)) if runs else []
+    rest = [curve.configuration for state in _LAST for curve in ordered if curve.state == state]
+    return [*chosen, *rest][:count]
+
+
+def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:
+    """The axis on which these runs are compared."""
+    starts = [float(start) for each in runs for start in each.start]
+    return axis_of(metric, starts, min((float(each.quality.min(initial=np.inf)) for each in runs), default=np.inf))
+
+
+def greedy(runs: Sequence[Runs], count: int, axis: Axis) -> list[int]:
+    """Numbers of the configurations that together dominate the largest area, added one by one; see `to_confirm`.
+
+    Args:
+        runs: Configurations on one seed, by increasing number.
+        count: How many.
+        axis: Gives the merit of a quality.
+    """
+    cost = np.unique(np.concatenate([each.cost[0] for each in runs]))
+    widths = np.log10(np.append(cost[1:], cost[-1]) / cost)
+    start = float(np.mean([axis.merit(each.start) for each in runs]))
+    reached = np.stack([_best_within(each, cost, start, axis) for each in runs])  # (configurations, costs)
+    chosen: list[int] = []
+    left = np.ones(len(runs), dtype=bool)
+    while len(chosen) < min(count, len(runs)):
+        best = np.full(len(cost), start)
+        while len(chosen) < min(count, len(runs)):
+            gains = np.where(left, np.maximum(reached - best, 0.0) @ widths, -np.inf)
+            index = int(np.argmax(gains))
+            if gains[index] <= 0 and best.max() > start:
+                break
+            chosen.append(index)
+            left[index] = False
+            best = np.maximum(best, reached[index])
+    return [runs[index].configuration for index in chosen]
+
+
+def _best_within(runs: Runs, cost: Array, start: float, axis: Axis) -> Array:
+    best = np.maximum.accumulate(np.append(start, axis.merit(runs.quality[0])))
+    return np.asarray(best[np.searchsorted(runs.cost[0], cost, side="right")])

@@ -1,0 +1,87 @@
+"""The quality of recommendations on seeds that did not choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftline.results.curves import Array
+from driftline.results.recommendation import Recommendations, Span, Steps, follow, recommend
+from driftline.results.runs import Runs
+from driftline.results.scale import Axis
+
+
+@dataclass(frozen=True)
+class Band:
+    """Several step functions at the costs where any of them changes.
+
+    Attributes:
+        cost: (n,), increasing.
+        middle: Median, (n,).
+        low: Smallest number, (n,).
+        high: Largest number, (n,).
+    """
+
+    cost: Array
+    middle: Array
+    low: Array
+    high: Array
+
+
+def cross_fitted(runs: Sequence[Runs], axis: Axis, span: Span) -> list[Steps]:
+    """One step function for each seed: the recommendations of all other seeds, followed on the seed left out.
+
+    No value is reported on a seed that helped to choose it.
+
+    Args:
+        runs: The confirmed configurations on the same seeds, at least two.
+        axis: Gives the merit of a quality.
+        span: Costs of interest.
+    """
+    found = []
+    for seed in range(runs[0].seeds):
+        others = [other for other in range(runs[0].seeds) if other != seed]
+        found.append(follow(recommend(runs, others, axis, span), runs, seed, untrained(runs, seed)))
+    return found
+
+
+def found_by_search(runs: Sequence[Runs], search: Sequence[Runs], axis: Axis, span: Span) -> list[Steps]:
+    """One step function for each seed: what the search alone recommends, followed on the seed.
+
+    Stopping rounds and costs are those of the search. A round that the confirmation did not evaluate has the quality
+    of the last one evaluated before it.
+
+    Args:
+        runs: The confirmed configurations.
+        search: The same configurations, in the same order, as the search has run them, on one seed.
+        axis: Gives the merit of a quality.
+        span: Costs of interest.
+    """
+    chosen = recommend(search, [0], axis, span)
+    return [_follow_rounds(chosen, search, runs, seed) for seed in range(runs[0].seeds)]
+
+
+def untrained(runs: Sequence[Runs], seed: int) -> float:
+    """Mean quality of the untrained models of a seed."""
+    return float(np.mean([each.start[seed] for each in runs]))
+
+
+def band(steps: Sequence[Steps]) -> Band:
+    """Median, smallest and largest value of several step functions that begin at the same cost."""
+    cost = np.unique(np.concatenate([each.cost for each in steps]))
+    table = np.stack([each.at(cost) for each in steps])
+    found = np.stack([np.median(table, axis=0), table.min(axis=0), table.max(axis=0)])
+    keep = np.append(True, (np.diff(found, axis=1) != 0).any(axis=0))
+    return Band(cost[keep], *found[:, keep])
+
+
+def _follow_rounds(chosen: Recommendations, search: Sequence[Runs], runs: Sequence[Runs], seed: int) -> Steps:
+    """As `follow`, for runs that were evaluated after other rounds than those that chose."""
+    column = np.zeros_like(chosen.column)
+    for number in np.unique(chosen.which[chosen.which >= 0]):
+        at = chosen.which == number
+        stop = search[number].rounds[chosen.column[at]]
+        column[at] = np.maximum(np.searchsorted(runs[number].rounds, stop, side="right") - 1, 0)
+    return follow(Recommendations(chosen.cost, chosen.which, column), runs, seed, untrained(runs, seed))

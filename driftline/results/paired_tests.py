@@ -1,0 +1,123 @@
+"""Statistics of paired differences: intervals, corrections for several comparisons, bands along the cost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from driftline.results.curves import Array
+from driftline.study.spec import LEAST_PAIRS
+
+LEVEL = 0.95
+POWER = 0.8
+MOST_FLIPS = 2**12
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A paired t test.
+
+    Attributes:
+        mean: Mean difference.
+        error: Its standard error; 0 if all differences are equal.
+        pairs: Number of pairs, at least 2.
+        p: Two-sided p value; 1 if all differences are equal, because a spread of 0 is no evidence.
+    """
+
+    mean: float
+    error: float
+    pairs: int
+    p: float
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The t interval of the mean difference at this level."""
+        half = _quantile(0.5 + level / 2, self.pairs) * self.error
+        return self.mean - half, self.mean + half
+
+    def detectable(self, level: float) -> float:
+        """The true difference that such a test would have found with a probability of 80 %."""
+        return (_quantile(0.5 + level / 2, self.pairs) + _quantile(POWER, self.pairs)) * self.error
+
+
+def paired(differences: Sequence[float]) -> Paired | None:
+    """The paired t test of these differences; None with fewer than two."""
+    count = len(differences)
+    if count < 2:
+        return None
+    values = np.asarray(differences, dtype=np.float64)
+    mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(count))
+    if error <= 1e-12 * float(np.abs(values).max()):
+        return Paired(mean, 0.0, count, 1.0)
+    from scipy.special import stdtr  # slow to import
+
+    return Paired(mean, error, count, float(2 * stdtr(count - 1, -abs(mean) / error)))
+
+
+def holm(p_values: Mapping[_Key, float]) -> dict[_Key, tuple[float, float]]:
+    """Holm's correction over a family of tests.
+
+    Args:
+        p_values: Test -> its p value.
+
+    Returns:
+        Test -> (adjusted p value, level of its interval). If the smaller p values are all significant, the interval
+        at this level excludes 0 exactly if the adjusted p value is below 5 %.
+
+    Examples:
+        >>> {name: round(p, 3) for name, (p, _) in holm({"a": 0.01, "b": 0.04, "c": 0.03}).items()}
+        {'a': 0.03, 'c': 0.06, 'b': 0.06}
+    """
+    found: dict[_Key, tuple[float, float]] = {}
+    largest = 0.0
+    for index, (key, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        left = len(p_values) - index
+        largest = max(largest, min(1.0, left * p))
+        found[key] = largest, 1 - (1 - LEVEL) / left
+    return found
+
+
+def band(differences: Array) -> tuple[Array, Array] | None:
+    """A simultaneous band for the mean difference along a grid, from the largest statistic under sign flips.
+
+    The statistic at a point is |sum of d| / sqrt(sum of d^2); its largest value over the grid is compared with that
+    of the same differences with random signs (all of them up to `MOST_FLIPS`, otherwise so many that are drawn with a
+    fixed seed). Where the band excludes 0, the labels differ at 5 % for the whole grid.
+
+    Args:
+        differences: (pairs, points).
+
+    Returns:
+        (low, high), (points,) each; None with fewer than `LEAST_PAIRS` pairs.
+    """
+    pairs = len(differences)
+    if pairs < LEAST_PAIRS:
+        return None
+    signs = _signs(pairs)
+    size = np.sqrt((differences**2).sum(axis=0))
+    shares = np.divide(differences, size, out=np.zeros_like(differences), where=size > 0)
+    largest = np.sort(np.abs(signs @ shares).max(axis=1))
+    limit = float(largest[int(np.ceil(LEVEL * len(largest))) - 1]) * (1 + 1e-9)  # equal statistics are not rarer
+    mean, error = differences.mean(axis=0), differences.std(axis=0, ddof=1) / np.sqrt(pairs)
+    rest = pairs - limit**2
+    half = np.sqrt((pairs - 1) / rest) * limit * error if rest > 1e-9 else np.where(error > 0, np.inf, 0.0)
+    return mean - half, mean + half
+
+
+def _signs(pairs: int) -> Array:
+    """(flips, pairs) of -1 and 1, the first of a row always 1: the statistic does not change with all signs."""
+    if 2 ** (pairs - 1) <= MOST_FLIPS:
+        return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=pairs - 1)])
+    drawn = np.random.default_rng(0).choice([-1.0, 1.0], size=(MOST_FLIPS, pairs))
+    drawn[0] = 1.0
+    return drawn
+
+
+def _quantile(probability: float, pairs: int) -> float:
+    from scipy.special import stdtrit  # slow to import
+
+    return float(stdtrit(pairs - 1, probability))

@@ -1,0 +1,194 @@
+"""For each cost, the configuration to run and the round to stop at, chosen on some seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftline.results.curves import Array
+from driftline.results.runs import Runs
+from driftline.results.scale import Axis, Scale
+
+LEAST_FOR_ERRORS = 3
+"""With fewer choosing seeds there is no standard error, and any difference counts."""
+
+UNTRAINED = -1
+"""The choice at costs that pay for no round of any configuration."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The costs for which something is recommended.
+
+    Attributes:
+        first: Cost of the cheapest first round.
+        last: Largest cost that configurations of every label reach.
+    """
+
+    first: float
+    last: float
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """What to run for each cost: constant from one cost to the next.
+
+    Attributes:
+        cost: Where the recommendation changes, (n,), increasing; the first is the beginning of the span.
+        which: Index of the configuration among the runs, or `UNTRAINED`, (n,).
+        column: Index of its stopping round, (n,).
+    """
+
+    cost: Array
+    which: NDArray[np.int64]
+    column: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A step function of the cost.
+
+    Attributes:
+        cost: Where it changes, (n,), increasing.
+        quality: Its value from there on, in the metric's unit, (n,).
+    """
+
+    cost: Array
+    quality: Array
+
+    def at(self, cost: Array) -> Array:
+        """Its values at these costs, none of them before the first."""
+        return self.quality[np.searchsorted(self.cost, cost, side="right") - 1]
+
+    def area(self, scale: Scale, span: Span) -> float:
+        """Mean of the scaled value over the logarithm of the cost, from the first to the last cost of the span."""
+        values = scale.scaled(self.quality)
+        if span.last <= span.first:
+            return float(values[-1])
+        edges = np.log10(np.clip(np.append(self.cost, span.last), span.first, span.last))
+        return float(np.dot(values, np.diff(edges)) / (edges[-1] - np.log10(span.first)))
+
+
+def recommend(runs: Sequence[Runs], seeds: Sequence[int], axis: Axis, span: Span) -> Recommendations:
+    """Chooses a configuration and a stopping round for each cost.
+
+    Costs are scanned upwards. A configuration is judged by the best mean merit (over the choosing seeds) of the rounds
+    that a cost pays for. The choice moves to another configuration only if the mean of the paired differences exceeds
+    its standard error; of several such configurations, to the best. The stopping round is the earliest whose mean is
+    within one standard error (of the paired differences) of the configuration's best so far. With fewer than
+    `LEAST_FOR_ERRORS` choosing seeds these standard errors count as 0. The cost is the mean over the choosing seeds.
+    A configuration is never recommended at or beyond a round at which it had diverged on a choosing seed.
+
+    Args:
+        runs: The configurations, in the order in which ties are resolved.
+        seeds: Positions of the choosing seeds in the runs, at least one.
+        axis: Gives the merit of a quality.
+        span: Costs of interest.
+    """
+    candidates = [_Candidate.of(each, seeds, axis) for each in runs]
+    costs = np.unique(np.concatenate([np.zeros(0), *(each.cost for each in candidates)]))
+    costs = costs[costs <= span.last]
+    begin = max(int(np.searchsorted(costs, span.first, side="right")) - 1, 0)
+    if not costs.size or costs[begin] > span.first:
+        costs = np.append(span.first, costs)
+    else:
+        costs = np.append(span.first, costs[begin + 1 :])
+    paid = np.stack([np.searchsorted(each.cost, costs, side="right") for each in candidates])  # (configurations, costs)
+    merits = np.stack([each.best_merits(row) for each, row in zip(candidates, paid, strict=True)])
+    which = _scan(merits, paid > 0)
+    column = np.zeros(len(costs), dtype=np.int64)
+    for number in np.unique(which[which >= 0]):
+        at = which == number
+        column[at] = candidates[number].stops()[paid[number, at] - 1]
+    changes = np.append(True, (np.diff(which) != 0) | (np.diff(column) != 0))
+    return Recommendations(costs[changes], which[changes], column[changes])
+
+
+def follow(chosen: Recommendations, runs: Sequence[Runs], seed: int, untrained: float) -> Steps:
+    """The quality of the recommendations on one seed.
+
+    Args:
+        chosen: From `recommend`.
+        runs: The same configurations.
+        seed: Position of the seed in these runs.
+        untrained: Quality where no round is paid for.
+    """
+    pairs = zip(chosen.which.tolist(), chosen.column.tolist(), strict=True)
+    quality = [untrained if which == UNTRAINED else float(runs[which].quality[seed, column]) for which, column in pairs]
+    return Steps(chosen.cost, np.array(quality))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A configuration as the choosing seeds see it.
+
+    Attributes:
+        cost: Mean cost of its admissible rounds, (rounds,), non-decreasing.
+        merit: (seeds, rounds).
+        best: For each round, the index of the best mean so far; the earliest of equals.
+    """
+
+    cost: Array
+    merit: Array
+    best: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, runs: Runs, seeds: Sequence[int], axis: Axis) -> _Candidate:
+        chosen, limit = list(seeds), runs.limit(seeds)
+        merit = axis.merit(runs.quality[chosen, :limit])
+        mean = merit.mean(axis=0)
+        rises = np.append(True, mean[1:] > np.maximum.accumulate(mean)[:-1])[:limit]
+        best = np.maximum.accumulate(np.where(rises, np.arange(limit), 0))
+        return cls(runs.cost[chosen, :limit].mean(axis=0), merit, best)
+
+    def best_merits(self, paid: NDArray[np.int64]) -> Array:
+        """(costs, seeds) merits of the best of so many rounds; any numbers where it is none."""
+        if not len(self.best):
+            return np.zeros((len(paid), len(self.merit)))
+        return self.merit[:, self.best[np.maximum(paid - 1, 0)]].T
+
+    def stops(self) -> NDArray[np.int64]:
+        """For each number of rounds that is paid for, less one: index of the round to stop at."""
+        bests, place = np.unique(self.best, return_inverse=True)
+        found = np.empty(len(bests), dtype=np.int64)
+        for index, best in enumerate(bests):
+            loss, error = _paired(self.merit[:, best, None] - self.merit[:, : best + 1], axis=0)
+            found[index] = int(np.argmax(loss <= error))
+        return found[place]
+
+
+def _paired(differences: Array, axis: int) -> tuple[Array, Array]:
+    """Mean of paired differences over the seeds, and its standard error."""
+    count, mean = differences.shape[axis], differences.mean(axis=axis)
+    if count < LEAST_FOR_ERRORS:
+        return mean, np.zeros_like(mean)
+    return mean, differences.std(axis=axis, ddof=1) / np.sqrt(count)
+
+
+def _scan(merits: Array, paid: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The chosen configuration at each cost.
+
+    Args:
+        merits: (configurations, costs, seeds).
+        paid: (configurations, costs), whether a cost pays for a round of a configuration.
+    """
+    count = merits.shape[1]
+    which = np.full(count, UNTRAINED, dtype=np.int64)
+    means = np.where(paid, merits.mean(axis=2), -np.inf)
+    some = np.flatnonzero(paid.any(axis=0))
+    if not some.size:
+        return which
+    at = int(some[0])
+    current = int(np.argmax(means[:, at]))
+    while True:
+        which[at:] = current
+        gain, error = _paired(merits[:, at:] - merits[current, at:], axis=2)
+        better = paid[:, at:] & (gain > error)
+        later = np.flatnonzero(better.any(axis=0))
+        if not later.size:
+            return which
+        at += int(later[0])
+        current = int(np.argmax(np.where(better[:, later[0]], means[:, at], -np.inf)))

@@ -1,0 +1,74 @@
+"""The scale on which qualities are compared and averaged: logarithmic for losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftline.results.curves import Array
+from driftline.results.directions import direction
+
+RESOLUTION = 1e-12
+"""On a logarithm, qualities below this share of the untrained model's count as equal to it: they are rounding."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How good a value of a metric is.
+
+    Attributes:
+        rising: Whether larger values are better.
+        floor: Values below this count as this on the logarithm; None if the axis is linear.
+    """
+
+    rising: bool
+    floor: float | None = None
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the axis is logarithmic."""
+        return self.floor is not None
+
+    def merit(self, quality: Array) -> Array:
+        """The quality, oriented so that larger is better: q, -q, or -log10 q."""
+        if self.floor is not None:
+            return np.asarray(-np.log10(np.maximum(quality, self.floor)))
+        return np.asarray(quality if self.rising else np.negative(quality))
+
+
+def axis_of(metric: str, starts: Iterable[float], least: float) -> Axis:
+    """The axis of a metric: logarithmic if it falls and all its values are positive, up to rounding.
+
+    Args:
+        metric: Its name.
+        starts: Its values for untrained models.
+        least: Its smallest value in the study.
+    """
+    if direction(metric) == "rises":
+        return Axis(rising=True)
+    floor = RESOLUTION * min(starts, default=0.0)
+    return Axis(rising=False, floor=floor if floor > 0 and least >= -floor else None)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One scale for all labels and seeds of a study: 0 is the untrained model, 1 the best final quality.
+
+    Attributes:
+        axis: Linear or logarithmic.
+        start: Quality at 0, in the metric's unit.
+        best: Quality at 1, in the metric's unit.
+    """
+
+    axis: Axis
+    start: float
+    best: float
+
+    def scaled(self, quality: Array) -> Array:
+        """(q - start) / (best - start) on the axis, not clipped; 0 everywhere unless the best is above the start."""
+        start, best = (float(self.axis.merit(np.array(value))) for value in (self.start, self.best))
+        if not best > start:
+            return np.zeros_like(np.asarray(quality, dtype=np.float64))
+        return np.asarray((self.axis.merit(quality) - start) / (best - start))

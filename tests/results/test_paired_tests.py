@@ -1,0 +1,83 @@
+"""Paired tests, Holm's correction, and the band under sign flips."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from driftline.results.paired_tests import band, holm, paired
+
+DIFFERENCES = st.lists(st.floats(-5, 5), min_size=3, max_size=12).filter(lambda d: np.std(d) > 1e-3)
+
+
+@given(DIFFERENCES)
+def test_the_t_test_is_scipys(differences: list[float]) -> None:
+    found, expected = paired(differences), stats.ttest_1samp(differences, 0.0)
+    assert found is not None
+    assert found.p == pytest.approx(expected.pvalue, abs=1e-12)
+    low, high = expected.confidence_interval(0.95)
+    assert found.interval(0.95) == pytest.approx((low, high))
+    assert (low > 0 or high < 0) == (found.p < 0.05)
+
+
+def test_the_detectable_difference_has_its_power() -> None:
+    generator = np.random.default_rng(3)
+    samples = generator.standard_normal((4000, 8))
+    found = paired(samples[0].tolist())
+    assert found is not None
+    true = found.detectable(0.95) / found.error / np.sqrt(8)  # for a standard deviation of 1
+    rejected = [(test := paired((row + true).tolist())) is not None and test.p < 0.05 for row in samples]
+    assert np.mean(rejected) == pytest.approx(0.8, abs=0.05)
+
+
+def test_no_spread_is_no_evidence() -> None:
+    equal = paired([0.3] * 6)
+    assert equal is not None
+    assert (equal.p, equal.error) == (1.0, 0.0)
+    assert paired([0.3]) is None
+
+
+@given(st.dictionaries(st.integers(0, 9), st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_rejects_step_by_step(p_values: dict[int, float]) -> None:
+    found = holm(p_values)
+    going, ordered = True, sorted(p_values, key=lambda key: p_values[key])
+    for index, key in enumerate(ordered):
+        left = len(p_values) - index
+        going = going and p_values[key] * left <= 0.05
+        assert (found[key][0] <= 0.05) == going
+        assert found[key][1] == pytest.approx(1 - 0.05 / left)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(6, 8), st.integers(1, 4), st.integers(0, 10**6))
+def test_the_band_excludes_0_for_at_most_5_percent_of_all_signs(pairs: int, points: int, seed: int) -> None:
+    sizes = np.random.default_rng(seed).standard_normal((pairs, points))
+    excluded = 0
+    for signs in itertools.product((1.0, -1.0), repeat=pairs):
+        found = band(np.array(signs)[:, None] * sizes)
+        assert found is not None
+        excluded += bool(((found[0] > 0) | (found[1] < 0)).any())
+    assert excluded <= 0.05 * 2**pairs
+
+
+def test_the_band_finds_a_clear_difference_where_it_is() -> None:
+    noise = np.random.default_rng(1).standard_normal((8, 3)) * 0.1
+    found = band(noise + np.array([0.0, 1.0, -1.0]))
+    assert found is not None
+    assert [(low > 0, high < 0) for low, high in zip(*found, strict=True)] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
+    assert band(noise[:5]) is None
+
+
+def test_many_pairs_are_flipped_at_random_but_reproducibly() -> None:
+    table = np.random.default_rng(2).standard_normal((20, 5))
+    first, second = band(table), band(table)
+    assert first is not None
+    assert second is not None
+    np.testing.assert_array_equal(first, second)

@@ -1,0 +1,55 @@
+"""Smoothed quality: the mean over the evaluations of the last max(1, t / 10) rounds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftline.results.smoothing import smooth
+
+CURVES = st.lists(
+    st.tuples(st.integers(0, 300), st.floats(-1e6, 1e6)), min_size=1, max_size=40, unique_by=lambda p: p[0]
+)
+
+
+def arrays(curve: list[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
+    rounds, values = zip(*sorted(curve), strict=True)
+    return np.array(rounds, dtype=float), np.array(values)
+
+
+def test_by_hand() -> None:
+    rounds = np.arange(31.0)
+    smoothed = smooth(rounds, rounds)
+    assert smoothed[:11].tolist() == rounds[:11].tolist()  # windows of one round
+    assert smoothed[20] == (19 + 20) / 2
+    assert smoothed[30] == (28 + 29 + 30) / 3
+
+
+def test_a_window_counts_rounds_not_evaluations() -> None:
+    rounds, values = np.array([0.0, 80.0, 90.0, 91.0, 100.0]), np.array([9.0, 8.0, 5.0, 3.0, 1.0])
+    assert smooth(rounds, values).tolist() == [9.0, 8.0, 5.0, 4.0, 2.0]  # round 90 is outside at 100
+
+
+@given(CURVES)
+def test_it_is_the_mean_of_its_window(curve: list[tuple[int, float]]) -> None:
+    rounds, values = arrays(curve)
+    for at, mean in zip(rounds, smooth(rounds, values), strict=True):
+        inside = [value for when, value in zip(rounds, values, strict=True) if at - max(1, at / 10) < when <= at]
+        assert mean == pytest.approx(np.mean(inside), rel=1e-9, abs=1e-6)
+
+
+@given(CURVES, st.integers(1, 40))
+def test_later_evaluations_change_nothing(curve: list[tuple[int, float]], count: int) -> None:
+    rounds, values = arrays(curve)
+    np.testing.assert_array_equal(smooth(rounds[:count], values[:count]), smooth(rounds, values)[:count])
+
+
+@given(CURVES)
+def test_a_loss_is_smoothed_as_an_accuracy(curve: list[tuple[int, float]]) -> None:
+    rounds, values = arrays(curve)
+    np.testing.assert_array_equal(smooth(rounds, -values), -smooth(rounds, values))
+
+
+def test_small_numbers_after_large_ones_keep_their_digits() -> None:
+    values = np.array([1e12, 1e-9, 2e-9, 4e-9])
+    assert smooth(np.array([0.0, 30.0, 31.0, 32.0]), values)[3] == pytest.approx(7e-9 / 3, rel=1e-12)
