@@ -121,7 +121,7 @@ class ApiClient(Connection):
         return answer
 
     def compare(self, study_id: str, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets, paired over seeds."""
+        """Compares two labels at equal budgets."""
         params = {"a": first, "b": second}
         answer: dict[str, Any] = self._request("GET", study_path(study_id, "/compare"), params=params).json()
         return answer

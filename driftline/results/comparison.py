@@ -1,21 +1,67 @@
-"""Is one method better than another? Seeds are paired, and there is no verdict if the comparison is not fair."""
+"""Is one label better than another? Two claims, each with its own test, and no verdict if a comparison is not fair.
+
+"The configurations found": what the search has found for one label is better than what it has found for the other. The
+search alone chooses, fresh seeds judge, and the differences are paired over seeds.
+
+"The methods": one label is better than the other whichever search is run. The differences are paired over independent
+searches.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from driftline.errors import NotFound
 from driftline.results.curves import Array
-from driftline.results.definitions import LEAST_SEEDS, LEDGER_TOLERANCE
-from driftline.results.directions import sign
+from driftline.results.definitions import LEDGER_TOLERANCE, TIE
+from driftline.results.paired_tests import LEVEL, Paired, band, holm, paired
 from driftline.results.show.number_text import number
+from driftline.study.spec import LEAST_PAIRS
 from trainers import nearest, shown
 
+Json = Mapping[str, Any]
 
-def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
+
+@dataclass(frozen=True)
+class _Claim:
+    """A claim about two labels.
+
+    Attributes:
+        name: Its key in the result.
+        words: How sentences begin that make it.
+        pair: What is paired, and the key of its number.
+        plural: Several of these.
+        source: Several of these, with the key of a study that gives more.
+        better: What is better, with the labels to be filled in.
+    """
+
+    name: str
+    words: str
+    pair: str
+    plural: str
+    source: str
+    better: str
+
+
+CLAIMS = (
+    _Claim(
+        "configurations",
+        "The configurations found",
+        "seed",
+        "seeds",
+        "seeds (budget.seeds)",
+        "those of {0} beat those of {1}",
+    ),
+    _Claim("methods", "The methods", "search", "searches", "searches", "{0} beats {1}"),
+)
+
+
+def compare(result: Json, a: str, b: str) -> dict[str, Any]:
     """Compares two labels of one result.
 
     Args:
@@ -24,11 +70,13 @@ def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
         b: Another label.
 
     Returns:
-        ``{"a", "b", "verdict", "why", "reasons", "seeds", "difference", "ranges", "ledger", "definition"}``. `verdict`
-        is the label with the larger hypervolume, or None, with `reasons`. `seeds` has both hypervolumes of each common
-        seed, `difference` the median (a minus b), smallest and largest difference. `ranges` says at which costs the
-        bands of the frontiers do not overlap, and which label is better there. Exchanging a and b keeps verdict and
-        ranges and changes the sign of the differences.
+        ``{"a", "b", "verdict", "claim", "why", "claims", "ranges", "ledger", "definition"}``. `claims` has a part for
+        "configurations" and for "methods", each with its own `verdict` (the better label or None), `why`, `reasons`
+        (against a verdict), `difference` (a minus b: mean, low, high), `level` of this interval, `p` and `p_holm`,
+        `detectable` (the difference that would have been found with a probability of 80 %), and `pairs`. The verdict of
+        the whole is that about the methods if there is one, otherwise that about the configurations found; `claim` says
+        which. `ranges` says at which costs the band of the difference excludes 0, and which label is better there.
+        Exchanging a and b keeps verdicts and ranges and changes the sign of the differences.
 
     Raises:
         NotFound: No such label.
@@ -36,97 +84,125 @@ def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
     methods = result["methods"]
     first, second = (_method(methods, label) for label in (a, b))
     parameters = result["definitions"]["parameters"]
-    left, right = _volumes(first), _volumes(second)
-    common = sorted(left.keys() & right.keys())
-    differences = [left[seed] - right[seed] for seed in common]
-    reasons = _reasons(a, b, first, second, common, parameters)
-    verdict = None if reasons else max(((first["hypervolume"], a), (second["hypervolume"], b)))[1]
-    apart = ranges(a, b, first["frontier"], second["frontier"], parameters["metric"])
+    unfair = _unfair(a, b, first, second, parameters["cost"])
+    claims = {claim.name: _claim(result, claim, a, b, unfair) for claim in CLAIMS}
+    verdicts = [(claims[claim.name]["verdict"], claim.name) for claim in reversed(CLAIMS)]
+    verdict, claim = next((found for found in verdicts if found[0]), (None, None))
+    apart = ranges(result, a, b)
+    why = " ".join(claims[claim.name]["why"] for claim in CLAIMS)
+    if unfair:
+        why = f"No verdict: {'; '.join(unfair)}."
+    other = [row for row in apart if verdict and row["better"] not in (None, verdict)]
+    if other:
+        where = " and ".join(f"from {number(row['from'])} to {number(row['to'])}" for row in other)
+        why += f" Not everywhere: {where} {parameters['cost']} {other[0]['better']} is better."
     return {
         "a": a,
         "b": b,
         "verdict": verdict,
-        "why": _why({a: first, b: second}, verdict, reasons, len(common), apart, parameters["cost"]),
-        "reasons": reasons,
-        "seeds": [
-            {"seed": seed, "a": left[seed], "b": right[seed], "difference": difference}
-            for seed, difference in zip(common, differences, strict=True)
-        ],
-        "difference": {
-            "median": float(np.median(differences)),
-            "low": min(differences),
-            "high": max(differences),
-        }
-        if differences
-        else None,
+        "claim": claim,
+        "why": why,
+        "claims": claims,
         "ranges": apart,
         "ledger": {a: first["granted"], b: second["granted"]},
         "definition": result["definitions"]["comparison"],
     }
 
 
-def ranges(
-    a: str, b: str, first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]], metric: str
-) -> list[dict[str, Any]]:
-    """Divides the costs into ranges by which of two frontiers is better with its whole band.
+def ranges(result: Json, a: str, b: str) -> list[dict[str, Any]]:
+    """Divides the costs into ranges by which of two labels is better with 95 % confidence for all costs together.
 
-    Args:
-        a: Label of `first`.
-        b: Label of `second`.
-        first: Frontier of `a` with its band.
-        second: Frontier of `b` with its band.
-        metric: Metric of both; its name says which way is better.
+    The band is over searches if there are enough, otherwise over seeds. In a deterministic study a difference counts
+    from 1 % of the scale.
 
     Returns:
-        ``[{"from", "to", "better"}]``, adjacent ranges from one round to the budget. `better` is the label whose whole
-        band is better, or None where the bands overlap. Empty if either frontier is empty.
+        ``[{"from", "to", "better"}]``, adjacent ranges over the whole span of costs. `better` is None where the band
+        holds 0. Empty without enough pairs.
     """
-    if not first or not second:
-        return []
-    cost = np.unique([row["cost"] for row in (*first, *second)])
-    worst_a, best_a = _band(first, cost, metric)
-    worst_b, best_b = _band(second, cost, metric)
-    better = np.where(worst_a > best_b, 1, np.where(worst_b > best_a, -1, 0))[:-1]
+    scale = result["scale"]
+    for claim in reversed(CLAIMS):
+        rows = _pairs(result, claim, a, b)
+        if not rows:
+            continue
+        table = np.array([np.subtract(row["along"][0], row["along"][1]) for row in rows])
+        if result["deterministic"] and claim.name == "configurations":
+            mean = table.mean(axis=0)
+            return _ranges(
+                scale, a, b, np.where(np.abs(mean) < TIE, 0.0, mean), np.where(np.abs(mean) < TIE, 0.0, mean)
+            )
+        found = band(table)
+        if found is not None:
+            return _ranges(scale, a, b, *found)
+    return []
+
+
+def _ranges(scale: Json, a: str, b: str, low: Array, high: Array) -> list[dict[str, Any]]:
+    cost = np.geomspace(scale["first"], scale["last"], len(low))
+    better = np.where(low > 0, 1, np.where(high < 0, -1, 0))[:-1]
     if not better.size:
         return []
     edges = np.flatnonzero(np.diff(better)) + 1
-    begins, ends = np.append(0, edges), np.append(edges, len(better))
     names = {1: a, -1: b, 0: None}
     return [
         {"from": float(cost[begin]), "to": float(cost[end]), "better": names[int(better[begin])]}
-        for begin, end in zip(begins, ends, strict=True)
+        for begin, end in zip(np.append(0, edges), np.append(edges, len(better)), strict=True)
     ]
 
 
-def _band(rows: Sequence[Mapping[str, float]], cost: Array, metric: str) -> tuple[Array, Array]:
-    at = np.maximum(np.searchsorted([row["cost"] for row in rows], cost, side="right") - 1, 0)
-    low, high = (np.array([row[key] for row in rows])[at] for key in ("low", "high"))
-    return (low, high) if sign(metric) > 0 else (-high, -low)
+def _claim(result: Json, claim: _Claim, a: str, b: str, unfair: Sequence[str]) -> dict[str, Any]:
+    rows = _pairs(result, claim, a, b)
+    exact = bool(result["deterministic"]) and claim.name == "configurations"
+    test = paired([row["difference"] for row in rows])
+    p_holm, level = _family(result, claim).get(frozenset((a, b)), (1.0, LEVEL)) if test else (1.0, LEVEL)
+    mean = float(np.mean([row["difference"] for row in rows])) if rows else None
+    low, high = test.interval(level) if test else (mean, mean)
+    reasons = list(unfair)
+    if exact:
+        reasons += _exact_reasons(mean)
+    else:
+        reasons += _reasons(claim, test, len(rows), p_holm, (low, high))
+    verdict = None if reasons or mean is None else a if mean > 0 else b
+    found = {
+        "verdict": verdict,
+        "reasons": reasons,
+        "difference": None if mean is None else {"mean": mean, "low": low, "high": high},
+        "level": level,
+        "p": None if test is None or exact else test.p,
+        "p_holm": None if test is None or exact else p_holm,
+        "detectable": test.detectable(level) if test and not exact else None,
+        "pairs": [{key: value for key, value in row.items() if key != "along"} for row in rows],
+    }
+    return {**found, "why": _why(claim, found, a, b, exact)}
 
 
-def _method(methods: Mapping[str, Any], label: str) -> Mapping[str, Any]:
-    if label not in methods:
-        guess = nearest(label, methods)
-        hint = f"; did you mean {shown(guess)}?" if guess else ""
-        raise NotFound(f"no label {shown(label)} in this study (have: {', '.join(methods)}){hint}")
-    found: Mapping[str, Any] = methods[label]
-    return found
+def _pairs(result: Json, claim: _Claim, a: str, b: str) -> list[dict[str, Any]]:
+    """The paired areas of two labels, with their scaled qualities along the cost."""
+    left, right = ({row[claim.pair]: row for row in result["methods"][label]["claims"][claim.name]} for label in (a, b))
+    return [
+        {
+            claim.pair: key,
+            "a": left[key]["area"],
+            "b": right[key]["area"],
+            "difference": left[key]["area"] - right[key]["area"],
+            "along": (left[key]["along"], right[key]["along"]),
+        }
+        for key in sorted(left.keys() & right.keys())
+    ]
 
 
-def _volumes(method: Mapping[str, Any]) -> dict[int, float]:
-    return {row["seed"]: row["hypervolume"] for row in method["hypervolume_seeds"]}
+def _family(result: Json, claim: _Claim) -> dict[frozenset[str], tuple[float, float]]:
+    """Holm's correction over all pairs of labels of the study that can be tested."""
+    found = {}
+    for a, b in itertools.combinations(result["methods"], 2):
+        rows = _pairs(result, claim, a, b)
+        test = paired([row["difference"] for row in rows]) if len(rows) >= LEAST_PAIRS else None
+        if test is not None:
+            found[frozenset((a, b))] = test.p
+    return holm(found)
 
 
-def _reasons(
-    a: str,
-    b: str,
-    first: Mapping[str, Any],
-    second: Mapping[str, Any],
-    common: Sequence[int],
-    parameters: Mapping[str, Any],
-) -> list[str]:
-    """The reasons against a verdict; empty if there can be one."""
-    cost = parameters["cost"]
+def _unfair(a: str, b: str, first: Json, second: Json, cost: str) -> list[str]:
+    """The reasons against any verdict."""
     reasons = []
     if a == b:
         reasons.append(f"a label must be compared with another one, got {a} twice")
@@ -142,33 +218,51 @@ def _reasons(
     phases = first["reported"]["phase"], second["reported"]["phase"]
     if phases[0] != phases[1] and all(phases):
         reasons.append(f"{a} is reported from its {phases[0]} trials, {b} from its {phases[1]} trials: wait for both")
-    if len(common) < LEAST_SEEDS:
-        reasons.append(f"a verdict needs at least {LEAST_SEEDS} seeds that both have run, there are {len(common)}")
-    bands = first["hypervolume_band"], second["hypervolume_band"]
-    if bands[0]["low"] <= bands[1]["high"] and bands[1]["low"] <= bands[0]["high"]:
-        shown = " and ".join(
-            f"{label} {row['low']:.3f} to {row['high']:.3f}" for label, row in zip((a, b), bands, strict=True)
-        )
-        reasons.append(f"the bands of the hypervolume overlap: {shown}")
     return reasons
 
 
-def _why(
-    methods: Mapping[str, Any],
-    verdict: str | None,
-    reasons: Sequence[str],
-    seeds: int,
-    apart: Sequence[Mapping[str, Any]],
-    cost: str,
-) -> str:
+def _reasons(
+    claim: _Claim, test: Paired | None, pairs: int, p_holm: float, interval: tuple[float | None, float | None]
+) -> list[str]:
+    """The reasons against a verdict of a paired test."""
+    if pairs < LEAST_PAIRS or test is None:
+        return [f"it needs at least {LEAST_PAIRS} {claim.source}, and both labels have {pairs}"]
+    if not test.error:
+        return [f"all {pairs} {claim.plural} give the same difference, which is no evidence"]
+    if p_holm > 1 - LEVEL:
+        return ["the interval of the difference holds 0"]
+    return []
+
+
+def _exact_reasons(mean: float | None) -> list[str]:
+    if mean is None:
+        return ["both labels need configurations on a common seed"]
+    return [f"their areas differ by less than {100 * TIE:g} % of the scale: a tie"] if abs(mean) < TIE else []
+
+
+def _why(claim: _Claim, found: Json, a: str, b: str, exact: bool) -> str:
+    verdict, difference = found["verdict"], found["difference"]
     if verdict is None:
-        return "No verdict: " + "; ".join(reasons) + "."
-    other = next(label for label in methods if label != verdict)
-    won, lost = (methods[label]["hypervolume_band"] for label in (verdict, other))
-    said = (
-        f"{verdict} is better than {other}: its hypervolume is {won['low']:.3f} to {won['high']:.3f} over {seeds} "
-        f"seeds, against {lost['low']:.3f} to {lost['high']:.3f}, with equal budgets. The bands are "
-        "over seeds of the configurations that this search has found; another search may find others."
-    )
-    where = [f"from {number(row['from'])} to {number(row['to'])}" for row in apart if row["better"] == other]
-    return f"{said} Not everywhere: {' and '.join(where)} {cost} {other} is better." if where else said
+        text = f"{claim.words}: no verdict: {'; '.join(found['reasons'])}"
+    else:
+        text = f"{claim.words}: {claim.better.format(verdict, b if verdict == a else a)}"
+    if difference is None or (verdict is None and not found["detectable"]):
+        return f"{text}."
+    turn = 1.0 if difference["mean"] >= 0 else -1.0
+    low, high = sorted((turn * difference["low"], turn * difference["high"]))
+    if exact:
+        return f"{text}; the difference of their areas is {abs(difference['mean']):.3f}, and nothing is random."
+    size = f"mean difference of the areas {abs(difference['mean']):.3f} ({low:.3f} to {high:.3f})"
+    text = f"{text}; {size} over {len(found['pairs'])} {claim.plural}"
+    if verdict is None:
+        text += f"; one of {found['detectable']:.3f} would have been found with a probability of 80 %"
+    return f"{text}."
+
+
+def _method(methods: Json, label: str) -> Json:
+    if label not in methods:
+        guess = nearest(label, methods)
+        hint = f"; did you mean {shown(guess)}?" if guess else ""
+        raise NotFound(f"no label {shown(label)} in this study (have: {', '.join(methods)}){hint}")
+    found: Json = methods[label]
+    return found

@@ -6,10 +6,15 @@ from typing import Any
 
 from driftline.results.curves import UNITS
 from driftline.results.directions import direction
-from driftline.results.points import COUNTS_FROM, SETTLED_WITHIN, window
+from driftline.results.paired_tests import LEVEL, POWER
+from driftline.results.recommendation import LEAST_FOR_ERRORS
+from driftline.results.scale import RESOLUTION
+from driftline.results.settling import LEARNED_FROM, SETTLED_WITHIN
+from driftline.results.smoothing import WINDOW
+from driftline.study.spec import LEAST_PAIRS
 
 LEDGER_TOLERANCE = 0.05  # largest relative difference of two ledgers that may be compared
-LEAST_SEEDS = 3  # seeds that both labels must have for a verdict
+TIE = 0.01  # of the scale: a smaller difference of two areas of a deterministic study is a tie
 
 
 def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
@@ -23,40 +28,65 @@ def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
     Returns:
         Definitions by term, and ``"parameters"``.
     """
-    width, within, half, tolerance = window(rounds), *map(_percent, (SETTLED_WITHIN, COUNTS_FROM, LEDGER_TOLERANCE))
+    within, half, tolerance, tie = map(_percent, (SETTLED_WITHIN, LEARNED_FROM, LEDGER_TOLERANCE, TIE))
     better = "larger is better" if direction(metric) == "rises" else "smaller is better"
     return {
-        "quality": f"{metric} ({better}), averaged over the evaluations of the last {width} rounds",
-        "cost": f"{UNITS[cost]}, counted from the start of a trial",
-        "tail": "the last quality of a trial",
-        "point": f"cost from which the quality stays within {within} of the way from the start to the trial's own "
-        f"tail; quality is the tail. A point counts only when its tail has come {half} of the way from the trial's "
-        "start to the study's best tail, so a frozen model is no point",
-        "frontier": "best quality within a cost over the label's trials, a step function for each seed; quality is "
-        "the median over seeds, low and high the smallest and the largest",
-        "pareto": "points that no other point of the label beats in cost and quality. Each row of configurations has "
-        "the medians over the seeds on which the configuration ended; it is in the Pareto set only if it counts on "
-        "more than half of its seeds",
-        "hypervolume": "share of the plane that a seed's points dominate: log10 cost from one round (0) to the budget "
-        "(1), quality from the start (0) to the study's best tail (1); the median over seeds, low and high beside it",
-        "speed": "mean quality over log10 cost up to the last evaluation; what the sampler maximises beside the tail",
-        "trials": "points and the frontier are of the confirmation trials of a label (its best configurations, run "
-        "again on fresh seeds) as soon as one has finished, and of its search trials until then; see reported",
-        "diverged": "trials whose loss became infinite or exploded; counted, shown as diverged, never imputed",
-        "ledger": "what all of a label's trials have spent, search and confirmation; granted: what the finished ones "
-        "were allowed to spend, a diverged trial with all its rounds",
-        "comparison": f"pairs seeds; no verdict when trials or granted cost differ by more than {tolerance}, when the "
-        f"bands of the hypervolume overlap, or with fewer than {LEAST_SEEDS} common seeds",
+        "quality": f"{metric} ({better}), averaged over the evaluations of the last max(1, t / 10) rounds at round t. "
+        "From the round in which a trial diverges it is that of the untrained model; beyond its last round a trial "
+        "keeps its last quality",
+        "cost": f"{UNITS[cost]}, counted from the start of a trial. The cost of a configuration at a round is the mean "
+        "over the seeds that choose. Costs run from the cheapest first round to the largest cost that configurations "
+        "of every label reach (scale: first, last)",
+        "axis": "qualities are compared on a logarithm if the metric falls and is positive (scale: logarithmic), "
+        "otherwise as they are",
+        "recommendations": "for each cost, the configuration to run and the round to stop at, among the confirmed "
+        "configurations. Costs are scanned upwards; the configuration changes only if the mean paired difference of "
+        "the best qualities so far exceeds its standard error over seeds; the stopping round is the earliest within "
+        f"one standard error of the configuration's best so far. With fewer than {LEAST_FOR_ERRORS} seeds any "
+        "difference counts. A configuration is not recommended from the round in which it diverged on a choosing seed",
+        "frontier": "the quality of recommendations for each cost, cross-fitted: for each confirmation seed, the "
+        "recommendations of the other seeds, measured on the seed left out. quality is the median over seeds, low and "
+        "high the smallest and largest. With one confirmation seed the search chooses; without confirmation it is the "
+        "search's own best, which flatters (see reported)",
+        "area": "mean over log10 cost of the frontier's scaled quality for a seed: (q - start) / (best - start) on the "
+        "axis, not clipped. One scale for all labels and seeds: start is the mean quality of untrained models, best "
+        "the best median final quality of a frontier in the study, unless objective.scale fixes both. area is the mean "
+        "over seeds, low and high the smallest and largest. Areas of different scales cannot be compared",
+        "settles": f"cost from which a run's quality stays within {within} of the way from start to end, on the axis; "
+        "the median over the seeds without divergence",
+        "ends": "last quality of a run; the median over the seeds without divergence",
+        "pareto": "configurations that no other configuration of the label beats in settles and ends, among those that "
+        f"diverged on no seed and came at least {half} of the longest way from start to end in the study",
+        "speed": "mean quality over log10 cost up to the last evaluation; what the sampler maximises beside the last "
+        "quality",
+        "reported": "the confirmation trials of a label (its best configurations, run again on fresh seeds) as soon as "
+        "one has ended, its search trials until then; incomplete counts configurations left out because a seed is "
+        "missing",
+        "diverged": "trials whose loss became infinite or exploded",
+        "ledger": "what all of a label's trials have spent, search and confirmation; granted: what the ended ones were "
+        "allowed to spend, a diverged trial with all its rounds",
+        "comparison": "the configurations found: the search alone chooses, fresh seeds judge, paired over seeds. The "
+        "methods: paired over independent searches. A verdict if the paired t interval of the difference of the areas "
+        f"excludes 0 at {_percent(LEVEL)} after Holm's correction over the pairs of labels, with at least "
+        f"{LEAST_PAIRS} pairs, and if trials and granted cost agree within {tolerance}. Where nothing is random "
+        "and all seeds give equal curves, areas are compared as they are, and a difference below "
+        f"{tie} of the scale is a tie. Seconds give no verdict",
+        "ranges": "costs at which a band of the difference excludes 0, from the largest statistic over "
+        "all costs under sign flips of the pairs",
         "parameters": {
             "metric": metric,
             "direction": direction(metric),
             "cost": cost,
             "rounds": rounds,
-            "window_rounds": width,
+            "window": WINDOW,
+            "resolution": RESOLUTION,
             "settled_within": SETTLED_WITHIN,
-            "counts_from": COUNTS_FROM,
+            "learned_from": LEARNED_FROM,
             "ledger_tolerance": LEDGER_TOLERANCE,
-            "least_seeds": LEAST_SEEDS,
+            "least_pairs": LEAST_PAIRS,
+            "level": LEVEL,
+            "power": POWER,
+            "tie": TIE,
         },
     }
 

@@ -1,11 +1,16 @@
 """The result of a study as one JSON document: frontier.json.
 
-    {"study", "definitions", "scale", "methods": {LABEL: {
-        "points": [{"trial", "seed", "cost", "quality", "hyperparameters", "pareto", "configuration"}],
-        "configurations": [...], "frontier": [{"cost", "quality", "low", "high"}], "hypervolume", "hypervolume_band",
-        "hypervolume_seeds", "diverged", "not_counted", "failed", "reported", "ledger", "granted"}}}
+    {"study", "definitions", "scale", "deterministic", "methods": {LABEL: {
+        "reported": {"phase", "trials", "diverged", "incomplete", "seeds", "searches"},
+        "recommendations": [{"cost", "configuration", "round"}],
+        "frontier": [{"cost", "quality", "low", "high"}],
+        "area", "area_band": {"low", "high"}, "areas": [{"search", "seed", "area"}],
+        "configurations": [{"configuration", "hyperparameters", "settles", "ends", ..., "pareto"}],
+        "claims": {"configurations": [{"seed", "area", "along"}], "methods": [{"search", "area", "along"}]},
+        "diverged", "failed", "ledger", "granted"}}}
 
-Qualities are in the metric's own unit: `low` is the smaller and `high` the larger number, for losses too.
+Qualities are in the metric's own unit: `low` is the smaller and `high` the larger number, for losses too. `definitions`
+explains every term.
 """
 
 from __future__ import annotations
@@ -16,15 +21,24 @@ from typing import Any
 
 import numpy as np
 
-from driftline.results.curves import Array, TrialCurve, check_cost, cost_per_round
+from driftline.results.confirmation import axis_of_runs
+from driftline.results.cross_fitting import band
+from driftline.results.curves import Array, TrialCurve, check_cost
 from driftline.results.definitions import definitions
 from driftline.results.directions import sign
-from driftline.results.frontier import band, best_within
-from driftline.results.ledger import COUNTED, granted, ledger
-from driftline.results.pareto import hypervolume, non_dominated
-from driftline.results.points import SmoothedCurve, progress
+from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs
+from driftline.results.ledger import granted, ledger
+from driftline.results.objectives import FIRST_COST
+from driftline.results.pareto import non_dominated
+from driftline.results.recommendation import UNTRAINED, Span, Steps
+from driftline.results.runs import Runs
+from driftline.results.scale import Axis, Scale
+from driftline.results.settling import Settled, settled
+from driftline.study.spec import FixedScale
 
 Json = dict[str, Any]
+GRID = 64
+"""Costs at which two labels are compared, evenly spread on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -40,34 +54,17 @@ class Reading:
     cost: str
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Scale of the hypervolume, the same for all labels of a study.
-
-    Attributes:
-        start: Oriented quality of the untrained model: the median of the trials' first evaluations.
-        best: Best oriented tail of all complete reported trials; `start` without any.
-        one_round: Cost of one round of the cheapest trial.
-        budget: Cost of all rounds of the most expensive trial.
-    """
-
-    start: float
-    best: float
-    one_round: float
-    budget: float
-
-
-@dataclass(frozen=True)
-class _Point:
-    curve: TrialCurve
-    cost: float
-    quality: float  # oriented
-
-
 def frontier_document(
-    study: str, curves: Iterable[TrialCurve], reading: Reading, rounds: int, labels: Sequence[str] = ()
+    study: str,
+    curves: Iterable[TrialCurve],
+    reading: Reading,
+    rounds: int,
+    labels: Sequence[str] = (),
+    *,
+    scale: FixedScale | None = None,
+    certain: bool = False,
 ) -> Json:
-    """Points, frontiers, Pareto sets and ledgers of all labels of a study.
+    """Recommendations, frontiers, areas and ledgers of all labels of a study.
 
     Args:
         study: Its name.
@@ -75,6 +72,9 @@ def frontier_document(
         reading: Chosen metric and cost: any that the trials reported.
         rounds: Budget of a trial in rounds.
         labels: Labels in the order of the document, also those without a trial yet; other labels of trials follow.
+        scale: A scale in place of the study's own, to compare studies.
+        certain: Whether nothing is random in the study, so that one run stands for all seeds. Otherwise this is
+            recognised by seeds that give equal curves.
 
     Returns:
         The document, ready for JSON; it does not depend on the order of the trials.
@@ -83,182 +83,184 @@ def frontier_document(
         InvalidSpec: Unknown cost, or trials did not count it.
     """
     check_cost(reading.cost)
-    ordered = sorted(curves, key=lambda curve: curve.key)
     by_label: dict[str, list[TrialCurve]] = {label: [] for label in labels}
-    for curve in ordered:
+    for curve in sorted(curves, key=lambda curve: curve.key):
         by_label.setdefault(curve.label, []).append(curve)
-    reported = {label: _reported(trials) for label, trials in by_label.items()}
-    follow = _Follow(reading.quality, reading.cost, rounds)
-    scale = _scale([curve for trials in reported.values() for curve in trials], follow)
-    direction = sign(reading.quality)
+    found = {label: label_runs(trials, reading.quality, reading.cost) for label, trials in by_label.items()}
+    runs = [each for label in found.values() for each in label.runs]
+    axis, span = axis_of_runs(reading.quality, runs), _span(list(found.values()), reading.cost)
+    steps = {label: [search.reported(axis, span) for search in one.searches] for label, one in found.items()}
+    whole = _scale(axis, runs, steps.values(), scale)
+    ways = [settling.way for each in runs if (settling := settled(each, axis)) is not None]
+    exact = certain or deterministic([curve for trials in by_label.values() for curve in trials], reading.quality)
+    summary = _Summary(reading, rounds, whole, span, max(ways, default=0.0), exact)
     return {
         "study": study,
         "definitions": definitions(reading.quality, reading.cost, rounds),
         "scale": {
-            "start": direction * scale.start,
-            "best": direction * scale.best,
-            "one_round": scale.one_round,
-            "budget": scale.budget,
+            "start": whole.start,
+            "best": whole.best,
+            "logarithmic": axis.logarithmic,
+            "floor": axis.floor,
+            "first": span.first,
+            "last": span.last,
+            "fixed": scale is not None,
         },
-        "methods": {label: _method(trials, reported[label], scale, follow) for label, trials in by_label.items()},
+        "deterministic": exact,
+        "methods": {label: summary.label(trials, found[label], steps[label]) for label, trials in by_label.items()},
     }
+
+
+def grid(span: Span) -> Array:
+    """The costs at which two labels are compared."""
+    return np.geomspace(span.first, span.last, GRID) if span.last > span.first else np.array([span.first])
+
+
+def _span(found: Sequence[LabelRuns], cost: str) -> Span:
+    """From the cheapest first round to the largest cost that configurations of every label reach."""
+    firsts = [
+        float(curve.cost(cost)[curve.rounds > 0][0])
+        for label in found
+        for curve in label.trials
+        if (curve.rounds > 0).any()
+    ]
+    ends = [[float(each.cost[:, -1].mean()) for each in label.runs if len(each.rounds)] for label in found]
+    first = max(min(firsts, default=FIRST_COST[cost]), FIRST_COST[cost])
+    last = min((max(costs) for costs in ends if costs), default=first)
+    return Span(first, max(last, first))
+
+
+def _scale(
+    axis: Axis, runs: Sequence[Runs], steps: Iterable[Sequence[Sequence[Steps]]], fixed: FixedScale | None
+) -> Scale:
+    if fixed is not None:
+        return Scale(axis, fixed.start, fixed.best)
+    start = float(np.mean(np.concatenate([each.start for each in runs]))) if runs else 0.0
+    ends = [float(np.median([each.quality[-1] for search in label for each in search])) for label in steps if label]
+    return Scale(axis, start, max(ends, key=lambda end: float(axis.merit(np.array(end))), default=start))
 
 
 @dataclass(frozen=True)
-class _Follow:
-    metric: str
-    cost: str
+class _Summary:
+    """What all labels of a result share."""
+
+    reading: Reading
     rounds: int
+    scale: Scale
+    span: Span
+    longest_way: float
+    deterministic: bool
 
-    def __call__(self, curve: TrialCurve) -> SmoothedCurve | None:
-        return progress(curve, self.metric, self.cost, self.rounds)
-
-
-def _reported(curves: Sequence[TrialCurve]) -> list[TrialCurve]:
-    """The finished confirmation trials; until there is one, the finished search trials."""
-    finished = [curve for curve in curves if curve.state in COUNTED]
-    confirmed = [curve for curve in finished if curve.phase == "confirmation"]
-    return confirmed or finished
-
-
-def _scale(curves: Sequence[TrialCurve], follow: _Follow) -> Scale:
-    followed = [(curve, found) for curve in curves if (found := follow(curve)) is not None]
-    start = float(np.median([found.start for _, found in followed])) if followed else 0.0
-    tails = [found.tail for curve, found in followed if curve.state == "COMPLETE"]
-    if follow.cost == "rounds":
-        return Scale(start, max(tails, default=start), 1.0, float(max(follow.rounds, 1)))
-    rates = [rate for curve in curves if (rate := cost_per_round(curve, follow.cost)) is not None and rate > 0]
-    one_round = min(rates, default=1.0)
-    return Scale(start, max(tails, default=start), one_round, max(rates, default=1.0) * follow.rounds)
-
-
-def _method(trials: Sequence[TrialCurve], reported: Sequence[TrialCurve], scale: Scale, follow: _Follow) -> Json:
-    complete = [
-        (curve, found) for curve in reported if curve.state == "COMPLETE" and (found := follow(curve)) is not None
-    ]
-    ended = [_Point(curve, found.settles, found.tail) for curve, found in complete]
-    points = [point for point, (_, found) in zip(ended, complete, strict=True) if found.counts(scale.best)]
-    seeds = sorted({curve.seed for curve in reported})
-    volumes = [(seed, _volume([point for point in points if point.curve.seed == seed], scale)) for seed in seeds]
-    numbers = [volume for _, volume in volumes] or [0.0]
-    return {
-        "points": _points(points, sign(follow.metric)),
-        "configurations": _configurations(ended, points, reported, sign(follow.metric)),
-        "frontier": _frontier(reported, seeds, scale, follow) if reported else [],
-        "hypervolume": float(np.median(numbers)),
-        "hypervolume_band": {"low": min(numbers), "high": max(numbers)},
-        "hypervolume_seeds": [{"seed": seed, "hypervolume": volume} for seed, volume in volumes],
-        "diverged": sum(curve.state == "DIVERGED" for curve in trials),
-        "not_counted": len(complete) - len(points),
-        "failed": sum(curve.state == "FAILED" for curve in trials),
-        "reported": {
-            "phase": reported[0].phase if reported else None,
-            "trials": len(reported),
-            "diverged": sum(curve.state == "DIVERGED" for curve in reported),
-            "seeds": seeds,
-        },
-        "ledger": ledger(trials),
-        "granted": granted(trials, follow.cost, follow.rounds),
-    }
-
-
-def _volume(points: Sequence[_Point], scale: Scale) -> float:
-    return hypervolume(
-        [point.cost for point in points],
-        [point.quality for point in points],
-        one_round=scale.one_round,
-        budget=scale.budget,
-        start=scale.start,
-        best=scale.best,
-    )
-
-
-def _points(points: Sequence[_Point], direction: float) -> list[Json]:
-    on = non_dominated([point.cost for point in points], [point.quality for point in points])
-    rows = sorted(zip(points, on, strict=True), key=lambda row: (row[0].cost, -row[0].quality, row[0].curve.key))
-    return [
-        {
-            "trial": point.curve.trial,
-            "seed": point.curve.seed,
-            "cost": point.cost,
-            "quality": direction * point.quality,
-            "hyperparameters": dict(point.curve.hyperparameters),
-            "pareto": bool(kept),
-            "configuration": point.curve.configuration,
+    def label(self, trials: Sequence[TrialCurve], found: LabelRuns, steps: Sequence[Sequence[Steps]]) -> Json:
+        """A label's part of the result."""
+        pairs = list(zip(found.searches, steps, strict=True))
+        areas = [
+            {"search": search.search, "seed": seed, "area": each.area(self.scale, self.span)}
+            for search, reported in pairs
+            for seed, each in zip(search.seeds, reported, strict=True)
+        ]
+        numbers = [row["area"] for row in areas]
+        some = found.searches[0] if found.searches else None
+        return {
+            "reported": {
+                "phase": found.phase,
+                "trials": len(found.trials),
+                "diverged": sum(curve.state == "DIVERGED" for curve in found.trials),
+                "incomplete": len({curve.configuration for curve in found.trials}) - len(found.runs),
+                "seeds": sorted({seed for search in found.searches for seed in search.seeds}),
+                "searches": len(found.searches),
+            },
+            "recommendations": self._recommendations(found) if some else [],
+            "frontier": self._frontier(steps) if some else [],
+            "area": float(np.mean(numbers)) if numbers else None,
+            "area_band": {"low": min(numbers), "high": max(numbers)} if numbers else None,
+            "areas": areas,
+            "configurations": self._configurations(found),
+            "claims": {
+                "configurations": self._found(found.searches)
+                if found.phase == "confirmation" or self.deterministic
+                else [],
+                "methods": [{"search": search.search, **self._along(reported)} for search, reported in pairs],
+            },
+            "diverged": sum(curve.state == "DIVERGED" for curve in trials),
+            "failed": sum(curve.state == "FAILED" for curve in trials),
+            "ledger": ledger(trials),
+            "granted": granted(trials, self.reading.cost, self.rounds),
         }
-        for point, kept in rows
-    ]
+
+    def _recommendations(self, found: LabelRuns) -> list[Json]:
+        chosen, runs = found.recommendations(self.scale.axis, self.span)
+        rows = zip(chosen.cost.tolist(), chosen.which.tolist(), chosen.column.tolist(), strict=True)
+        return [
+            {"cost": cost, "configuration": runs[which].configuration, "round": int(runs[which].rounds[column])}
+            for cost, which, column in rows
+            if which != UNTRAINED
+        ]
+
+    def _frontier(self, steps: Sequence[Sequence[Steps]]) -> list[Json]:
+        whole = band([each for search in steps for each in search])
+        rows: list[Json] = [
+            {"cost": cost, "quality": middle, "low": low, "high": high}
+            for cost, middle, low, high in zip(
+                *(part.tolist() for part in (whole.cost, whole.middle, whole.low, whole.high)), strict=True
+            )
+        ]
+        if rows[-1]["cost"] < self.span.last:
+            rows.append({**rows[-1], "cost": self.span.last})
+        if len(steps) > 1:
+            middles = np.stack([_median_at(search, whole.cost) for search in steps])
+            for row, low, high in zip(rows, middles.min(axis=0).tolist(), middles.max(axis=0).tolist(), strict=False):
+                row |= {"search_low": low, "search_high": high}
+        return rows
+
+    def _found(self, searches: Sequence[SearchRuns]) -> list[Json]:
+        """For each seed, what the searches alone recommend: the mean over the searches that were confirmed on it."""
+        by_seed: dict[int, list[Steps]] = {}
+        for search in searches:
+            if search.chosen_on:
+                for seed, each in zip(search.seeds, search.found(self.scale.axis, self.span), strict=True):
+                    by_seed.setdefault(seed, []).append(each)
+        return [{"seed": seed, **self._along(steps)} for seed, steps in sorted(by_seed.items())]
+
+    def _along(self, steps: Sequence[Steps]) -> Json:
+        """Mean area, and mean scaled quality along the cost."""
+        values = np.mean([self.scale.scaled(each.at(grid(self.span))) for each in steps], axis=0)
+        area = float(np.mean([each.area(self.scale, self.span) for each in steps]))
+        return {"area": area, "along": [float(f"{value:.6g}") for value in values]}
+
+    def _configurations(self, found: LabelRuns) -> list[Json]:
+        """Where the reported configurations settle and end; see `driftline.results.settling`."""
+        hyperparameters = {curve.configuration: curve.hyperparameters for curve in found.trials}
+        axis, rows, candidates = self.scale.axis, [], []
+        for each in found.runs:
+            settling = settled(each, axis)
+            if settling is None:
+                continue
+            rows.append(_row(each, hyperparameters[each.configuration], settling))
+            candidates.append(settling.learned(self.longest_way) and len(settling.end) == each.seeds)
+        some = [row for row, candidate in zip(rows, candidates, strict=True) if candidate]
+        direction = sign(self.reading.quality)
+        on = non_dominated([row["settles"] for row in some], [direction * row["ends"] for row in some])
+        for row, kept in zip(some, on, strict=True):
+            row["pareto"] = bool(kept)
+        return sorted(rows, key=lambda row: (row["settles"], -direction * row["ends"], row["configuration"]))
 
 
-def _configurations(
-    ended: Sequence[_Point], points: Sequence[_Point], reported: Sequence[TrialCurve], direction: float
-) -> list[Json]:
-    """Configurations with a point, each summarised over all its complete seeds, whether they count or not.
-
-    Leaving out the seeds on which a configuration failed to learn would flatter it. Only configurations that count on
-    more than half of their seeds, diverged ones included, can be in the Pareto set.
-    """
-    ran: dict[int, list[TrialCurve]] = {}
-    for curve in reported:
-        ran.setdefault(curve.configuration, []).append(curve)
-    counted = {point.curve.trial for point in points}
-    groups: dict[int, list[_Point]] = {}
-    for point in ended:
-        groups.setdefault(point.curve.configuration, []).append(point)
-    rows = [
-        _summary(number, group, counted, ran[number], direction)
-        for number, group in sorted(groups.items())
-        if any(point.curve.trial in counted for point in group)
-    ]
-    usual = [row for row in rows if 2 * row["counted"] > row["seeds"]]
-    on = non_dominated([row["cost"] for row in usual], [direction * row["quality"] for row in usual])
-    for row, kept in zip(usual, on, strict=True):
-        row["pareto"] = bool(kept)
-    return sorted(rows, key=lambda row: (row["cost"], -direction * row["quality"], row["configuration"]))
-
-
-def _summary(
-    number: int, group: Sequence[_Point], counted: set[str], ran: Sequence[TrialCurve], direction: float
-) -> Json:
-    cost = np.array([point.cost for point in group])
-    quality = direction * np.array([point.quality for point in group])
-    hyperparameters: Mapping[str, Any] = group[0].curve.hyperparameters
+def _row(runs: Runs, hyperparameters: Mapping[str, Any], found: Settled) -> Json:
     return {
-        "configuration": number,
+        "configuration": runs.configuration,
         "hyperparameters": dict(hyperparameters),
-        "seeds": len(ran),
-        "counted": sum(point.curve.trial in counted for point in group),
-        "diverged": sum(curve.state == "DIVERGED" for curve in ran),
-        "cost": _median(cost),
-        "cost_low": float(cost.min()),
-        "cost_high": float(cost.max()),
-        "quality": _median(quality),
-        "low": float(quality.min()),
-        "high": float(quality.max()),
+        "seeds": runs.seeds,
+        "diverged": runs.seeds - len(found.end),
+        "settles": float(np.median(found.cost)),
+        "settles_low": float(found.cost.min()),
+        "settles_high": float(found.cost.max()),
+        "ends": float(np.median(found.end)),
+        "ends_low": float(found.end.min()),
+        "ends_high": float(found.end.max()),
         "pareto": False,
     }
 
 
-def _median(values: Array) -> float:
-    """The median; a single value, which is all that a configuration has in a search, skips the slow `numpy.median`."""
-    return float(values[0] if len(values) == 1 else np.median(values))
-
-
-def _frontier(reported: Sequence[TrialCurve], seeds: Sequence[int], scale: Scale, follow: _Follow) -> list[Json]:
-    steps = []
-    for seed in seeds:
-        followed = [(curve, found) for curve in reported if curve.seed == seed and (found := follow(curve)) is not None]
-        start = float(np.median([found.start for _, found in followed])) if followed else scale.start
-        steps.append(best_within([found for curve, found in followed if curve.state == "COMPLETE"], start))
-    summed = band(steps, scale.one_round, scale.budget)
-    direction = sign(follow.metric)
-    rows = zip(summed.cost, summed.middle, summed.worst, summed.best, strict=True)
-    return [
-        {
-            "cost": float(cost),
-            "quality": direction * float(middle),
-            "low": float(min(direction * worst, direction * best)),
-            "high": float(max(direction * worst, direction * best)),
-        }
-        for cost, middle, worst, best in rows
-    ]
+def _median_at(steps: Sequence[Steps], cost: Array) -> Array:
+    return np.asarray(np.median([each.at(cost) for each in steps], axis=0))

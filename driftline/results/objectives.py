@@ -1,12 +1,13 @@
-"""What the sampler maximises: tail quality and speed. Both are larger when better, whatever the metric."""
+"""What the sampler maximises: final quality and speed. Both are larger when better, whatever the metric."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from driftline.errors import InvalidSpec
-from driftline.results.curves import TrialCurve
-from driftline.results.points import SmoothedCurve, progress
+from driftline.results.curves import Array, TrialCurve
+from driftline.results.directions import sign
+from driftline.results.smoothing import smooth
 from trainers import shown
 
 FIRST_COST: dict[str, float] = {"rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "seconds": 1e-3}
@@ -14,21 +15,20 @@ FIRST_COST: dict[str, float] = {"rounds": 1.0, "bytes": 1.0, "client_gradients":
 that of two trials with equal curves over rounds, the one with cheaper rounds is faster."""
 
 
-def quality(curve: TrialCurve, metric: str, rounds: int) -> float:
-    """Tail quality: the last value of the smoothed metric, negated if the metric falls.
+def quality(curve: TrialCurve, metric: str) -> float:
+    """Final quality: the last value of the smoothed metric, negated if the metric falls.
 
     Args:
         curve: A trial that did not diverge.
         metric: Metric chosen as quality.
-        rounds: Budget of a trial in rounds; sets the smoothing window (`points.window`).
 
     Raises:
         InvalidSpec: The trial never reported the metric.
     """
-    return _found(curve, metric, "rounds", rounds).tail
+    return float(_smoothed(curve, metric)[1][-1])
 
 
-def speed(curve: TrialCurve, metric: str, cost: str, rounds: int) -> float:
+def speed(curve: TrialCurve, metric: str, cost: str) -> float:
     """Mean smoothed quality over log10 cost.
 
     (1 / (log10 c_end - log10 c_first)) · integral of the quality over log10 cost from c_first (`FIRST_COST`) to c_end,
@@ -39,7 +39,6 @@ def speed(curve: TrialCurve, metric: str, cost: str, rounds: int) -> float:
         curve: A trial that did not diverge.
         metric: Metric chosen as quality.
         cost: Chosen cost, one of `curves.COSTS`.
-        rounds: Budget of a trial in rounds; sets the smoothing window.
 
     Returns:
         A value in the range of the oriented quality. With a single evaluation, its quality.
@@ -47,27 +46,27 @@ def speed(curve: TrialCurve, metric: str, cost: str, rounds: int) -> float:
     Raises:
         InvalidSpec: The trial never reported the metric, or did not count the cost.
     """
-    found = _found(curve, metric, cost, rounds)
-    first = FIRST_COST[cost]
-    end = float(found.cost[-1])
+    at, values = _smoothed(curve, metric)
+    costs = curve.cost(cost, at)
+    first, end = FIRST_COST[cost], float(costs[-1])
     if end <= first:
-        return found.tail
-    edges = np.log10(np.append(np.maximum(found.cost, first), end))
-    return float(np.dot(found.quality, np.diff(edges)) + found.quality[0] * (edges[0] - np.log10(first))) / float(
-        np.log10(end / first)
-    )
+        return float(values[-1])
+    edges = np.log10(np.append(np.maximum(costs, first), end))
+    whole = float(np.dot(values, np.diff(edges)) + values[0] * (edges[0] - np.log10(first)))
+    return whole / float(np.log10(end / first))
 
 
-def values(curve: TrialCurve, metric: str, cost: str, rounds: int) -> dict[str, float]:
+def values(curve: TrialCurve, metric: str, cost: str) -> dict[str, float]:
     """``{"quality", "speed"}`` of a trial that did not diverge; see `quality` and `speed`."""
-    return {"quality": quality(curve, metric, rounds), "speed": speed(curve, metric, cost, rounds)}
+    return {"quality": quality(curve, metric), "speed": speed(curve, metric, cost)}
 
 
-def _found(curve: TrialCurve, metric: str, cost: str, rounds: int) -> SmoothedCurve:
-    found = progress(curve, metric, cost, rounds)
-    if found is None:
+def _smoothed(curve: TrialCurve, metric: str) -> tuple[Array, Array]:
+    """Rounds of the evaluations, and the smoothed, oriented metric."""
+    at, found = curve.metric(metric)
+    if not at.size:
         known = ", ".join(sorted(set(curve.columns) - {"round"})) or "nothing"
         raise InvalidSpec(
             "objective.quality", f"must be a metric that trials report, got {shown(metric)} (reported: {known})"
         )
-    return found
+    return at, smooth(at, sign(metric) * found)

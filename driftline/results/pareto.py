@@ -1,4 +1,4 @@
-"""Pareto sets: non-dominated sorting, crowding distance, and hypervolume."""
+"""Pareto sets: non-dominated sorting and crowding distance."""
 
 from __future__ import annotations
 
@@ -113,37 +113,3 @@ def select(values: ArrayLike, count: int) -> list[int]:
     for number in np.unique(layer):
         room[layer == number] = crowding(table[layer == number])
     return [int(index) for index in np.lexsort((np.arange(len(table)), -room, layer))[:count]]
-
-
-def hypervolume(
-    cost: ArrayLike, quality: ArrayLike, *, one_round: float, budget: float, start: float, best: float
-) -> float:
-    """Share of the plane that the points dominate: log10 cost against quality, both scaled to [0, 1].
-
-    x = log10(cost / one_round) / log10(budget / one_round) and y = (quality - start) / (best - start), clipped to
-    [0, 1]; the area of the union of the rectangles [x, 1] by [0, y].
-
-    Args:
-        cost: (n,), positive.
-        quality: Oriented, (n,).
-        one_round: Cost at which x is 0.
-        budget: Cost at which x is 1; if it equals `one_round`, x is 0 for all points.
-        start: Quality at which y is 0: the untrained model, the reference.
-        best: Quality at which y is 1: the best in the study; unless it is above `start`, the hypervolume is 0.
-
-    Returns:
-        0 without points, 1 for a point of the best quality after one round.
-
-    Examples:
-        >>> hypervolume([10, 100], [0.5, 1.0], one_round=1, budget=100, start=0, best=1)
-        0.25
-    """
-    costs, qualities = np.asarray(cost, dtype=np.float64), np.asarray(quality, dtype=np.float64)
-    if not len(costs) or best <= start:
-        return 0.0
-    span = np.log10(budget / one_round)
-    x = np.clip(np.log10(np.maximum(costs, one_round) / one_round) / span, 0, 1) if span > 0 else np.zeros(len(costs))
-    y = np.clip((qualities - start) / (best - start), 0, 1)
-    order = np.lexsort((-y, x))
-    x, y = x[order], np.maximum.accumulate(y[order])
-    return float(np.dot(np.diff(np.append(x, 1.0)), y))

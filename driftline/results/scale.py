@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,15 @@ def axis_of(metric: str, starts: Iterable[float], least: float) -> Axis:
         return Axis(rising=True)
     floor = RESOLUTION * min(starts, default=0.0)
     return Axis(rising=False, floor=floor if floor > 0 and least >= -floor else None)
+
+
+def stored_axis(result: Mapping[str, Any]) -> Axis:
+    """The axis of a result.
+
+    Args:
+        result: The document from `driftline.results.document.frontier_document`.
+    """
+    return Axis(result["definitions"]["parameters"]["direction"] == "rises", result["scale"]["floor"])
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
+from driftline.study.chance import nothing_random
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
 
@@ -64,7 +65,7 @@ class StudyResult:
 
             return frontier_png(self.document)
         if name == "trials.csv":
-            return trials_csv(self.curves, self.document, self.reading, self.rounds).encode()
+            return trials_csv(self.curves, self.document, self.reading).encode()
         return (json.dumps(self.document, indent=1, allow_nan=False) + "\n").encode()
 
 
@@ -101,7 +102,16 @@ def study_result(
     reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)
     rounds = whole.budget.rounds
     curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
-    document = frontier_document(study.name, curves, reading, rounds, whole.labels)
+    own = (reading.quality, reading.cost) == (whole.objective.quality, whole.objective.cost)
+    document = frontier_document(
+        study.name,
+        curves,
+        reading,
+        rounds,
+        whole.labels,
+        scale=whole.objective.scale if own else None,
+        certain=nothing_random(whole),
+    )
     if whole.task["name"] == "quadratic":
         from driftline.results.theory import with_theory
 

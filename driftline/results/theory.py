@@ -1,24 +1,24 @@
 """Predicted beside measured results, for studies on quadratic tasks.
 
 A round with exact gradients and all clients is an affine map, so a trial's curve can be predicted without training.
-`driftline.results.points` turns it into a point, as it does a measured curve: the two differ by noise, sampled
-clients, rounding, or a mistake. Imported only for studies on quadratic tasks; needs numpy, not torch.
+Predicted curves then take the place of measured ones in the same functions: the two differ by noise, sampled clients,
+rounding, or a mistake. Imported only for studies on quadratic tasks; needs numpy, not torch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
-from driftline.results.directions import sign
 from driftline.results.document import Reading
-from driftline.results.pareto import non_dominated
-from driftline.results.points import SmoothedCurve, smooth, window
+from driftline.results.runs import Runs, runs_of
+from driftline.results.scale import Axis, stored_axis
+from driftline.results.settling import settled
 from driftline.study.entries import Entry
 from driftline.study.spec import Study
 from trainers import ROLES, SpecError
@@ -30,22 +30,18 @@ Json = dict[str, Any]
 ROUNDING = 1e-6
 """Relative differences of qualities divide by at least this share of the initial quality."""
 
-DIGITS = 12
-"""Predicted qualities that agree to this many digits count as equal: rounding must drop no point of the frontier."""
-
 MOST_WORK = 2e9
 """Most multiplications for the predictions of a label; configurations beyond this limit get no prediction."""
 
 THEORY = (
-    "what a trial with exact gradients and all clients would measure, from the affine map of its rounds: its cost to "
-    "settle and its tail by the definitions above, the limit of its quality after infinitely many rounds, and its "
-    "asymptotic rate. Each configuration has its own prediction; theory of a label lists those that no other beats "
-    "(drawn dashed)"
+    "what trials with exact gradients and all clients would measure, from the affine map of their rounds. theory of a "
+    "configuration is where it settles and ends, the limit of its quality after infinitely many rounds, and its "
+    "asymptotic rate; theory of a label is the predicted quality of its recommendations (drawn dashed)"
 )
 DISAGREEMENT = (
     "median and largest, over a label's configurations, of the relative difference between what is measured (median "
-    "over seeds) and predicted: of the tail (quality), of the cost to settle (cost), and of the measured tail from the "
-    "predicted limit (limit). Relative to the larger of the two numbers; for qualities, to at "
+    "over seeds) and predicted: of ends, of settles, and of the measured end from the predicted limit (limit). "
+    "Relative to the larger of the two numbers; for qualities, to at "
     f"least {ROUNDING:g} of the initial quality"
 )
 
@@ -63,19 +59,25 @@ def with_theory(
         rounds: Budget of a trial in rounds.
 
     Returns:
-        A new document. Each label has ``"theory"`` ([{"cost", "quality", "limit", "configuration"}], sorted by cost,
-        empty without predictions), ``"theory_note"`` (what the prediction leaves out, or why there is none) and
-        ``"disagreement"`` (None without a prediction). Each of ``"configurations"`` has ``"theory"``: {"cost",
-        "quality", "limit", "rate"} or None. The definitions explain these.
+        A new document. Each label has ``"theory"`` ([{"cost", "quality"}] along its recommendations, empty without
+        predictions), ``"theory_note"`` (what the prediction leaves out, or why there is none) and ``"disagreement"``
+        (None without a prediction). Each of ``"configurations"`` has ``"theory"``: {"settles", "ends", "limit",
+        "rate"} or None. The definitions explain these.
     """
-    held = {curve.trial: curve for curve in curves}
+    complete: dict[tuple[str, str, int], list[TrialCurve]] = {}
+    for curve in curves:
+        if curve.state == "COMPLETE":
+            complete.setdefault((curve.label, curve.phase, curve.configuration), []).append(curve)
+    axis = stored_axis(document)
     task = quadratic.parse(study.task, "task")
     known = predictor(quadratic.build(task, "float64"))
     methods = {}
     for label, method in document["methods"].items():
         entry = study.entry(label)
-        theory = _Theory(known, cast(Any, study.init), reading, rounds, _left_out(study, entry.name, task))
-        methods[label] = method | theory.label(method, entry, held)
+        theory = _Theory(known, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry.name, task))
+        phase = method["reported"]["phase"]
+        ended = {number: held for (name, at, number), held in complete.items() if (name, at) == (label, phase)}
+        methods[label] = method | theory.label(method, entry, ended)
     words = {"theory": THEORY, "disagreement": DISAGREEMENT}
     return {**document, "definitions": {**document["definitions"], **words}, "methods": methods}
 
@@ -86,26 +88,36 @@ class _Theory:
     init: Sequence[float] | None
     reading: Reading
     rounds: int
+    axis: Axis
     left_out: str
 
-    def label(self, method: Mapping[str, Any], entry: Entry, held: Mapping[str, TrialCurve]) -> Json:
-        """What the theory adds to a label's result."""
+    def label(self, method: Mapping[str, Any], entry: Entry, ended: Mapping[int, Sequence[TrialCurve]]) -> Json:
+        """What the theory adds to a label's result.
+
+        Args:
+            method: The label's part of the result.
+            entry: The label's entry.
+            ended: Configuration -> its reported trials that ended without divergence.
+        """
         found, reasons = self._configurations(method["configurations"], entry)
         rows = {row["configuration"]: row for row in method["configurations"]}
         predicted: dict[int, Json] = {}
+        runs: dict[int, Runs] = {}
         if found:
             raw = self.predictor.curves(list(found.values()), self.init, self.rounds, self.reading.quality)
             start = float(raw[0, 0])
-            ended: dict[int, list[TrialCurve]] = {}
-            for point in method["points"]:
-                ended.setdefault(point["configuration"], []).append(held[point["trial"]])
-            for (number, configuration), values in zip(found.items(), raw, strict=True):
-                predicted[number] = self._point(configuration, values, ended.get(number, []))
+            for (number, setting), values in zip(found.items(), raw, strict=True):
+                runs[number] = self._runs(number, ended[number], values)
+                predicted[number] = self._prediction(setting, runs[number])
         return {
             "configurations": [
                 {**row, "theory": predicted.get(row["configuration"])} for row in method["configurations"]
             ],
-            "theory": _frontier(predicted, sign(self.reading.quality)),
+            "theory": [
+                {"cost": row["cost"], "quality": _quality_at(runs[row["configuration"]], row["round"])}
+                for row in method["recommendations"]
+                if row["configuration"] in runs
+            ],
             "theory_note": _note(reasons, bool(predicted), bool(rows), self.left_out),
             "disagreement": _disagreement(rows, predicted, start) if predicted else None,
         }
@@ -141,23 +153,34 @@ class _Theory:
                 reasons["by the theory it does not converge"] += 1
         return found, reasons
 
-    def _point(self, configuration: Setting, values: Array, trials: Sequence[TrialCurve]) -> Json:
-        """The predicted point for the rounds and costs of these trials' evaluations: medians over the trials."""
-        metric, cost = self.reading.quality, self.reading.cost
-        direction = sign(metric)
-        settles, tails = [], []
+    def _runs(self, number: int, trials: Sequence[TrialCurve], values: Array) -> Runs:
+        """The runs of a configuration with predicted in place of measured values, in the same rounds."""
+        metric = self.reading.quality
+        predicted = []
         for trial in trials:
             at, _ = trial.metric(metric)
-            oriented = direction * values[at.astype(int)]
-            follow = SmoothedCurve(trial.cost(cost, at), smooth(at, oriented, window(self.rounds)), float(oriented[0]))
-            settles.append(follow.settles)
-            tails.append(direction * follow.tail)
+            columns = {**trial.columns, metric: np.full(len(trial.rounds), np.nan)}
+            columns[metric][np.searchsorted(trial.rounds, at)] = values[at.astype(int)]
+            predicted.append(replace(trial, columns=columns, _cache={}))
+        found = runs_of(number, predicted, metric, self.reading.cost)
+        assert found is not None  # a trial that ended has reported the metric
+        return found
+
+    def _prediction(self, setting: Setting, runs: Runs) -> Json:
+        found = settled(runs, self.axis)
+        assert found is not None  # a prediction does not diverge
         return {
-            "cost": float(np.median(settles)),
-            "quality": float(np.median(tails)),
-            "limit": float(self.predictor.values(configuration.limit, metric)),
-            "rate": configuration.rate,
+            "settles": float(np.median(found.cost)),
+            "ends": float(np.median(found.end)),
+            "limit": float(self.predictor.values(setting.limit, self.reading.quality)),
+            "rate": setting.rate,
         }
+
+
+def _quality_at(runs: Runs, number: int) -> float:
+    """Mean predicted quality of a configuration when it stops after this round."""
+    column = max(int(np.searchsorted(runs.rounds, number, side="right")) - 1, 0)
+    return float(runs.quality[:, column].mean())
 
 
 def _parts(entry: Entry, hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
@@ -190,25 +213,14 @@ def _note(reasons: Counter[str], some: bool, points: bool, left_out: str) -> str
     return " ".join(text for text in (left_out, missing) if text)
 
 
-def _frontier(predicted: Mapping[int, Mapping[str, Any]], direction: float) -> list[Json]:
-    rows = [
-        {"cost": row["cost"], "quality": row["quality"], "limit": row["limit"], "configuration": number}
-        for number, row in predicted.items()
-    ]
-    level = [direction * float(f"{row['quality']:.{DIGITS}g}") for row in rows]
-    on = non_dominated([row["cost"] for row in rows], level)
-    kept = [row for row, good in zip(rows, on, strict=True) if good]
-    return sorted(kept, key=lambda row: (row["cost"], -direction * row["quality"], row["configuration"]))
-
-
 def _disagreement(
     rows: Mapping[int, Mapping[str, Any]], predicted: Mapping[int, Mapping[str, Any]], start: float
 ) -> Json:
     least = ROUNDING * abs(start)
     found = {
-        "quality": [_relative(rows[number]["quality"], row["quality"], least) for number, row in predicted.items()],
-        "cost": [_relative(rows[number]["cost"], row["cost"], 0.0) for number, row in predicted.items()],
-        "limit": [_relative(rows[number]["quality"], row["limit"], least) for number, row in predicted.items()],
+        "ends": [_relative(rows[number]["ends"], row["ends"], least) for number, row in predicted.items()],
+        "settles": [_relative(rows[number]["settles"], row["settles"], 0.0) for number, row in predicted.items()],
+        "limit": [_relative(rows[number]["ends"], row["limit"], least) for number, row in predicted.items()],
     }
     medians = {name: float(np.median(values)) for name, values in found.items()}
     return {

@@ -85,7 +85,7 @@ class AsyncJob:
         return await asyncio.to_thread(self._job.frontier, quality=quality, cost=cost)
 
     async def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets, paired over seeds."""
+        """Compares two labels at equal budgets."""
         return await asyncio.to_thread(self._job.compare, first, second)
 
     async def pause(self) -> Self:

@@ -11,7 +11,6 @@ from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.show.text_table import table
-from driftline.study import version_0_1
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,7 +24,7 @@ class Frontier:
         curves: Returns the study's trials, for the learning curves of a page; None leaves these out.
 
     Attributes:
-        data: The document of frontier.json: points, frontiers with bands, hypervolumes, ledgers, definitions.
+        data: The document of frontier.json: recommendations, frontiers with bands, areas, ledgers, definitions.
     """
 
     def __init__(self, data: dict[str, Any], curves: Callable[[], Sequence[TrialCurve]] | None = None) -> None:
@@ -37,13 +36,16 @@ class Frontier:
         """Reads the result from a frontier.json, or from an output folder that holds one.
 
         Raises:
-            NotFound: There is no frontier.json.
+            NotFound: There is no frontier.json, or it is of an older version, which defined results in another way.
         """
         place = Path(path)
         file = place / "frontier.json" if place.is_dir() else place
         if not file.is_file():
             raise NotFound(f"no frontier.json at {place}: run a study into it first")
-        return cls(version_0_1.frontier(json.loads(file.read_text(encoding="utf-8"))))
+        data = json.loads(file.read_text(encoding="utf-8"))
+        if "first" not in data.get("scale", {}):
+            raise NotFound(f"{file} is of an older version: driftline.frontier(folder) computes it from the curves")
+        return cls(data)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -51,11 +53,13 @@ class Frontier:
         return tuple(self.data["methods"])
 
     def table(self) -> str:
-        """All frontiers as text, 80 columns wide."""
+        """What to run for which cost, for every label, as text of 80 columns."""
         return table(self.data)
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` explains it.
+        """Compares two labels at equal budgets: ``verdict`` is a label or None, ``why`` explains it.
+
+        See `driftline.results.comparison` for the two claims that it may make.
 
         Raises:
             NotFound: No such label.

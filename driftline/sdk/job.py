@@ -150,7 +150,7 @@ class Job:
         return Frontier(result.document, lambda: result.curves)
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` explains."""
+        """Compares two labels at equal budgets: ``verdict`` is a label or None, ``why`` explains it."""
         return self._api.compare(self.id, first, second)
 
     def pause(self) -> Job:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from itertools import pairwise
 
 import trainers
-from driftline.study.spec import Study
+from driftline.study.chance import nothing_random
+from driftline.study.spec import LEAST_PAIRS, Study
 from driftline.study.trial_document import trial_document
 from trainers import evaluation_grid, evaluation_work
 
@@ -20,7 +21,8 @@ def outlook(study: Study) -> list[str]:
     Args:
         study: The study, checked.
     """
-    return [f"Each trial is evaluated {_rounds(study)}: about {100 * evaluation_share(study):.2g} % of the time."]
+    share = 100 * evaluation_share(study)
+    return [f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time.", *_claims(study)]
 
 
 def evaluation_share(study: Study) -> float:
@@ -46,6 +48,22 @@ def share_remark(study: Study) -> list[str]:
     if share <= SHARE:
         return []
     return [f"eval_every: evaluations take about {100 * share:.0f} % of the time: evaluate less often to save time"]
+
+
+def _claims(study: Study) -> list[str]:
+    """What `compare` will be able to say with this budget; nothing for a study with one label."""
+    if len(study.methods) < 2:
+        return []
+    seeds = study.budget.seeds
+    if nothing_random(study):
+        saved = f"; seeds: 0 saves {study.budget.confirmation_trials} trials of each label" if seeds else ""
+        found = f"exactly, because nothing is random: one run stands for all seeds{saved}"
+    elif seeds >= LEAST_PAIRS:
+        found = f"over {seeds} seeds"
+    else:
+        found = f"with at least {LEAST_PAIRS} seeds, not with {seeds} (budget.seeds)"
+    methods = f"It cannot judge the methods themselves: that needs {LEAST_PAIRS} independent searches."
+    return [f"Claims: compare can judge the configurations found {found}. {methods}"]
 
 
 def _rounds(study: Study) -> str:

@@ -67,6 +67,24 @@ def _name(value: str) -> str:
     return value
 
 
+class FixedScale(Section):
+    """A fixed scale for areas, so that those of several studies can be compared.
+
+    Attributes:
+        start: Quality that counts as 0.
+        best: Quality that counts as 1.
+    """
+
+    start: Real
+    best: Real
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if self.start == self.best:
+            raise InvalidSpec("best", f"must differ from start, got best={shown(self.best)}")
+        return self
+
+
 class Objective(Section):
     """What is traded against what.
 
@@ -74,11 +92,13 @@ class Objective(Section):
         quality: A metric that the task reports; test_accuracy by default (loss for quadratics).
         cost: "rounds", "bytes", "client_gradients" or "seconds".
         optimize: What the sampler maximises: "both", "quality" (at the end) or "speed" (on the way).
+        scale: Scale of the areas; None takes the study's own.
     """
 
     quality: str
     cost: Cost = "rounds"
     optimize: Literal["both", "quality", "speed"] = "both"
+    scale: FixedScale | None = None
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -259,6 +279,8 @@ class Study(Section):
             if document[name] is None:
                 del document[name]
         del document["budget"]["rungs"]
+        if self.objective.scale is None:
+            del document["objective"]["scale"]
         for entry in document["methods"]:
             for key in ("start", "client", "central", "merge"):
                 if not entry[key]:

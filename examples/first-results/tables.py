@@ -33,35 +33,35 @@ def show(folder: Path) -> None:
         confirmed = job.trials(phase="confirmation")
         curves = job.curves(*(trial.id for trial in confirmed))
     methods = result.data["methods"]
-    last = study.budget.rounds - result.data["definitions"]["parameters"]["window_rounds"]
+    last = study.budget.rounds * (1 - result.data["definitions"]["parameters"]["window"])
     print(f"\n## {study.name}\n")
     ends = {
         label: {
             number: Ends(
-                [trial for trial in confirmed if (trial.label, trial.setting) == (label, number)], curves, last
+                [trial for trial in confirmed if (trial.label, trial.configuration) == (label, number)], curves, last
             )
-            for number in sorted({trial.setting or 0 for trial in confirmed if trial.label == label})
+            for number in sorted({trial.configuration for trial in confirmed if trial.label == label})
         }
         for label in methods
     }
     rows = []
     for label, method in methods.items():
         best = min(ends[label].values(), key=lambda end: median(end.losses))
-        volume = method["hypervolume_band"]
+        area = method["area_band"]
         rows.append(
             [
                 f"`{label}`",
-                f"{method['hypervolume']:.3f} ({volume['low']:.3f} to {volume['high']:.3f})",
+                f"{method['area']:.3f} ({area['low']:.3f} to {area['high']:.3f})",
                 band(best.losses, ".3f"),
                 band(best.accuracies, ".1f"),
                 ", ".join(f"{name} {short(value)}" for name, value in best.hyperparameters.items()),
                 str(method["diverged"]),
             ]
         )
-    table(["label", "hypervolume", "lowest test loss", "its accuracy, %", "its configuration", "diverged"], rows)
+    table(["label", "area", "lowest test loss", "its accuracy, %", "its configuration", "diverged"], rows)
     shown = [rounds for rounds in ROUNDS if rounds <= study.budget.rounds]
     table(
-        ["best test loss within", *(f"{rounds} rounds" for rounds in shown)],
+        ["test loss of the recommendation for", *(f"{rounds} rounds" for rounds in shown)],
         (
             [f"`{label}`", *(within(method["frontier"], rounds) for rounds in shown)]
             for label, method in methods.items()
@@ -94,9 +94,9 @@ class Ends:
         self.accuracies = [100 * tail(c, "test_accuracy", last) for c, ok in zip(columns, whole, strict=True) if ok]
 
     def cell(self, method: dict[str, Any], number: int) -> str:
-        """Medians over the seeds; when it settled only where every seed came halfway."""
+        """Medians over the seeds, and where it settled if it diverged on none."""
         row = next((row for row in method["configurations"] if row["configuration"] == number), None)
-        settled = f" @ {row['cost']:.0f}" if row and row["counted"] == row["seeds"] else ""
+        settled = f" @ {row['settles']:.0f}" if row and not row["diverged"] else ""
         return f"{median(self.losses):.3f}{settled}"
 
 

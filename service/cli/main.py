@@ -160,7 +160,7 @@ def compare(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two labels at equal budgets, paired over seeds; says when no verdict is possible."""
+    """Compare two labels at equal budgets; says what is compared, and when no verdict is possible."""
     from service.cli.show import show_comparison
 
     show_comparison(study, first, second, as_json=as_json, url=url, token_file=token_file)

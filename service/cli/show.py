@@ -50,7 +50,7 @@ def show_comparison(
         return
     typer.echo(verdict["why"])
     for span in verdict["ranges"]:
-        better = span["better"] or "neither (the bands overlap)"
+        better = span["better"] or "neither (the band of the difference holds 0)"
         typer.echo(f"  from {span['from']:g} to {span['to']:g}: {better}")
 
 

@@ -23,14 +23,14 @@ def charts_view(quality: str) -> str:
     """
     section = {
         "uuid": "driftline-trade-off",
-        "name": f"Trade-off: best {quality} within a cost (step)",
+        "name": f"Trade-off: {quality} for a cost (step)",
         "display": True,
     }
     band = {"uuid": "driftline-band", "name": "Band over seeds", "display": False}
     charts = [
         _line("frontier", section["uuid"]),
-        _bar("hypervolume", section["uuid"]),
-        _bar(metric_name(f"best_{quality}"), section["uuid"]),
+        _bar("area", section["uuid"]),
+        _bar(metric_name(f"final_{quality}"), section["uuid"]),
         _bar("diverged", section["uuid"]),
         _line("frontier_low", band["uuid"]),
         _line("frontier_high", band["uuid"]),

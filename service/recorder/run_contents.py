@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftline.results.document import Reading
-from driftline.results.show.text_table import best_configuration
+from driftline.results.show.recommendation_rows import final
 from driftline.results.study_result import StudyResult
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorder.curve_rows import metric_name
@@ -21,7 +21,7 @@ def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
     """The metrics of a label's run.
 
     ``frontier`` has the cost as its step (seconds in milliseconds), ``frontier_low`` and ``frontier_high`` are its band
-    over seeds; the single numbers are ``hypervolume``, ``diverged``, and ``best_METRIC`` with ``settles_COST``.
+    over seeds; the single numbers are ``area``, ``diverged``, and ``final_METRIC``, where the frontier ends.
 
     Args:
         method: The label's part of the result.
@@ -34,10 +34,10 @@ def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
         step = round(row["cost"] * (1000 if reading.cost == "seconds" else 1))
         rows += [("frontier", row["quality"], step)]
         rows += [("frontier_low", row["low"], step), ("frontier_high", row["high"], step)]
-    single = {"hypervolume": method["hypervolume"], "diverged": method["diverged"]}
-    best = best_configuration(method, reading.quality)
-    if best is not None:
-        single |= {metric_name(f"best_{reading.quality}"): best["quality"], f"settles_{reading.cost}": best["cost"]}
+    single = {"diverged": method["diverged"]}
+    last = final(method)
+    if last is not None:
+        single |= {"area": method["area"], metric_name(f"final_{reading.quality}"): last["quality"]}
     return rows + [(name, float(value), 0) for name, value in single.items()]
 
 

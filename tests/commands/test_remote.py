@@ -30,12 +30,12 @@ def api() -> EveryClient:
 def test_a_study_from_submission_to_comparison(service: Service, run: Run, study_file: Path) -> None:
     done = run("submit", study_file, "--wait")
     assert done.exit_code == 0, done.output
-    assert "fedavg: frontier" in done.stdout
+    assert "fedavg: recommendations" in done.stdout
     assert "succeeded | fedavg 3/3 trials, 3/3 confirmed" in done.stderr
     (record,) = json.loads(run("list", "--json").stdout)
     assert (record["name"], record["state"]) == ("small", "SUCCEEDED")
     assert record["id"] in run("list").stdout
-    assert "fedavg: frontier" in run("frontier", "small").stdout
+    assert "fedavg: recommendations" in run("frontier", "small").stdout
     document = json.loads(run("frontier", record["id"], "--json").stdout)
     assert set(document["methods"]) == {"fedavg", "fedsgd"}
     other = json.loads(run("frontier", "small", "--json", "--cost", "client_gradients").stdout)

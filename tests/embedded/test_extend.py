@@ -82,7 +82,8 @@ def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
         again = attempts(job)
         assert {trial: again[trial] for trial in taken} == taken  # none was trained again
         assert shown(tmp_path / "small") - before == len(second) - len(first)
-        assert len(job.frontier().data["methods"]["fedavg"]["points"]) > len(curves["methods"]["fedavg"]["points"])
+        before, after = (data["methods"]["fedavg"]["reported"]["trials"] for data in (curves, job.frontier().data))
+        assert after > before
     with Client(out=tmp_path) as client:  # and another day, in another process
         job = client.job("small")
         assert isinstance(job, EmbeddedJob)
@@ -113,7 +114,7 @@ def test_failed_trials_of_a_folder_run_again(without_ray: Drivers, tmp_path: Pat
         assert [trial for trial, row in rows(folder).items() if row["state"] == "FAILED"] == failed[1:]
     retried = CliRunner().invoke(app, ["retry", str(folder)])  # and another day, in another process
     assert retried.exit_code == 0, retried.output
-    assert "fedavg: frontier" in retried.stdout
+    assert "fedavg: recommendations" in retried.stdout
     assert {row["state"] for row in rows(folder).values()} == {"COMPLETE"}
     assert set(ends(folder)) == {"FINISHED"}
     with Client(out=tmp_path) as client:

@@ -90,7 +90,7 @@ def test_frontier_json_keeps_its_contract(out: Path) -> None:
         assert method["ledger"]["trials"] == 4 + 2 * 3
         assert method["ledger"]["rounds"] == 10 * 20
         assert method["reported"]["seeds"] == [1, 2, 3]
-        assert {"trial", "seed", "cost", "quality", "hyperparameters", "pareto"} <= set(method["points"][0])
+        assert {"cost", "configuration", "round"} == set(method["recommendations"][0])
         assert {"cost", "quality", "low", "high"} == set(method["frontier"][0])
 
 
@@ -186,8 +186,11 @@ def test_costs_and_metrics_are_chosen_at_reading(out: Path) -> None:
     rounds, sent = frontier(out).data["methods"], frontier(out, cost="bytes").data["methods"]
     a_round = 2 * 8 * 650 * 4  # down and up, eight clients, 650 parameters of four bytes
     for label, method in rounds.items():
-        costs = {point["trial"]: point["cost"] for point in sent[label]["points"]}
-        assert costs == {point["trial"]: a_round * point["cost"] for point in method["points"]}
+        costs = {row["configuration"]: row["settles"] for row in sent[label]["configurations"]}
+        assert costs == {row["configuration"]: a_round * row["settles"] for row in method["configurations"]}
+        assert [row["round"] for row in sent[label]["recommendations"]] == [
+            row["round"] for row in method["recommendations"]
+        ]
     accuracy = frontier(out, quality="test_accuracy").data
     assert accuracy["definitions"]["parameters"]["direction"] == "rises"
     assert 0.5 < accuracy["scale"]["best"] <= 1

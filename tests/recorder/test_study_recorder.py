@@ -100,7 +100,7 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
     assert set(by_name) == {"digits", "fedavg", "fedprox"}
     assert all(run[0][1] == "FINISHED" for run in labels.values())
     assert by_name["digits"][4] == ["frontier.html", "frontier.json", "frontier.png", "trials.csv"]
-    assert "fedavg: frontier, search" in by_name["digits"][2]["mlflow.note.content"]
+    assert "fedavg: recommendations, search" in by_name["digits"][2]["mlflow.note.content"]
     frontier = by_name["fedavg"][3]["frontier"]
     (parent,) = client.search_runs(["1"], filter_string="tags.`driftline.kind` = 'study'")
     document = json.loads(Path(client.download_artifacts(parent.info.run_id, "frontier.json")).read_text())
@@ -272,7 +272,7 @@ def test_labels_follow_a_running_study(
     assert writer.finish()
     ((_, run),) = [item for item in shown(client)[name][1].items() if item[0].startswith("label/")]
     assert run[0][1] == "FINISHED"
-    assert run[3]["hypervolume"][0][1] > 0
+    assert run[3]["area"][0][1] > 0
 
 
 def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, client: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,30 @@ def curve(
         state=state,
         columns={name: np.asarray(column, dtype=np.float64) for name, column in table.items()},
     )
+
+
+def confirmed(
+    values: Any,
+    *,
+    configuration: int = 0,
+    label: str = "fedavg",
+    states: Sequence[str] = (),
+    **more: Any,
+) -> list[TrialCurve]:
+    """A configuration with a row of values for its search trial (seed 0), then one for each fresh seed (1, 2, ...)."""
+    return [
+        curve(
+            row,
+            label=label,
+            phase="confirmation" if seed else "search",
+            number=100 * configuration + seed if seed else configuration,
+            configuration=configuration,
+            seed=seed,
+            state=states[seed] if states else "COMPLETE",
+            **more,
+        )
+        for seed, row in enumerate(values)
+    ]
 
 
 def learning(

@@ -1,5 +1,10 @@
-"""Verdicts and refusals."""
+"""Two claims: their verdicts, and the reasons against one."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,137 +14,191 @@ from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
 
-from .samples import Chosen, curve
+from .samples import Chosen, confirmed
 
-ENDS = st.lists(st.floats(0.3, 1.0), min_size=1, max_size=4)
-
-
-def repeated(label: str, ends: list[float], *, gradients: int = 10, first: int = 1) -> list[TrialCurve]:
-    return [
-        curve(
-            [0.0, end, end],
-            label=label,
-            phase="confirmation",
-            number=n,
-            seed=first + n,
-            configuration=0,
-            gradients=gradients,
-        )
-        for n, end in enumerate(ends)
-    ]
+HIGH = [0.90, 0.91, 0.89, 0.92, 0.90, 0.88]
+LOW = [0.80, 0.82, 0.79, 0.80, 0.81, 0.78]
+ENDS = st.lists(st.floats(0.3, 1.0), min_size=1, max_size=8)
 
 
-def compared(*trials: list[TrialCurve], cost: str = "rounds") -> dict[str, object]:
-    return compare(frontier_document("s", [one for part in trials for one in part], Chosen(cost=cost), 2), "a", "b")
+def label(name: str, ends: Sequence[float], **changes: Any) -> list[TrialCurve]:
+    """One configuration with an end for each fresh seed; in the search it ends at 1."""
+    return confirmed([[0.0, end, end] for end in (1.0, *ends)], label=name, **changes)
 
 
-def test_a_verdict() -> None:
-    found = compared(repeated("a", [0.9, 0.95, 1.0]), repeated("b", [0.5, 0.55, 0.6]))
-    assert found["verdict"] == "a"
-    assert found["reasons"] == []
-    assert str(found["why"]).startswith("a is better than b: its hypervolume is ")
+def compared(*trials: list[TrialCurve], cost: str = "rounds", **more: Any) -> dict[str, Any]:
+    curves = [one for part in trials for one in part]
+    return compare(frontier_document("s", curves, Chosen(cost=cost), 2, **more), "a", "b")
+
+
+def searches(name: str, ends: Sequence[float]) -> list[TrialCurve]:
+    """One search for each of these ends, each with its own configuration on two fresh seeds."""
+    found = []
+    for search, end in enumerate(ends):
+        trials = confirmed([[0.0, end, end + 0.001 * seed] for seed in range(3)], label=name, configuration=search)
+        found += [replace(trial, search=search) for trial in trials]
+    return found
+
+
+def test_the_configurations_found() -> None:
+    found = compared(label("a", HIGH), label("b", LOW))
+    assert (found["verdict"], found["claim"]) == ("a", "configurations")
+    claim = found["claims"]["configurations"]
+    assert claim["reasons"] == []
+    assert [row["seed"] for row in claim["pairs"]] == [1, 2, 3, 4, 5, 6]
+    assert 0 < claim["difference"]["low"] < claim["difference"]["mean"] < claim["difference"]["high"]
+    assert claim["p"] == claim["p_holm"] < 0.05
+    assert found["why"].startswith(
+        f"The configurations found: those of a beat those of b; mean difference of the areas "
+        f"{claim['difference']['mean']:.3f} ({claim['difference']['low']:.3f} to {claim['difference']['high']:.3f}) "
+        "over 6 seeds. The methods: no verdict: "
+    )
     assert found["ranges"] == [{"from": 1.0, "to": 2.0, "better": "a"}]
 
 
-def test_overlapping_bands_have_no_verdict() -> None:
-    a = [
-        curve([0.0, end, end], label="a", phase="confirmation", number=n, seed=n, configuration=0)
-        for n, end in enumerate([0.8, 0.9, 1.0])
-    ]
-    b = [
-        curve([0.0, end, end], label="b", phase="confirmation", number=n, seed=n, configuration=0)
-        for n, end in enumerate([0.7, 0.85, 0.9])
-    ]
-    found = compared(a, b)
+def test_the_methods() -> None:
+    found = compared(searches("a", HIGH), searches("b", LOW))
+    assert (found["verdict"], found["claim"]) == ("a", "methods")
+    assert found["claims"]["configurations"]["verdict"] is None  # two seeds
+    assert len(found["claims"]["methods"]["pairs"]) == 6
+    assert "The methods: a beats b; mean difference of the areas" in found["why"]
+    mixed = compared(searches("a", HIGH), searches("b", [0.95, 0.82, 0.95, 0.80, 0.96, 0.78]))
+    assert mixed["verdict"] is None
+    assert "The methods: no verdict: the interval of the difference holds 0" in mixed["why"]
+
+
+def test_the_search_alone_chooses_for_the_claim_about_configurations() -> None:
+    """Fresh seeds prefer the second configuration, and the frontier shows it; the search has found the first."""
+    first, second = label("a", [0.5] * 3), label("a", [0.9] * 3, configuration=1)
+    second[0].columns["test_accuracy"][:] *= 0.9
+    result = frontier_document("s", [*first, *second], Chosen(), 2)
+    method = result["methods"]["a"]
+    assert method["area"] == 1.0
+    assert [row["area"] for row in method["claims"]["configurations"]] == pytest.approx([0.5 / 0.9] * 3)
+
+
+def test_a_difference_that_may_be_luck_has_no_verdict_and_says_what_would_have_been_seen() -> None:
+    found = compared(label("a", [0.9, 0.7, 0.8, 0.9, 0.6, 0.8]), label("b", [0.8, 0.8, 0.7, 0.9, 0.8, 0.6]))
+    claim = found["claims"]["configurations"]
     assert found["verdict"] is None
-    assert found["reasons"] == ["the bands of the hypervolume overlap: a 0.800 to 1.000 and b 0.700 to 0.900"]
-    assert found["ranges"] == [{"from": 1.0, "to": 2.0, "better": None}]
-    assert [row["difference"] for row in found["seeds"]] == pytest.approx([0.1, 0.05, 0.1])  # type: ignore[attr-defined]
+    assert claim["reasons"] == ["the interval of the difference holds 0"]
+    assert claim["detectable"] > claim["difference"]["high"] - claim["difference"]["mean"]
+    said = f"one of {claim['detectable']:.3f} would have been found with a probability of 80 %"
+    assert said in claim["why"]
+
+
+def test_few_pairs_have_no_verdict() -> None:
+    found = compared(label("a", HIGH[:5]), label("b", LOW[:5]))
+    assert found["claims"]["configurations"]["reasons"] == [
+        "it needs at least 6 seeds (budget.seeds), and both labels have 5"
+    ]
+    assert found["claims"]["methods"]["reasons"] == ["it needs at least 6 searches, and both labels have 1"]
+    assert found["ranges"] == []
+
+
+def test_equal_differences_are_no_evidence() -> None:
+    """The seeds change something, but not the difference: a band of zero width is no evidence."""
+    ends = np.array(HIGH)
+    found = compared(label("a", ends), label("b", ends - 0.25))
+    assert found["verdict"] is None
+    assert found["claims"]["configurations"]["reasons"] == [
+        "all 6 seeds give the same difference, which is no evidence"
+    ]
+
+
+def test_all_pairs_of_labels_are_one_family() -> None:
+    noise = [0.02, -0.05, 0.04, 0.0, -0.03, 0.05]
+    a, b = label("a", [0.84 + n for n in noise]), label("b", [0.80] * 6)
+    others = [label(name, [0.80 - n for n in noise]) for name in ("c", "d", "e")]
+    alone, family = compared(a, b), compared(a, b, *others)
+    claim = family["claims"]["configurations"]
+    assert alone["claims"]["configurations"]["p_holm"] == alone["claims"]["configurations"]["p"]
+    assert claim["p_holm"] > claim["p"]
+    assert claim["level"] > alone["claims"]["configurations"]["level"] == 0.95
+
+
+def test_without_randomness_areas_are_compared_as_they_are() -> None:
+    equal = {"a": [1.0] * 6, "b": [0.7] * 6, "c": [0.995] * 6}
+    trials = {
+        name: confirmed([[0.0, end, end] for end in (ends[0], *ends)], label=name) for name, ends in equal.items()
+    }
+    result = frontier_document("s", [one for part in trials.values() for one in part], Chosen(), 2)
+    found = compare(result, "a", "b")
+    assert (found["verdict"], found["claim"]) == ("a", "configurations")
+    assert found["why"].startswith(
+        "The configurations found: those of a beat those of b; the difference of their areas is 0.300, and nothing is "
+        "random. The methods: no verdict"
+    )
+    assert found["claims"]["configurations"]["p"] is None
+    assert found["ranges"] == [{"from": 1.0, "to": 2.0, "better": "a"}]
+    tie = compare(result, "a", "c")
+    assert tie["verdict"] is None
+    assert tie["claims"]["configurations"]["reasons"] == ["their areas differ by less than 1 % of the scale: a tie"]
+    assert tie["ranges"] == [{"from": 1.0, "to": 2.0, "better": None}]
+
+
+def test_one_run_is_enough_where_nothing_is_random() -> None:
+    a, b = (confirmed([[0.0, end, end]], label=name) for name, end in (("a", 1.0), ("b", 0.7)))
+    assert compared(a, b, certain=True)["verdict"] == "a"
+    assert compared(a, b)["verdict"] is None
 
 
 def test_unequal_budgets_have_no_verdict() -> None:
-    more = [*repeated("a", [0.9, 0.95, 1.0]), curve([0.0, 0.5, 0.9], label="a", number=7)]
-    found = compared(more, repeated("b", [0.5, 0.55, 0.6]))
+    found = compared([*label("a", HIGH), *label("a", HIGH, configuration=1)[:1]], label("b", LOW))
     assert found["verdict"] is None
-    assert found["reasons"] == [
-        "budgets differ: a had 4 trials, b had 3",
-        "budgets differ: a had 8 rounds granted, b had 6",
-    ]
-    dear = compared(
-        repeated("a", [0.9, 0.95, 1.0], gradients=11), repeated("b", [0.5, 0.55, 0.6]), cost="client_gradients"
+    assert found["why"].startswith(
+        "No verdict: budgets differ: a had 8 trials, b had 7; budgets differ: a had 16 rounds"
     )
+    dear = compared(label("a", HIGH, gradients=11), label("b", LOW), cost="client_gradients")
     assert dear["verdict"] is None
-    assert dear["reasons"][0] == "budgets differ: a had 66 client_gradients granted, b had 60"  # type: ignore[index]
-    near = compared(
-        repeated("a", [0.9, 0.95, 1.0], gradients=101),
-        repeated("b", [0.5, 0.55, 0.6], gradients=100),
-        cost="client_gradients",
-    )
-    assert not [reason for reason in near["reasons"] if "budgets" in reason]  # type: ignore[attr-defined]
+    assert "a had 154 client_gradients granted, b had 140" in dear["why"]
+    near = compared(label("a", HIGH, gradients=101), label("b", LOW, gradients=100), cost="client_gradients")
+    assert "budgets" not in near["why"]
 
 
 def test_a_diverged_trial_counts_with_the_rounds_it_was_granted() -> None:
-    lost = curve([0.0, 99.0], label="b", number=7, state="DIVERGED")
-    whole = curve([0.0, 0.1, 0.2], label="a", number=7)
-    found = compared([*repeated("a", [0.9, 0.95, 1.0]), whole], [*repeated("b", [0.5, 0.55, 0.6]), lost])
-    assert found["ledger"] == {"a": {"trials": 4, "cost": 8.0}, "b": {"trials": 4, "cost": 8.0}}
+    lost = confirmed([[0.0, 99.0]], label="b", configuration=1, states=["DIVERGED"])
+    whole = confirmed([[0.0, 0.1, 0.2]], label="a", configuration=1)
+    found = compared([*label("a", HIGH), *whole], [*label("b", LOW), *lost])
+    assert found["ledger"] == {"a": {"trials": 8, "cost": 16.0}, "b": {"trials": 8, "cost": 16.0}}
     assert found["verdict"] == "a"
 
 
-def test_few_seeds_seconds_and_oneself_have_no_verdict() -> None:
-    two = compared(repeated("a", [0.9, 1.0]), repeated("b", [0.5, 0.6]))
-    assert "a verdict needs at least 3 seeds that both have run, there are 2" in two["reasons"]  # type: ignore[operator]
-    apart = compared(repeated("a", [0.9, 0.95, 1.0]), repeated("b", [0.5, 0.55, 0.6], first=10))
-    assert "a verdict needs at least 3 seeds that both have run, there are 0" in apart["reasons"]  # type: ignore[operator]
-    assert apart["difference"] is None
-    timed = [
-        [
-            curve(
-                [0.0, end, end],
-                label=label,
-                phase="confirmation",
-                number=n,
-                seed=n,
-                configuration=0,
-                wall_seconds=[0, 1, 2],
-            )
-            for n in range(3)
-        ]
-        for label, end in (("a", 1.0), ("b", 0.6))
-    ]
-    assert "seconds depend on the machine" in str(compared(*timed, cost="seconds")["why"])
-    result = frontier_document("s", repeated("a", [0.9, 0.95, 1.0]), Chosen(), 2)
+def test_seconds_and_oneself_have_no_verdict() -> None:
+    timed = (label(name, ends, wall_seconds=[0, 1, 2]) for name, ends in (("a", HIGH), ("b", LOW)))
+    assert "seconds depend on the machine" in compared(*timed, cost="seconds")["why"]
+    result = frontier_document("s", label("a", HIGH), Chosen(), 2)
     assert compare(result, "a", "a")["verdict"] is None
 
 
 def test_unknown_labels_are_named() -> None:
-    result = frontier_document("s", repeated("fedavg", [0.9]), Chosen(), 2)
+    result = frontier_document("s", label("fedavg", [0.9]), Chosen(), 2)
     with pytest.raises(NotFound, match=r'no label "fedavgg" in this study \(have: fedavg\); did you mean "fedavg"'):
         compare(result, "fedavg", "fedavgg")
 
 
 def test_the_winner_need_not_win_everywhere() -> None:
-    a = [
-        curve([0.0, 0.8, 0.8, 0.8], label="a", phase="confirmation", number=n, seed=n, configuration=0)
-        for n in range(3)
-    ]
-    b = [
-        curve([0.0, 0.2, 0.2, 1.0], label="b", phase="confirmation", number=n, seed=n, configuration=0)
-        for n in range(3)
-    ]
+    at = np.arange(11)
+    a = confirmed([np.where(at > 0, end, 0.0) for end in (1.0, *LOW)], label="a")
+    b = confirmed([np.where(at > 6, end + 0.1, 0.1 * (at > 0)) for end in (1.0, *HIGH)], label="b")
     found = compare(frontier_document("s", a + b, Chosen(), 10), "a", "b")
     assert found["verdict"] == "a"
-    assert str(found["why"]).endswith("Not everywhere: from 3 to 10 rounds b is better.")
+    (late,) = [row for row in found["ranges"] if row["better"] == "b"]
+    assert late["from"] == pytest.approx(7, rel=0.05)
+    assert late["to"] == 10
+    assert found["why"].endswith(f"Not everywhere: from {late['from']:.4g} to 10 rounds b is better.")
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(ENDS, ENDS)
 def test_comparison_is_antisymmetric(left: list[float], right: list[float]) -> None:
-    result = frontier_document("s", repeated("a", left) + repeated("b", right), Chosen(), 2)
+    result = frontier_document("s", label("a", left) + label("b", right), Chosen(), 2)
     there, back = compare(result, "a", "b"), compare(result, "b", "a")
-    assert there["verdict"] == back["verdict"]
-    assert [(r["from"], r["to"], r["better"]) for r in there["ranges"]] == [
-        (r["from"], r["to"], r["better"]) for r in back["ranges"]
-    ]
-    assert [row["difference"] for row in there["seeds"]] == [-row["difference"] for row in back["seeds"]]
-    assert there["difference"]["low"] == -back["difference"]["high"]
+    assert (there["verdict"], there["claim"]) == (back["verdict"], back["claim"])
+    assert there["ranges"] == back["ranges"]
+    for name, claim in there["claims"].items():
+        other = back["claims"][name]
+        assert claim["p"] == pytest.approx(other["p"])
+        assert claim["difference"]["low"] == pytest.approx(-other["difference"]["high"])
+        if claim["verdict"]:
+            assert claim["difference"]["low"] * claim["difference"]["high"] > 0

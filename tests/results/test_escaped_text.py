@@ -30,6 +30,6 @@ def test_a_formula_is_text(formula: str) -> None:
 def test_cells_of_trials_csv() -> None:
     failed = replace(curve([0.5], state="FAILED"), error=f'=HYPERLINK("x"){HOSTILE}', hyperparameters={"x": -0.5})
     document = frontier_document("s", [failed], Chosen(), 3)
-    (row,) = csv.DictReader(io.StringIO(trials_csv([failed], document, Chosen(), 3)))
+    (row,) = csv.DictReader(io.StringIO(trials_csv([failed], document, Chosen())))
     assert row["error"] == "'" + escaped(f'=HYPERLINK("x"){HOSTILE}')
     assert row["x"] == "-0.5"  # a number stays a number

@@ -12,6 +12,7 @@ from driftline.results.show.axes import band_text, legend_name, quality_log
 from driftline.results.show.page import frontier_html
 from driftline.results.show.palette import styles
 from driftline.results.show.picture import frontier_png
+from driftline.results.show.recommendation_rows import recommendation_rows
 
 from .samples import Chosen, curve, study
 
@@ -62,7 +63,18 @@ def test_page_works_offline(page: str) -> None:
 
 
 def test_page_shows_everything(page: str) -> None:
-    for text in ("fedavg", "fedprox", "scaffold", "diverged", "hypervolume", "Comparisons", "Definitions", "client_lr"):
+    for text in (
+        "fedavg",
+        "fedprox",
+        "scaffold",
+        "diverged",
+        "area",
+        "Speed against final quality",
+        "What to run",
+        "Comparisons",
+        "Definitions",
+        "client_lr",
+    ):
         assert text in page
     assert "Plotly.newPlot" in page
 
@@ -83,13 +95,32 @@ def test_diverged_trials_are_counted_in_the_legend() -> None:
     assert legend_name("fedavg", method | {"diverged": 0}) == "fedavg"
 
 
-def test_losses_that_shrink_a_lot_are_drawn_on_a_logarithm() -> None:
-    steep = frontier_document("s", [curve([1.0, 0.1, 1e-6], metric="test_loss")], Chosen("test_loss"), 2)
-    flat = frontier_document("s", [curve([1.0, 0.8, 0.5], metric="test_loss")], Chosen("test_loss"), 2)
-    assert quality_log(steep)
-    assert not quality_log(flat)
+def test_positive_losses_are_drawn_on_a_logarithm() -> None:
+    loss = frontier_document("s", [curve([1.0, 0.8, 0.5], metric="test_loss")], Chosen("test_loss"), 2)
+    assert quality_log(loss)
+    assert not quality_log(
+        frontier_document("s", [curve([1.0, 0.8, -0.5], metric="test_loss")], Chosen("test_loss"), 2)
+    )
     assert not quality_log(frontier_document("s", [curve([0.001, 0.5, 0.9])], Chosen(), 2))
-    assert "one seed" in band_text(flat)
+    assert not quality_log(frontier_document("s", [], Chosen("test_loss"), 2))
+
+
+def test_the_caption_says_what_is_drawn() -> None:
+    trials = study(("fedavg",), 8, confirm=2)
+    assert "median of 3 seeds that did not choose" in band_text(frontier_document("s", trials, Chosen(), 200))
+    search = [trial for trial in trials if trial.phase == "search"]
+    assert "the search's own best, which flatters" in band_text(frontier_document("s", search, Chosen(), 200))
+    one = [trial for trial in trials if trial.phase == "search" or trial.seed == 1]
+    assert "one seed, chosen by the search" in band_text(frontier_document("s", one, Chosen(), 200))
+
+
+def test_recommendations_are_few_rows_that_follow_one_another() -> None:
+    for method in frontier_document("s", study(), Chosen(), 200)["methods"].values():
+        rows = recommendation_rows(method, 200.0)
+        assert [row.end for row in rows] == [*(row.start for row in rows[1:]), 200.0]
+        assert len(rows) < len(method["recommendations"])
+        assert rows[-1].quality == tuple(method["frontier"][-1][key] for key in ("quality", "low", "high"))
+        assert rows[-1].stop == method["recommendations"][-1]["round"]
 
 
 def test_theory_is_drawn_beside_the_measurement() -> None:

@@ -29,7 +29,7 @@ def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.
         assert list(job.events(after=last)) == []
         assert list(job.logs()) == list(job.logs(follow=True))
         by_bytes = job.frontier(cost="bytes")
-        assert by_bytes.data["methods"]["fedavg"]["points"] != job.frontier().data["methods"]["fedavg"]["points"]
+        assert by_bytes.data["methods"]["fedavg"]["frontier"] != job.frontier().data["methods"]["fedavg"]["frontier"]
         with pytest.raises(InvalidSpec, match="train_loss"):
             job.frontier(quality="train_los")
         with pytest.raises(Conflict, match="nothing to retry"):

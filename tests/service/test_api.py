@@ -101,7 +101,7 @@ def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
         assert caught.value.path == "budget.round"
         frontier = client.frontier(made.id)
         assert (frontier["study"], list(frontier["methods"])) == ("points", ["fedavg"])
-        assert frontier["methods"]["fedavg"]["points"] == []
+        assert frontier["methods"]["fedavg"]["frontier"] == []
 
 
 # ---- the driver's protocol

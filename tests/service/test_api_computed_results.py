@@ -3,10 +3,8 @@
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 
-from driftline.results import points
 from driftline.results.study_result import study_result
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
@@ -70,29 +68,12 @@ def test_results_are_the_same_from_arrays_as_from_lists(sqlite_store: Store, see
     study = stored(store, seed)
     record, trials = store.studies.get(study), store.trials.find(study)
     lists = study_result(record, trials, store.curves.columns(study)).document
-    assert lists["methods"]["fedavg"]["points"]
+    assert lists["methods"]["fedavg"]["recommendations"]
     assert study_result(record, trials, store.curves.arrays(study)).document == lists
     assert computed_frontier(store, study) == lists
     by_bytes = study_result(record, trials, store.curves.columns(study), cost="bytes").document
     assert study_result(record, trials, store.curves.arrays(study), cost="bytes").document == by_bytes
     assert by_bytes != lists
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_smoothing_is_the_same_to_the_bit_with_and_without_gaps(seed: int) -> None:
-    draw = random.Random(seed)
-    count, width = draw.randrange(1, 60), draw.randrange(1, 30)
-    rounds = list(range(count)) if seed % 2 else sorted(draw.sample(range(3 * count), count))
-    values = [draw.gauss(0, 1) * 10 ** draw.randrange(-3, 4) for _ in rounds]
-    expected = []
-    for index, now in enumerate(rounds):
-        total, held = values[index], 1
-        for back in range(index - 1, -1, -1):
-            if now - rounds[back] < width:
-                total, held = total + values[back], held + 1
-        expected.append(total / held)
-    found = points.smooth(np.array(rounds, float), np.array(values), width)
-    assert found.tolist() == expected
 
 
 def test_a_page_of_long_curves_has_fewer_trials(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

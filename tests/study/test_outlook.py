@@ -2,8 +2,11 @@
 
 import pytest
 
+from driftline.study.chance import nothing_random
 from driftline.study.outlook import SHARE, evaluation_share
 from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from trainers.run import run
 
 BUDGET = {"trials_per_method": 8, "rounds": 100}
 STUDY = {
@@ -58,3 +61,54 @@ def test_evaluations_that_take_long_get_a_remark() -> None:
 
 def test_closed_forms_cost_nothing_to_evaluate() -> None:
     assert evaluated(task=QUADRATIC, clients_per_round=None, batch_size=None).endswith("about 0 % of the time.")
+
+
+TWO = {"methods": [{"name": "fedavg"}, {"name": "fedprox"}]}
+
+
+def claims(**changes: object) -> list[str]:
+    return [line for line in Study.from_json(STUDY | TWO | changes).outlook() if line.startswith("Claims: ")]
+
+
+def test_a_budget_says_what_it_can_claim() -> None:
+    (few,) = claims()
+    assert few.startswith("Claims: compare can judge the configurations found with at least 6 seeds, not with 3 (")
+    assert few.endswith("It cannot judge the methods themselves: that needs 6 independent searches.")
+    (enough,) = claims(budget=BUDGET | {"seeds": 6})
+    assert "the configurations found over 6 seeds." in enough
+    assert claims(methods=[{"name": "fedavg"}]) == []
+
+
+def test_where_nothing_is_random_one_run_is_enough() -> None:
+    whole = {"clients_per_round": None, "batch_size": None}
+    (said,) = claims(**whole)
+    assert "exactly, because nothing is random: one run stands for all seeds; seeds: 0 saves 24 trials" in said
+    (done,) = claims(**whole, budget=BUDGET | {"seeds": 0})
+    assert "one run stands for all seeds. It" in done
+
+
+@pytest.mark.parametrize(
+    ("changes", "random"),
+    [
+        ({}, False),
+        ({"clients_per_round": 5}, True),
+        ({"batch_size": 5}, True),
+        ({"task": STUDY["task"] | {"model": "mlp"}}, True),  # type: ignore[operator]
+        ({"task": STUDY["task"] | {"model": {"name": "softmax"}}}, False),  # type: ignore[operator]
+        ({"task": QUADRATIC}, False),
+        ({"task": QUADRATIC | {"gradient_noise": 0.1}}, True),
+        ({"methods": [{"name": "lookahead"}]}, True),
+    ],
+)
+def test_what_is_random_follows_from_the_document(changes: dict[str, object], random: bool) -> None:
+    study = Study.from_json(STUDY | {"clients_per_round": None, "batch_size": None} | changes)
+    assert nothing_random(study) != random
+
+
+def test_trials_of_such_a_study_are_equal_on_all_seeds() -> None:
+    study = Study.from_json(STUDY | {"clients_per_round": None, "batch_size": None, "budget": BUDGET | {"rounds": 3}})
+    configuration = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 2}
+    one, other = (
+        [line["test_loss"] for line in run(trial_document(study, "fedavg", [configuration], seed))] for seed in (1, 2)
+    )
+    assert one == other

@@ -1,4 +1,4 @@
-"""Titles, scales and ranges of the axes, and names in the legend, shared by both figures."""
+"""Titles, scales and ranges of the axes, and names in the legend, shared by all figures."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 from driftline.results.curves import UNITS
 
 Json = Mapping[str, Any]
-LOG_FROM = 10.0
 
 
 def cost_title(result: Json) -> str:
-    """Title of the horizontal axis."""
+    """Title of an axis with costs."""
     return {"rounds": "communication rounds"}.get(_parameters(result)["cost"], UNITS[_parameters(result)["cost"]])
 
 
@@ -23,17 +22,15 @@ def quality_title(result: Json) -> str:
 
 
 def cost_range(result: Json) -> tuple[float, float]:
-    """Range of the horizontal axis: from one round to the budget."""
+    """Range of the horizontal axis: the costs for which there are recommendations."""
     scale = result["scale"]
-    return scale["one_round"], max(scale["budget"], scale["one_round"] * 1.1)
+    return scale["first"], max(scale["last"], scale["first"] * 1.1)
 
 
 def quality_log(result: Json) -> bool:
-    """Whether the vertical axis is logarithmic: for positive losses that shrink by more than `LOG_FROM`."""
-    if _parameters(result)["direction"] == "rises":
-        return False
-    seen = [row[key] for method in result["methods"].values() for row in method["frontier"] for key in ("low", "high")]
-    return bool(seen) and min(seen) > 0 and max(seen) / min(seen) > LOG_FROM
+    """Whether the vertical axis is logarithmic: where results are compared on a logarithm, and no value is 0."""
+    seen = [row["low"] for method in result["methods"].values() for row in method["frontier"]]
+    return bool(result["scale"]["logarithmic"]) and min(seen, default=0.0) > 0
 
 
 def legend_name(label: str, method: Json) -> str:
@@ -43,16 +40,24 @@ def legend_name(label: str, method: Json) -> str:
 
 
 def band_text(result: Json) -> str:
-    """Caption that explains lines, bands and markers."""
-    seeds = sorted({len(method["reported"]["seeds"]) for method in result["methods"].values() if method["frontier"]})
-    several = bool(seeds) and seeds[-1] > 1
-    count = str(seeds[0]) if seeds and seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}" if seeds else "no"
-    lines = f"median of {count} seeds, band: lowest to highest" if several else "one seed"
-    theory = any(method.get("theory") for method in result["methods"].values())
+    """Caption that explains lines and bands."""
+    methods = [method for method in result["methods"].values() if method["frontier"]]
+    seeds = sorted({len(method["reported"]["seeds"]) for method in methods})
+    count = "no" if not seeds else str(seeds[0]) if seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}"
+    if result["deterministic"]:
+        lines = "nothing is random: one run stands for all seeds"
+    elif any(method["reported"]["phase"] == "search" for method in methods):
+        lines = "the search's own best, which flatters: no fresh seeds have judged it"
+    elif seeds and seeds[-1] > 1:
+        lines = f"median of {count} seeds that did not choose, band: lowest to highest"
+    else:
+        lines = "one seed, chosen by the search"
+    several = any("search_low" in row for method in methods for row in method["frontier"])
+    theory = any(method.get("theory") for method in methods)
     return (
-        f"Lines: best quality within a cost ({lines}). Markers: final quality of a configuration, at the cost from "
-        "which it stays near that quality; large markers: the Pareto set."
-        + (" Rings on dashed lines: the theory's prediction." if theory else "")
+        f"What the recommendation for a cost gives ({lines})."
+        + (" Lighter band: medians of the searches." if several else "")
+        + (" Dashed: the theory's prediction." if theory else "")
     )
 
 

@@ -9,29 +9,45 @@ from typing import Any
 import numpy as np
 
 from driftline.results.curves import TrialCurve
-from driftline.results.directions import sign
-from driftline.results.points import progress
+from driftline.results.runs import runs_of
+from driftline.results.scale import stored_axis
+from driftline.results.settling import settling_cost
 from driftline.results.show.axes import cost_range, cost_title, legend_name, quality_log, quality_title
-from driftline.results.show.number_text import banded, plain
+from driftline.results.show.number_text import banded, number, plain
 from driftline.results.show.palette import Style, styles
+from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows
 
 Json = Mapping[str, Any]
 CURVE_POINTS = 240  # most points of a learning curve
 
 
 def frontier_chart(result: Json) -> Any:
-    """Frontiers with bands, all points (faint), and Pareto sets (large, with their hyperparameters on hover)."""
+    """What the recommendations give for each cost, with bands, and a marker wherever the configuration changes."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
     marks = styles(result["methods"])
     for label, style in marks.items():
-        _band(go, figure, label, result["methods"][label], style)
+        for low, high, alpha in (("search_low", "search_high", 0.09), ("low", "high", 0.18)):
+            _band(go, figure, label, result["methods"][label], (low, high, style.translucent(alpha)))
     for label, style in marks.items():
         _lines(go, figure, label, result["methods"][label], style)
     for label, style in marks.items():
-        _points(go, figure, label, result, style)
+        _changes(go, figure, label, result, style)
     _dress(figure, result, height=560)
+    return figure
+
+
+def speed_chart(result: Json) -> Any:
+    """Where configurations settle and where they end; the Pareto set of each label is joined by a line."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for label, style in styles(result["methods"]).items():
+        _settled(go, figure, label, result, style)
+    _dress(figure, result, height=440)
+    figure.update_xaxes(title={"text": f"settles at ({cost_title(result)})"})
+    figure.update_yaxes(title=f"ends at: {quality_title(result)}")
     return figure
 
 
@@ -40,26 +56,26 @@ def learning_chart(result: Json, curves: Sequence[TrialCurve]) -> Any:
 
     Args:
         result: The document; gives metric, cost and styles.
-        curves: Trials of the frontier.
+        curves: Trials of recommended configurations.
     """
     import plotly.graph_objects as go
 
-    parameters = result["definitions"]["parameters"]
-    metric, cost = parameters["metric"], parameters["cost"]
+    parameters, axis = result["definitions"]["parameters"], stored_axis(result)
     figure = go.Figure()
     marks = styles(result["methods"])
     shown: set[str] = set()
     for curve in sorted(curves, key=lambda curve: curve.key):
-        found = progress(curve, metric, cost, parameters["rounds"])
-        if found is None:
+        runs = runs_of(curve.configuration, [curve], parameters["metric"], parameters["cost"])
+        if runs is None or not len(runs.rounds):
             continue
-        keep = _thin(found.cost)
+        cost, quality = runs.cost[0], runs.quality[0]
+        keep = _thin(cost)
         style = marks[curve.label]
         text = _hyperparameters_text(f"{curve.label}, seed {curve.seed}", curve.hyperparameters)
         figure.add_trace(
             go.Scatter(
-                x=found.cost[keep].tolist(),
-                y=(sign(metric) * found.quality[keep]).tolist(),
+                x=cost[keep].tolist(),
+                y=quality[keep].tolist(),
                 mode="lines",
                 line={"color": style.colour, "width": 1.3, "dash": style.dash},
                 opacity=0.75,
@@ -69,10 +85,11 @@ def learning_chart(result: Json, curves: Sequence[TrialCurve]) -> Any:
                 hovertemplate=f"%{{x:.4~s}}: %{{y:.4g}}<br>{text}<extra></extra>",
             )
         )
+        settles = settling_cost(cost, quality, float(runs.start[0]), axis)
         figure.add_trace(
             go.Scatter(
-                x=[found.settles],
-                y=[sign(metric) * found.quality[np.searchsorted(found.cost, found.settles)]],
+                x=[settles],
+                y=[float(quality[np.searchsorted(cost, settles)])],
                 mode="markers",
                 marker={"color": style.colour, "symbol": style.symbol, "size": 7},
                 legendgroup=curve.label,
@@ -94,11 +111,12 @@ def _thin(cost: Any) -> Any:
     return np.unique(np.append(there[np.searchsorted(cost[there], wanted[:-1])], there[-1]))
 
 
-def _band(go: Any, figure: Any, label: str, method: Json, style: Style) -> None:
-    rows = method["frontier"]
-    if not rows or all(row["low"] == row["high"] for row in rows):
+def _band(go: Any, figure: Any, label: str, method: Json, drawn: tuple[str, str, str]) -> None:
+    """A band between two columns of the frontier, in a colour; nothing if it has no height or no such columns."""
+    rows, (low, high, colour) = method["frontier"], drawn
+    if not rows or low not in rows[0] or all(row[low] == row[high] for row in rows):
         return
-    for key, fill in (("low", None), ("high", "tonexty")):
+    for key, fill in ((low, None), (high, "tonexty")):
         figure.add_trace(
             go.Scatter(
                 x=[row["cost"] for row in rows],
@@ -106,7 +124,7 @@ def _band(go: Any, figure: Any, label: str, method: Json, style: Style) -> None:
                 mode="lines",
                 line={"shape": "hv", "width": 0},
                 fill=fill,
-                fillcolor=style.translucent(0.18),
+                fillcolor=colour,
                 legendgroup=label,
                 showlegend=False,
                 hoverinfo="skip",
@@ -127,7 +145,7 @@ def _lines(go: Any, figure: Any, label: str, method: Json, style: Style) -> None
             legendgroup=label,
             showlegend=True,
             customdata=[[row["low"], row["high"]] for row in rows],
-            hovertemplate=f"{html.escape(label)}: best within %{{x:.4~s}}<br>%{{y:.4g}} "
+            hovertemplate=f"{html.escape(label)}: for %{{x:.4~s}}<br>%{{y:.4g}} "
             "(%{customdata[0]:.4g} to %{customdata[1]:.4g})<extra></extra>",
         )
     )
@@ -137,61 +155,90 @@ def _lines(go: Any, figure: Any, label: str, method: Json, style: Style) -> None
             go.Scatter(
                 x=[row["cost"] for row in theory],
                 y=[row["quality"] for row in theory],
-                mode="lines+markers",
-                line={"color": style.colour, "width": 1.5, "dash": "dot"},
-                marker={"symbol": "circle-open", "size": 17, "color": style.colour, "line": {"width": 1}},
+                mode="lines",
+                line={"shape": "hv", "color": style.colour, "width": 1.5, "dash": "dot"},
                 name=f"{html.escape(label)}, theory",
                 legendgroup=label,
-                hovertemplate=f"{html.escape(label)}, theory: %{{y:.4g}}<br>settles at %{{x:.4~s}}<extra></extra>",
+                hovertemplate=f"{html.escape(label)}, theory: %{{y:.4g}} for %{{x:.4~s}}<extra></extra>",
             )
         )
 
 
-def _points(go: Any, figure: Any, label: str, result: Json, style: Style) -> None:
-    method = result["methods"][label]
-    cost, metric = (result["definitions"]["parameters"][key] for key in ("cost", "metric"))
+def _changes(go: Any, figure: Any, label: str, result: Json, style: Style) -> None:
+    """A marker where a configuration is first recommended, at what the frontier gives there."""
+    rows = recommendation_rows(result["methods"][label], result["scale"]["last"])
+    frontier = result["methods"][label]["frontier"]
     figure.add_trace(
         go.Scatter(
-            x=[point["cost"] for point in method["points"]],
-            y=[point["quality"] for point in method["points"]],
-            mode="markers",
-            marker={"color": style.colour, "symbol": style.symbol, "size": 5, "opacity": 0.35},
-            legendgroup=label,
-            showlegend=False,
-            hovertext=[
-                _hyperparameters_text(f"{label}, seed {p['seed']}", p["hyperparameters"]) for p in method["points"]
-            ],
-            hovertemplate=f"{cost} %{{x:.4~s}}, {metric} %{{y:.4g}}<br>%{{hovertext}}<extra></extra>",
-        )
-    )
-    on = [row for row in method["configurations"] if row["pareto"]]
-    figure.add_trace(
-        go.Scatter(
-            x=[row["cost"] for row in on],
-            y=[row["quality"] for row in on],
+            x=[row.start for row in rows],
+            y=[next(at["quality"] for at in reversed(frontier) if at["cost"] <= row.start) for row in rows],
             mode="markers",
             marker={
                 "color": style.colour,
                 "symbol": style.symbol,
-                "size": 11,
+                "size": 10,
                 "line": {"color": "white", "width": 1.2},
             },
             legendgroup=label,
             showlegend=False,
-            hovertext=[_frontier_text(label, row, cost, metric) for row in on],
+            hovertext=[_recommendation_text(label, row, result) for row in rows],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
 
 
-def _frontier_text(label: str, row: Json, cost: str, metric: str) -> str:
-    values = f"{cost} {banded(row['cost'], row['cost_low'], row['cost_high'])}<br>{metric} " + banded(
-        row["quality"], row["low"], row["high"]
-    )
-    seeds = f"{row['counted']} of {row['seeds']} seeds" if row["seeds"] > 1 else "one seed"
-    return f"{values}<br>" + _hyperparameters_text(
-        f"{label}, configuration {row['configuration']}, {seeds}", row["hyperparameters"]
-    )
+def _settled(go: Any, figure: Any, label: str, result: Json, style: Style) -> None:
+    rows = result["methods"][label]["configurations"]
+    cost, metric = (result["definitions"]["parameters"][key] for key in ("cost", "metric"))
+    for on in (False, True):
+        some = [row for row in rows if row["pareto"] == on]
+        figure.add_trace(
+            go.Scatter(
+                x=[row["settles"] for row in some],
+                y=[row["ends"] for row in some],
+                mode="lines+markers" if on else "markers",
+                line={"shape": "hv", "color": style.colour, "width": 1.3},
+                marker={
+                    "color": style.colour,
+                    "symbol": style.symbol,
+                    "size": 10 if on else 6,
+                    "opacity": 1 if on else 0.4,
+                },
+                name=html.escape(label),
+                legendgroup=label,
+                showlegend=on,
+                hovertext=[_settled_text(label, row, cost, metric) for row in some],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )
+        )
+    predicted = [row["theory"] for row in rows if row.get("theory")]
+    if predicted:
+        figure.add_trace(
+            go.Scatter(
+                x=[row["settles"] for row in predicted],
+                y=[row["ends"] for row in predicted],
+                mode="markers",
+                marker={"symbol": "circle-open", "size": 15, "color": style.colour, "line": {"width": 1}},
+                name=f"{html.escape(label)}, theory",
+                legendgroup=label,
+                hovertemplate=f"{html.escape(label)}, theory: %{{y:.4g}}, settles at %{{x:.4~s}}<extra></extra>",
+            )
+        )
+
+
+def _recommendation_text(label: str, row: RecommendationRow, result: Json) -> str:
+    cost = result["definitions"]["parameters"]["cost"]
+    head = f"{label}, from {number(row.start)} to {number(row.end)} {cost}"
+    configuration = row.configuration
+    return _hyperparameters_text(head, configuration["hyperparameters"] if configuration else {})
+
+
+def _settled_text(label: str, row: Json, cost: str, metric: str) -> str:
+    settles = banded(row["settles"], row["settles_low"], row["settles_high"])
+    values = f"settles at {settles} {cost}<br>ends at {metric} {banded(row['ends'], row['ends_low'], row['ends_high'])}"
+    diverged = f", diverged on {row['diverged']} of {row['seeds']} seeds" if row["diverged"] else ""
+    head = f"{label}, configuration {row['configuration']}{diverged}"
+    return f"{values}<br>" + _hyperparameters_text(head, row["hyperparameters"])
 
 
 def _hyperparameters_text(head: str, hyperparameters: Mapping[str, Any]) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.show.axes import band_text
-from driftline.results.show.charts import frontier_chart, learning_chart
-from driftline.results.show.number_text import banded, number
+from driftline.results.show.charts import frontier_chart, learning_chart, speed_chart
+from driftline.results.show.number_text import banded, hyperparameters_text, number
 from driftline.results.show.palette import styles
-from driftline.results.show.text_table import best_configuration
+from driftline.results.show.recommendation_rows import final, recommendation_rows
+from driftline.results.show.text_table import area_text
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
+_NUMBERS = ' class="n"'
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -37,10 +39,15 @@ dt {{ font-weight: 600; margin-top: .5em; }} dd {{ margin: 0 0 0 1.2em; }} detai
 {chart}
 <p class="quiet">{caption}</p>
 {table}
-{theory}
 {verdicts}
-<h2>Learning curves of the frontier</h2>
-<p class="quiet">Smoothed quality of every trial on its label's frontier; the marker is where it settles.</p>
+<h2>What to run</h2>
+{recommendations}
+<h2>Speed against final quality</h2>
+<p class="quiet">Where each configuration settles and where it ends: medians over seeds. Lines join the Pareto sets.</p>
+{speed}
+{theory}
+<h2>Learning curves of the recommended configurations</h2>
+<p class="quiet">Smoothed quality of every trial; the marker is where it settles.</p>
 {learning}
 <details><summary>Definitions</summary><dl>{definitions}</dl></details>
 </body></html>
@@ -52,15 +59,14 @@ def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
 
     Args:
         result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
-        curves: The study's trials, for the learning curves of those on a frontier.
+        curves: The study's trials, for the learning curves of recommended configurations.
 
     Returns:
         HTML with its scripts inside (about 5 MB), which loads nothing else. Pointing at a marker shows the
         configuration's hyperparameters.
     """
     parameters = result["definitions"]["parameters"]
-    on = {point["trial"] for method in result["methods"].values() for point in method["points"] if point["pareto"]}
-    learning = learning_chart(result, [curve for curve in curves if curve.trial in on])
+    learning = learning_chart(result, [curve for curve in curves if _recommended(curve, result)])
     return _PAGE.format(
         title=html.escape(result["study"]),
         subtitle=html.escape(
@@ -70,6 +76,8 @@ def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
         chart=_div(frontier_chart(result), scripts=True),
         caption=html.escape(band_text(result)),
         table=_table(result),
+        recommendations=_recommendations(result),
+        speed=_div(speed_chart(result), scripts=False),
         theory=_theory(result),
         verdicts=_verdicts(result),
         learning=_div(learning, scripts=False),
@@ -95,30 +103,59 @@ def _div(figure: Any, *, scripts: bool) -> str:
     return text
 
 
+def _recommended(curve: TrialCurve, result: Json) -> bool:
+    """Whether a trial is among those from which a recommended configuration is reported."""
+    method = result["methods"][curve.label]
+    numbers = {row["configuration"] for row in method["recommendations"]}
+    return curve.phase == method["reported"]["phase"] and curve.configuration in numbers
+
+
 def _table(result: Json) -> str:
     metric = result["definitions"]["parameters"]["metric"]
-    cost = result["definitions"]["parameters"]["cost"]
-    heads = ["hypervolume", f"best {metric}", f"settles ({cost})", "frontier", "trials", "diverged", "not counted"]
     marks = styles(result["methods"])
     rows = []
     for label, method in result["methods"].items():
-        best = best_configuration(method, metric)
-        volume = method["hypervolume_band"]
+        row = final(method)
         cells = [
-            f"{method['hypervolume']:.3f}"
-            + (f" ({volume['low']:.3f}-{volume['high']:.3f})" if volume["low"] < volume["high"] else ""),
-            banded(best["quality"], best["low"], best["high"]) if best else "none",
-            number(best["cost"]) if best else "-",
-            str(sum(row["pareto"] for row in method["configurations"])),
+            area_text(method),
+            banded(row["quality"], row["low"], row["high"]) if row else "none",
             str(method["ledger"]["trials"]),
             str(method["diverged"]),
-            str(method["not_counted"]),
         ]
-        dot = f'<span class="dot" style="background:{marks[label].colour}"></span>'
-        rows.append(f"<tr><td>{dot}{html.escape(label)}</td>" + "".join(f'<td class="n">{cell}</td>' for cell in cells))
-    head = "<th>method</th>" + "".join(f'<th class="n">{html.escape(name)}</th>' for name in heads)
-    note = "In brackets: smallest and largest over seeds. Not counted: frozen or hardly improved."
-    return f'<table><tr>{head}</tr>{"</tr>".join(rows)}</tr></table><p class="quiet">{note}</p>'
+        rows.append([_named(label, marks[label].colour), *(f'<td class="n">{cell}</td>' for cell in cells)])
+    heads = ["method", "area", f"final {metric}", "trials", "diverged"]
+    note = "In brackets: smallest and largest over seeds. Area: 0 is untrained, 1 the best end in the study."
+    return f'{_rows(heads, rows)}<p class="quiet">{note}</p>'
+
+
+def _recommendations(result: Json) -> str:
+    parameters = result["definitions"]["parameters"]
+    marks = styles(result["methods"])
+    rows = [
+        [
+            _named(label, marks[label].colour),
+            f'<td class="n">{number(row.end)}</td><td class="n">{row.stop}</td>',
+            f'<td class="n">{banded(*row.quality)}</td>',
+            f"<td>{html.escape(_settings(row.configuration))}</td>",
+        ]
+        for label, method in result["methods"].items()
+        for row in recommendation_rows(method, result["scale"]["last"])
+    ]
+    return _rows(["method", f"{parameters['cost']} up to", "stop at round", parameters["metric"], "run"], rows)
+
+
+def _settings(configuration: Json | None) -> str:
+    return hyperparameters_text(configuration["hyperparameters"]) if configuration else ""
+
+
+def _named(label: str, colour: str) -> str:
+    return f'<td><span class="dot" style="background:{colour}"></span>{html.escape(label)}</td>'
+
+
+def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table; all columns but the first and those named "run" hold numbers."""
+    head = "".join(f"<th{_NUMBERS * (name not in ('method', 'run'))}>{html.escape(name)}</th>" for name in heads)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{chr(10).join(row)}</tr>' for row in rows)}</table>"
 
 
 def _theory(result: Json) -> str:
@@ -136,6 +173,4 @@ def _verdicts(result: Json) -> str:
 
 
 def _verdict(result: Json, a: str, b: str) -> str:
-    found = compare(result, a, b)
-    why = html.escape(found["why"])
-    return why if found["verdict"] else f"{html.escape(a)} and {html.escape(b)}: {why}"
+    return f"{html.escape(a)} and {html.escape(b)}: {html.escape(compare(result, a, b)['why'])}"

@@ -1,4 +1,4 @@
-"""frontier.png: frontiers with their bands and Pareto sets, at a size for print."""
+"""frontier.png: frontiers with their bands, at a size for print."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from driftline.results.show.axes import (
     quality_title,
 )
 from driftline.results.show.palette import Style, styles
+from driftline.results.show.recommendation_rows import recommendation_rows
 
 Json = Mapping[str, Any]
 _INSIDE = 10  # most labels for a legend inside the axes; with more it stands beside them
 _COLUMN = 26  # names per column of a legend beside the axes
 _COLUMN_INCHES = 2.6
+_THEORY = (0, (3, 1.5))  # dashes
 
 
 def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: int = 200) -> bytes:
@@ -45,7 +47,7 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for label, style in styles(result["methods"]).items():
-        _draw(axes, label, result["methods"][label], style)
+        _draw(axes, label, result["methods"][label], style, result["scale"]["last"])
     _dress(axes, result)
     if columns:
         handles, names = axes.get_legend_handles_labels()
@@ -60,15 +62,17 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     return out.getvalue()
 
 
-def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
+def _draw(axes: Any, label: str, method: Json, style: Style, last: float) -> None:
     rows = method["frontier"]
     name = legend_name(label, method)
     if not rows:
         axes.plot([], [], color=style.colour, label=f"{label} (nothing finished)")
         return
     cost = [row["cost"] for row in rows]
-    low, high = [row["low"] for row in rows], [row["high"] for row in rows]
-    axes.fill_between(cost, low, high, step="post", color=style.colour, alpha=0.18, linewidth=0, zorder=1)
+    for low, high, alpha in (("search_low", "search_high", 0.09), ("low", "high", 0.18)):
+        if low in rows[0]:
+            ends = [row[low] for row in rows], [row[high] for row in rows]
+            axes.fill_between(cost, *ends, step="post", color=style.colour, alpha=alpha, linewidth=0, zorder=1)
     axes.step(
         cost,
         [row["quality"] for row in rows],
@@ -78,42 +82,28 @@ def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
         linewidth=1.6,
         zorder=3,
     )
-    points = method["points"]
+    changes = recommendation_rows(method, last)
     axes.scatter(
-        [point["cost"] for point in points],
-        [point["quality"] for point in points],
-        s=9,
-        marker=style.marker,
-        color=style.colour,
-        alpha=0.35,
-        linewidths=0,
-        zorder=2,
-    )
-    on = [row for row in method["configurations"] if row["pareto"]]
-    axes.scatter(
-        [row["cost"] for row in on],
-        [row["quality"] for row in on],
+        [row.start for row in changes],
+        [next(at["quality"] for at in reversed(rows) if at["cost"] <= row.start) for row in changes],
         s=38,
         marker=style.marker,
         color=style.colour,
         edgecolors="white",
         linewidths=0.8,
         zorder=4,
-        clip_on=False,  # shows whole markers at the budget's last round
+        clip_on=False,  # shows whole markers at the first cost
     )
     axes.plot([], [], color=style.colour, linestyle=style.line, marker=style.marker, markersize=5, label=name)
     theory = method.get("theory")
     if theory:
-        axes.plot(
+        axes.step(
             [row["cost"] for row in theory],
             [row["quality"] for row in theory],
+            where="post",
             color=style.colour,
             linewidth=1.0,
-            linestyle=(0, (3, 1.5)),
-            marker="o",
-            markersize=10,
-            markerfacecolor="none",
-            markeredgewidth=0.7,
+            linestyle=_THEORY,
             zorder=3.5,
         )
 
@@ -132,9 +122,15 @@ def _dress(axes: Any, result: Json) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if any(method.get("theory") for method in result["methods"].values()):
-        ring = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 0.7}
-        axes.plot([], [], color="#555555", linewidth=1.0, linestyle=(0, (3, 1.5)), **ring, label="theory")
-    if not any(method["points"] for method in result["methods"].values()):
+        axes.plot([], [], color="#555555", linewidth=1.0, linestyle=_THEORY, label="theory")
+    if not any(method["recommendations"] for method in result["methods"].values()):
         axes.text(
-            0.5, 0.5, "no point yet", transform=axes.transAxes, ha="center", va="center", color="#777777", fontsize=11
+            0.5,
+            0.5,
+            "nothing to recommend yet",
+            transform=axes.transAxes,
+            ha="center",
+            va="center",
+            color="#777777",
+            fontsize=11,
         )

@@ -1,4 +1,4 @@
-"""The result as plain text: a summary of all labels, then the frontier of each, in 80 columns."""
+"""The result as plain text: a summary of all labels, then the recommendations of each, in 80 columns."""
 
 from __future__ import annotations
 
@@ -7,33 +7,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.results.curves import UNITS
-from driftline.results.directions import sign
 from driftline.results.show.number_text import banded, hyperparameters_text, number
+from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
 
 
 def table(result: Json, width: int = 80) -> str:
-    """All labels' frontiers as text.
+    """All labels' recommendations as text.
 
     Args:
         result: The document from `frontier_document`.
         width: Columns of the terminal, at least 60.
 
     Returns:
-        Lines, the last without a line break: metric and cost; a row for each label (hypervolume and best quality with
-        their bands over seeds, the best configuration's cost to settle, trials, diverged); on quadratic tasks the
-        difference between theory and measurement; then every label's frontier.
+        Lines, the last without a line break: metric and cost; a row for each label (area and final quality of the
+        frontier with their bands over seeds, trials, diverged); on quadratic tasks the difference between theory and
+        measurement; then for every label what to run for which cost.
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
     lines = [f"{result['study']}: {metric} ({parameters['direction']}) against {cost}", ""]
-    lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5), width=width)
-    lines += textwrap.wrap(
-        "In brackets: smallest and largest over seeds. Settles: cost at which the best configuration settles.",
-        width,
-    )
+    lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4), width=width)
+    lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", width)
     if said := agreement(result):
         lines += ["", "Theory against measurement, relative differences (medians):"]
         lines += [
@@ -42,36 +39,41 @@ def table(result: Json, width: int = 80) -> str:
             for row in textwrap.wrap(line, width - 2, initial_indent="  ", subsequent_indent="    ")
         ]
     for label, method in result["methods"].items():
-        lines += ["", *_frontier(label, method, metric, cost, width)]
+        lines += ["", *_recommendations(label, method, result["scale"]["last"], metric, cost, width)]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def best_configuration(method: Json, metric: str) -> Json | None:
-    """The configuration with the best median tail in the Pareto set; None if the set is empty."""
-    on = [row for row in method["configurations"] if row["pareto"]]
-    return max(on, key=lambda row: sign(metric) * row["quality"], default=None)
+def area_text(method: Json) -> str:
+    """A label's area with its band, or a dash."""
+    band = method["area_band"]
+    if band is None:
+        return "-"
+    low, high = f"{band['low']:.3f}", f"{band['high']:.3f}"
+    return f"{method['area']:.3f}" + ("" if low == high else f" ({low}-{high})")
+
+
+def _seeds(result: Json) -> str:
+    if result["deterministic"]:
+        return "Nothing is random: one run stands for all seeds."
+    if any(method["reported"]["phase"] == "search" for method in result["methods"].values()):
+        return "From the search itself, which flatters: no fresh seeds have judged it."
+    return "In brackets: smallest and largest over seeds."
 
 
 def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
-    rows = [["label", "hypervolume", f"best {metric}", "settles", "trials", "diverged"]]
+    rows = [["label", "area", f"final {metric}", "trials", "diverged"]]
     for label, method in methods.items():
-        volume = method["hypervolume_band"]
-        best = best_configuration(method, metric)
+        row = final(method)
         rows.append(
             [
                 label,
-                _volume(method["hypervolume"], volume["low"], volume["high"]),
-                banded(best["quality"], best["low"], best["high"]) if best else "none",
-                number(best["cost"]) if best else "-",
+                area_text(method),
+                banded(row["quality"], row["low"], row["high"]) if row else "none",
                 str(method["ledger"]["trials"]),
                 str(method["diverged"]),
             ]
         )
     return rows
-
-
-def _volume(value: float, low: float, high: float) -> str:
-    return f"{value:.3f}" if low == high else f"{value:.3f} ({low:.3f}-{high:.3f})"
 
 
 def _columns(rows: Sequence[Sequence[str]], right: Sequence[int], width: int) -> list[str]:
@@ -92,25 +94,21 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else text[: size - 1] + "~"
 
 
-def _frontier(label: str, method: Json, metric: str, cost: str, width: int) -> list[str]:
+def _recommendations(label: str, method: Json, last: float, metric: str, cost: str, width: int) -> list[str]:
     reported = method["reported"]
-    on = [row for row in method["configurations"] if row["pareto"]]
-    if not on:
-        return [
-            f"{label}: no point yet"
-            if not reported["trials"]
-            else f"{label}: no trial came half of the way to the study's best quality"
-        ]
+    rows = recommendation_rows(method, last)
+    if not rows:
+        return [f"{label}: nothing to recommend yet"]
     seeds = len(reported["seeds"])
-    lines = [f"{label}: frontier, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"]
-    heads = [UNITS[cost].split(",")[0], metric]
-    cells = [[number(row["cost"]), banded(row["quality"], row["low"], row["high"])] for row in on]
-    sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(2)]
-    lead = "  {:>" + str(sizes[0]) + "}  {:<" + str(sizes[1]) + "}  "
-    lines.append(lead.format(*heads) + "hyperparameters")
-    for row, cell in zip(on, cells, strict=True):
+    lines = [f"{label}: recommendations, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"]
+    heads = [f"{UNITS[cost].split(',')[0]} up to", "stop at round", metric]
+    cells = [[number(row.end), str(row.stop), banded(*row.quality)] for row in rows]
+    sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(3)]
+    lead = "  {:>" + str(sizes[0]) + "}  {:>" + str(sizes[1]) + "}  {:<" + str(sizes[2]) + "}  "
+    lines.append(lead.format(*heads) + "run")
+    for row, cell in zip(rows, cells, strict=True):
         first = lead.format(*cell)
-        room = max(width - len(first), 20)
-        texts = textwrap.wrap(hyperparameters_text(row["hyperparameters"]), room) or [""]
+        words = hyperparameters_text(row.configuration["hyperparameters"]) if row.configuration else "-"
+        texts = textwrap.wrap(words, max(width - len(first), 20)) or [""]
         lines += [first + texts[0], *(" " * len(first) + text for text in texts[1:])]
     return lines

@@ -29,9 +29,9 @@ def _apart(found: Json | None) -> str:
     largest = found["largest"]
     configurations = f"{found['configurations']} configuration{'s' if found['configurations'] > 1 else ''}"
     return (
-        f"over {configurations} the tail is {_share(found['quality'], largest['quality'])} from its prediction, "
-        f"the cost to settle {_share(found['cost'], largest['cost'])}, "
-        f"the tail from its limit {_share(found['limit'], largest['limit'])}."
+        f"over {configurations} the end is {_share(found['ends'], largest['ends'])} from its prediction, "
+        f"the settling cost {_share(found['settles'], largest['settles'])}, "
+        f"the end from its limit {_share(found['limit'], largest['limit'])}."
     )
 
 

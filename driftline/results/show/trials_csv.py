@@ -8,65 +8,70 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from driftline.results.curves import TrialCurve
-from driftline.results.directions import sign
 from driftline.results.document import Reading
 from driftline.results.objectives import speed
-from driftline.results.points import progress
+from driftline.results.runs import runs_of
+from driftline.results.scale import Axis, stored_axis
+from driftline.results.settling import settled
 from driftline.results.show.escaped_text import spreadsheet_cell
 
 FIELDS = (
-    "trial", "label", "phase", "number", "seed", "configuration", "state", "rounds_done", "quality", "cost_to_settle",
-    "speed", "counted", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds",
+    "trial", "label", "phase", "number", "seed", "configuration", "state", "rounds_done", "settles", "ends",
+    "speed", "recommended", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds",
     "error",
 )  # fmt: skip
-"""Columns before the hyperparameters: quality is the tail in the metric's own unit, speed is larger when better."""
+"""Columns before the hyperparameters; `recommended` and `pareto` say something about the trial's configuration."""
 
 
-def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading, rounds: int) -> str:
+def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading) -> str:
     """One row per trial, ordered by label, phase and number; hyperparameters in columns after `FIELDS`, by name.
 
     Args:
-        curves: All trials, also those without a point.
-        result: Their document from `frontier_document`, which says which points count.
+        curves: All trials.
+        result: Their document from `frontier_document`.
         reading: Chosen metric and cost.
-        rounds: Budget of a trial in rounds.
 
     Returns:
-        CSV with a header; lines end with a line feed. A cell without a value is empty: tail and speed of a trial that
-        is not COMPLETE, a counter that was not reported, a hyperparameter that the label does not have.
+        CSV with a header; lines end with a line feed. A cell without a value is empty: settles, ends and speed of a
+        trial that is not COMPLETE, a counter that was not reported, a hyperparameter that the label does not have.
     """
     ordered = sorted(curves, key=lambda curve: curve.key)
     names = sorted({name for curve in ordered for name in curve.hyperparameters})
-    points = {point["trial"]: point for method in result["methods"].values() for point in method["points"]}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*FIELDS, *names])
+    marked = {label: _marked(method) for label, method in result["methods"].items()}
     for curve in ordered:
-        row = _row(curve, points.get(curve.trial), reading, rounds)
+        row = _row(curve, marked[curve.label], reading, stored_axis(result))
         writer.writerow(
             [_cell(row.get(name)) for name in FIELDS] + [_cell(curve.hyperparameters.get(n)) for n in names]
         )
     return out.getvalue()
 
 
-def _row(curve: TrialCurve, point: Mapping[str, Any] | None, reading: Reading, rounds: int) -> dict[str, Any]:
+def _marked(method: Mapping[str, Any]) -> dict[str, set[int]]:
+    """The configurations of a label that are recommended or in its Pareto set."""
+    return {
+        "recommended": {row["configuration"] for row in method["recommendations"]},
+        "pareto": {row["configuration"] for row in method["configurations"] if row["pareto"]},
+    }
+
+
+def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, axis: Axis) -> dict[str, Any]:
     row: dict[str, Any] = {
         name: getattr(curve, name)
         for name in ("trial", "label", "phase", "number", "seed", "configuration", "state", "error")
     }
-    row |= {
-        "rounds_done": curve.rounds_done,
-        "counted": point is not None,
-        "pareto": bool(point and point["pareto"]),
-    }
+    row["rounds_done"] = curve.rounds_done
+    row |= {name: curve.configuration in numbers for name, numbers in marked.items()}
     for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds"):
         _, values = curve.metric(name)
         row[name] = float(values[-1]) if values.size else None
-    found = progress(curve, reading.quality, reading.cost, rounds) if curve.state == "COMPLETE" else None
+    runs = runs_of(curve.configuration, [curve], reading.quality, reading.cost) if curve.state == "COMPLETE" else None
+    found = None if runs is None else settled(runs, axis)
     if found is not None:
-        row["quality"] = sign(reading.quality) * found.tail
-        row["cost_to_settle"] = found.settles
-        row["speed"] = speed(curve, reading.quality, reading.cost, rounds)
+        row |= {"settles": float(found.cost[0]), "ends": float(found.end[0])}
+        row["speed"] = speed(curve, reading.quality, reading.cost)
     return row
 
 

@@ -61,7 +61,7 @@ def curves(
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
 async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
-    """Points, frontiers, Pareto sets and ledgers of all labels so far, with their definitions.
+    """Recommendations, frontiers, areas and ledgers of all labels so far, with their definitions.
 
     The answer has an ETag; sent in If-None-Match, it gives 304 until something new is stored.
     """
@@ -76,7 +76,7 @@ async def compare(
     a: Annotated[str, Query(description="A label.")],
     b: Annotated[str, Query(description="Another label.")],
 ) -> Response:
-    """Compare two labels at equal budgets, paired over seeds; no verdict if the budgets differ or the bands overlap.
+    """Compare two labels at equal budgets: the configurations found, paired over seeds, and the methods, over searches.
 
     The answer has an ETag for If-None-Match.
     """

@@ -32,7 +32,7 @@ def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequen
     objective = study.objective
     curve = TrialCurve.from_record(record, columns)
     try:
-        values = objectives.values(curve, objective.quality, objective.cost, study.budget.rounds)
+        values = objectives.values(curve, objective.quality, objective.cost)
     except InvalidSpec as error:
         if objective.quality not in columns or error.path == "objective.cost":
             raise

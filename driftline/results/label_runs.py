@@ -1,0 +1,132 @@
+"""The trials of a label from which its result is computed, by search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftline.results.cross_fitting import cross_fitted, found_by_search
+from driftline.results.curves import TrialCurve
+from driftline.results.recommendation import Recommendations, Span, Steps, recommend
+from driftline.results.runs import ENDED, Runs, common, runs_of
+from driftline.results.scale import Axis
+
+
+@dataclass(frozen=True)
+class SearchRuns:
+    """One search of a label: its confirmed configurations on the seeds that all of them have run.
+
+    Attributes:
+        search: Number of the search.
+        seeds: The seeds.
+        runs: The configurations on these seeds.
+        chosen_on: These configurations as the search has run them, on one seed; without those that failed there.
+    """
+
+    search: int
+    seeds: tuple[int, ...]
+    runs: tuple[Runs, ...]
+    chosen_on: tuple[Runs, ...]
+
+    def reported(self, axis: Axis, span: Span) -> list[Steps]:
+        """The cross-fitted quality for each seed."""
+        return cross_fitted(self.runs, axis, span) if len(self.seeds) > 1 else self.found(axis, span)
+
+    def found(self, axis: Axis, span: Span) -> list[Steps]:
+        """For each seed, the quality of what the search alone recommends."""
+        searched = {each.configuration for each in self.chosen_on}
+        runs = [each for each in self.runs if each.configuration in searched]
+        return found_by_search(runs, self.chosen_on, axis, span)
+
+
+@dataclass(frozen=True)
+class LabelRuns:
+    """What a label is reported from: its confirmation trials, or its search trials until one of the former has ended.
+
+    Attributes:
+        phase: "confirmation" or "search"; None if no trial has ended.
+        trials: The ended trials of this phase.
+        searches: The searches with configurations to report.
+    """
+
+    phase: str | None
+    trials: tuple[TrialCurve, ...]
+    searches: tuple[SearchRuns, ...]
+
+    @property
+    def runs(self) -> list[Runs]:
+        """The reported configurations."""
+        return [each for one in self.searches for each in one.runs]
+
+    def recommendations(self, axis: Axis, span: Span) -> tuple[Recommendations, tuple[Runs, ...]]:
+        """What to run for each cost, chosen on all seeds, and the configurations that it refers to.
+
+        Searches that confirm on the same seeds are chosen from together, otherwise from the first of those with the
+        most seeds. With one seed, the search chooses.
+        """
+        seeds = max((one.seeds for one in self.searches), key=len)
+        together = [one for one in self.searches if one.seeds == seeds]
+        runs = tuple(each for one in together for each in one.runs)
+        if len(seeds) > 1:
+            return recommend(runs, range(len(seeds)), axis, span), runs
+        chosen_on = tuple(each for one in together for each in one.chosen_on)
+        return recommend(chosen_on, [0], axis, span), chosen_on
+
+
+def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRuns:
+    """The trials to report of a label.
+
+    Args:
+        trials: All its trials.
+        metric: Metric chosen as quality.
+        cost: Chosen cost.
+    """
+    ended = [curve for curve in trials if curve.state in ENDED]
+    confirmed = tuple(curve for curve in ended if curve.phase == "confirmation")
+    reported = confirmed or tuple(ended)
+    found = [
+        _search_runs(number, reported, ended, metric, cost) for number in sorted({curve.search for curve in reported})
+    ]
+    searches = tuple(one for one in found if one.runs)
+    return LabelRuns(reported[0].phase if reported else None, reported, searches)
+
+
+def deterministic(trials: Sequence[TrialCurve], metric: str) -> bool:
+    """Whether the seeds change nothing: the ended trials of every configuration with several seeds report equal values.
+
+    False if no configuration has run on two seeds.
+    """
+    by_configuration: dict[tuple[str, int], list[TrialCurve]] = {}
+    for curve in trials:
+        if curve.state in ENDED:
+            by_configuration.setdefault((curve.label, curve.configuration), []).append(curve)
+    repeated = [group for group in by_configuration.values() if len({curve.seed for curve in group}) > 1]
+    return bool(repeated) and all(_same(group[0], other, metric) for group in repeated for other in group[1:])
+
+
+def _same(one: TrialCurve, other: TrialCurve, metric: str) -> bool:
+    pairs = zip(one.metric(metric), other.metric(metric), strict=True)
+    return one.state == other.state and all(np.array_equal(left, right) for left, right in pairs)
+
+
+def _search_runs(
+    number: int, reported: Sequence[TrialCurve], ended: Sequence[TrialCurve], metric: str, cost: str
+) -> SearchRuns:
+    by_configuration: dict[int, dict[int, TrialCurve]] = {}
+    for curve in reported:
+        if curve.search == number and curve.metric(metric)[0].size:
+            by_configuration.setdefault(curve.configuration, {})[curve.seed] = curve
+    seeds, numbers = common(by_configuration)
+    confirmed = [
+        runs_of(configuration, [by_configuration[configuration][seed] for seed in seeds], metric, cost)
+        for configuration in numbers
+    ]
+    searched = [
+        runs_of(curve.configuration, [curve], metric, cost)
+        for curve in sorted(ended, key=lambda curve: curve.configuration)
+        if curve.phase == "search" and curve.search == number and curve.configuration in numbers
+    ]
+    runs, chosen_on = (tuple(each for each in group if each is not None) for group in (confirmed, searched))
+    return SearchRuns(number, tuple(seeds), runs, chosen_on)

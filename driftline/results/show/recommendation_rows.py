@@ -1,0 +1,60 @@
+"""Recommendations as few rows: one for each configuration, up to the cost at which another one is recommended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RecommendationRow:
+    """What to run for costs up to a limit.
+
+    Attributes:
+        start: Cost from which the configuration is recommended.
+        end: Cost up to which it is recommended.
+        stop: Round to stop at, for the largest of these costs.
+        configuration: Its row in the result's `configurations`; None if it diverged on every seed.
+        quality: What the frontier gives at the largest of these costs: median, low, high.
+    """
+
+    start: float
+    end: float
+    stop: int
+    configuration: Json | None
+    quality: tuple[float, float, float]
+
+
+def recommendation_rows(method: Json, last: float) -> list[RecommendationRow]:
+    """The recommendations of a label.
+
+    Args:
+        method: The label's part of the result.
+        last: Last cost of the scale.
+    """
+    rows = method["recommendations"]
+    by_number = {row["configuration"]: row for row in method["configurations"]}
+    begins = [i for i in range(len(rows)) if not i or rows[i]["configuration"] != rows[i - 1]["configuration"]]
+    found = []
+    for begin, following in pairwise([*begins, len(rows)]):
+        closing = rows[following - 1]
+        end = rows[following]["cost"] if following < len(rows) else last
+        configuration = by_number.get(closing["configuration"])
+        quality = _frontier_before(method, end if following < len(rows) else math.inf)
+        found.append(RecommendationRow(rows[begin]["cost"], end, closing["round"], configuration, quality))
+    return found
+
+
+def final(method: Json) -> Json | None:
+    """The last row of a label's frontier; None without one."""
+    return method["frontier"][-1] if method["frontier"] else None
+
+
+def _frontier_before(method: Json, cost: float) -> tuple[float, float, float]:
+    row = next(row for row in reversed(method["frontier"]) if row["cost"] < cost)
+    return row["quality"], row["low"], row["high"]
