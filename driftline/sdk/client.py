@@ -108,6 +108,18 @@ class Client:
         """All studies as they are stored now, newest first."""
         return self._studies.records()
 
+    def delete(self, study: str) -> None:
+        """Deletes a study with everything that belongs to it; see `Job.delete`.
+
+        Args:
+            study: Its id, or its name (the newest of that name).
+
+        Raises:
+            NotFound: There is none; the message names those there are.
+            Conflict: It runs, or is about to.
+        """
+        self.job(study).delete()
+
     def close(self) -> None:
         """Closes the connection; local studies stop cleanly, those of a service go on."""
         self._studies.close()

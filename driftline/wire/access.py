@@ -11,7 +11,8 @@ from driftline.wire.records import Record
 
 Scope = Literal["read", "write", "driver", "admin"]
 SCOPES: frozenset[Scope] = frozenset({"read", "write", "driver", "admin"})
-"""read; write: submit, pause, resume, cancel, extend, retry; driver: a driver's requests; admin: tokens, quotas."""
+"""read; write: submit, pause, resume, cancel, extend, retry, delete; driver: a driver's requests;
+admin: tokens, quotas."""
 
 GivenScope = Literal["read", "write", "admin"]
 """What a token may be given; the service itself makes tokens of drivers, each for one study."""
@@ -147,8 +148,8 @@ class AuditEvent(Record):
         project: Whose project it is about; "" where none is known.
         actor: Id of the token; "" where none is known.
         actor_name: Name of the token.
-        action: study.submit, study.pause, study.resume, study.cancel, study.extend, study.retry, token.create,
-            token.revoke, quota.set, auth.failed.
+        action: study.submit, study.pause, study.resume, study.cancel, study.extend, study.retry, study.delete,
+            token.create, token.revoke, quota.set, auth.failed.
         target: Id of the study or token, or the project.
         details: What else there is to say.
     """

@@ -87,6 +87,22 @@ def say(job: Job, *, as_json: bool) -> None:
     typer.echo(f"{record.name} ({record.id}): {record.state.lower()}")
 
 
+def delete(job: Job, *, yes: bool) -> None:
+    """Deletes a study when the person at the terminal says yes.
+
+    Raises:
+        typer.Exit: 1 when the answer is no.
+    """
+    record = job.record()
+    if not yes:
+        trials = sum(sum(one.search.values()) + sum(one.confirmation.values()) for one in record.progress.values())
+        what = f"{record.name} ({record.id}), {record.state.lower()}, {trials} trials"
+        if not typer.confirm(f"Delete {what}, with curves, checkpoints, logs and runs in MLflow?", err=True):
+            raise typer.Exit(1)
+    job.delete()
+    typer.echo(f"{record.name} ({record.id}): deleted")
+
+
 def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
     """Prints the lines of the drivers' logs."""
     try:

@@ -75,6 +75,20 @@ def cancel(study: StudyName, url: Url = None, token_file: TokenFile = None, as_j
 
 
 @app.command()
+def delete(
+    study: StudyName,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Delete a study of a service: trials, curves, checkpoints, logs, runs in MLflow."""
+    from service.cli import jobs
+
+    with jobs.connected(url, token_file) as client:
+        jobs.delete(client.job(study), yes=yes)
+
+
+@app.command()
 def extend(
     study: StudyName,
     trials: Annotated[int | None, typer.Option(min=1, help="New trials_per_method, at least as many as now.")] = None,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from driftline.errors import DriftlineError, InvalidSpec
 from driftline.wire.ids import holder
 from service.launchers.base import Launch, Launcher, Seen
+from service.scheduler.cleanup import Cleanup
 from service.scheduler.pauses import Pauses
 from service.scheduler.reconcile import (
     MAX_DEATHS,
@@ -100,6 +101,7 @@ class Scheduler:
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._pauses = Pauses(steady)
+        self._cleanup = Cleanup(store)
         self._collected = float("-inf")
         self._ahead: float | None = None  # of the store's clock, before the one that is never set
         self._calm_at = float("-inf")
@@ -173,6 +175,7 @@ class Scheduler:
             except DriftlineError as error:  # things have changed since the look: the next one sees how they are
                 _LOG.info("%s was overtaken: %s", action, error)
         self._collect()
+        self._cleanup.step()
         return actions
 
     def _calm(self) -> bool:

@@ -11,8 +11,8 @@ from driftline.errors import QuotaExceeded
 from driftline.study.spec import Budget
 from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
-from service.store.schema import PACKS, QUOTAS, STUDIES
-from service.store.session import Actor, Session
+from service.store.schema import PACKS, PAST_USE, QUOTAS, STUDIES
+from service.store.session import KEPT, Actor, Session
 
 _HOUR_S = 3600.0
 
@@ -82,19 +82,26 @@ class Quotas:
 
     def _use(self, connection: sa.Connection, project: str, hours: bool = True) -> Use:
         active = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(STUDIES.c.planned), 0)).where(
-            STUDIES.c.project == project, STUDIES.c.state.not_in(tuple(STUDY_FINISHED))
+            STUDIES.c.project == project, STUDIES.c.state.not_in(tuple(STUDY_FINISHED)), KEPT
         )
         studies, trials = connection.execute(active).one()
         return Use(studies=studies, trials=int(trials), gpu_hours=self._gpu_hours(connection, project) if hours else 0)
 
     def _gpu_hours(self, connection: sa.Connection, project: str) -> float:
-        seconds = sa.func.coalesce(PACKS.c.ended_at, self._session.clock()) - PACKS.c.started_at
         query = (
-            sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0))
+            gpu_seconds(self._session.clock())
             .join(STUDIES, STUDIES.c.id == PACKS.c.study_id)
-            .where(STUDIES.c.project == project, PACKS.c.gpus > 0)
+            .where(STUDIES.c.project == project, KEPT)
         )
-        return max(0.0, float(connection.execute(query).scalar_one()) / _HOUR_S)
+        past = sa.select(PAST_USE.c.gpu_seconds).where(PAST_USE.c.project == project)
+        seconds = connection.execute(query).scalar_one() + (connection.execute(past).scalar() or 0.0)
+        return max(0.0, float(seconds) / _HOUR_S)
+
+
+def gpu_seconds(now: float) -> sa.Select[Any]:
+    """GPU-seconds of packs: of all, unless it is narrowed down."""
+    seconds = sa.func.coalesce(PACKS.c.ended_at, now) - PACKS.c.started_at
+    return sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0)).where(PACKS.c.gpus > 0)
 
 
 def planned(spec: Mapping[str, Any]) -> int:

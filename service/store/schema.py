@@ -51,9 +51,29 @@ STUDIES = Table(
     Column("updated_at", Double, nullable=False),
     Column("started_at", Double),  # first driver
     Column("finished_at", Double),
+    Column("deleted_at", Double),  # hidden since then; its rows go in small steps, see `deletions`
     Index("ix_studies_project_id", "project", "id"),
     Index("ix_studies_project_state", "project", "state"),
     Index("ix_studies_state", "state"),
+    Index("ix_studies_deleted_at", "deleted_at"),
+)
+
+DELETIONS = Table(  # studies that were deleted, until nothing of them is left anywhere
+    "deletions",
+    METADATA,
+    Column("study_id", String(64), primary_key=True),
+    Column("project", String(64), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("deleted_at", Double, nullable=False),
+    Column("files", Boolean, nullable=False),  # whether checkpoints and logs are still to be removed
+    Column("mlflow", Boolean, nullable=False),  # whether MLflow is still to forget its runs
+)
+
+PAST_USE = Table(  # what deleted studies have used: deleting gives no GPU-hours back
+    "past_use",
+    METADATA,
+    Column("project", String(64), primary_key=True),
+    Column("gpu_seconds", Double, nullable=False),
 )
 
 TRIALS = Table(

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
-from service.store.session import Session
+from service.store.session import KEPT, Session
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,11 @@ class Stats:
             RECORDER_STATE.c.version >= STUDIES.c.version,
         )
         behind = sa.select(sa.func.count(), sa.func.min(STUDIES.c.updated_at)).where(
-            STUDIES.c.version > 0, ~shown.exists()
+            STUDIES.c.version > 0, KEPT, ~shown.exists()
         )
         with self._session.read() as connection:
-            studies = connection.execute(sa.select(STUDIES.c.state, sa.func.count()).group_by(STUDIES.c.state)).all()
+            states = sa.select(STUDIES.c.state, sa.func.count()).where(KEPT).group_by(STUDIES.c.state)
+            studies = connection.execute(states).all()
             trials = connection.execute(sa.select(TRIALS.c.state, sa.func.count()).group_by(TRIALS.c.state)).all()
             driving = ~DRIVERS.c.released
             running, leases = connection.execute(sa.select(held, sa.func.count()).where(driving)).one()

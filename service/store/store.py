@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from service.store.audit import AuditTrail
 from service.store.curves import Curves
 from service.store.database import Database
+from service.store.deletions import Deletions
 from service.store.events import Events
 from service.store.facts import Facts
 from service.store.idempotency import IdempotencyKeys
@@ -51,6 +52,7 @@ class Store:
         self.idempotency = IdempotencyKeys(session)
         self.quotas = Quotas(session)
         self.studies = Studies(session, self.quotas, self.idempotency)
+        self.deletions = Deletions(session)
         self.trials = Trials(session)
         self.curves = Curves(session)
         self.leases = Leases(session)

@@ -13,7 +13,7 @@ from service.store import progress, trial_rows
 from service.store.idempotency import IdempotencyKeys
 from service.store.quotas import Quotas, planned
 from service.store.schema import STUDIES
-from service.store.session import Actor, Session, missing, moment
+from service.store.session import KEPT, Actor, Session, missing, moment
 from service.store.states import DRIVEN, intended
 
 _INSERT = sa.insert(STUDIES)
@@ -99,7 +99,7 @@ class Studies:
             NotFound: No such study, or one of another project.
         """
         with self._session.read() as connection:
-            row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id)).first()
+            row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id, KEPT)).first()
             if row is None or project not in (None, row.project):
                 missing(study_id)
             return study_record(connection, row)
@@ -114,7 +114,7 @@ class Studies:
             before: Only studies older than the one of this id.
             limit: At most so many.
         """
-        query = sa.select(STUDIES).order_by(STUDIES.c.id.desc()).limit(limit)
+        query = sa.select(STUDIES).where(KEPT).order_by(STUDIES.c.id.desc()).limit(limit)
         if project is not None:
             query = query.where(STUDIES.c.project == project)
         if before is not None:
@@ -213,7 +213,7 @@ class Studies:
         Raises:
             NotFound: No such study.
         """
-        query = sa.select(*STUDIES.c["project", "state", "version"]).where(STUDIES.c.id == study_id)
+        query = sa.select(*STUDIES.c["project", "state", "version"]).where(STUDIES.c.id == study_id, KEPT)
         with self._session.read() as connection:
             row = connection.execute(query).first() or missing(study_id)
             return Glance(row.project, row.state, row.version)
@@ -237,8 +237,8 @@ class Studies:
                 connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(mlflow_url=url))
 
     def not_cancelled(self) -> set[str]:
-        """Ids of the studies that something may run for, or be kept for: all but those cancelled for good."""
-        query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED")
+        """Ids of the studies that something may run for, or be kept for: all but those cancelled or deleted."""
+        query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED", KEPT)
         with self._session.read() as connection:
             return set(connection.execute(query).scalars())
 

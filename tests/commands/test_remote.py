@@ -98,6 +98,33 @@ def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: 
         assert run("submit", study_file, "--key", "one").stdout == run("submit", study_file, "--key", "one").stdout
 
 
+def test_delete_asks_first(
+    service: Service, run: Run, study_file: Path, gate: threading.Event, drivers: Drivers
+) -> None:
+    drivers.fail = "no room"
+    study = run("submit", study_file).stdout.strip()
+    with api() as client:
+        until(lambda: client.study(study).state == "FAILED")
+        for no in ("n\n", ""):
+            refused = run("delete", "small", input=no)
+            assert refused.exit_code == 1
+            asked = f"Delete small ({study}), failed, 0 trials, with curves, checkpoints, logs and runs in MLflow?"
+            assert asked in refused.stderr
+        assert client.study(study).state == "FAILED"
+        assert run("delete", "small", input="y\n").stdout == f"small ({study}): deleted\n"
+        assert isinstance(run("delete", study, "--yes").exception, NotFound)
+        drivers.fail = ""
+        gate.clear()
+        running = run("submit", study_file).stdout.strip()
+        until(lambda: client.study(running).state == "RUNNING")
+        assert isinstance(run("delete", running, "--yes").exception, Conflict)
+        run("cancel", running)
+        gate.set()
+        until(lambda: client.study(running).state == "CANCELLED")
+        assert run("delete", running, "--yes").exit_code == 0
+        assert run("list", "--json").stdout.strip() == "[]"
+
+
 def test_failed_trials_are_retried(service: Service, run: Run, study_file: Path, drivers: Drivers) -> None:
     drivers.deaths = 6  # two trials' three
     assert run("submit", study_file, "--wait").exit_code == 0

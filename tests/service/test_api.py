@@ -308,7 +308,7 @@ def test_the_openapi_document(service: Service) -> None:
         "getFrontier", "compareLabels", "streamEvents", "acquireStudy", "heartbeat", "releaseStudy", "createTrials",
         "startPack", "reportPack", "finishTrials", "healthz", "readyz", "metrics", "extendStudy", "retryTrials",
         "sendLogs", "getLogs", "whoami", "createToken", "listTokens", "revokeToken", "getQuota", "getProjectQuota",
-        "setProjectQuota", "listAudit",
+        "setProjectQuota", "listAudit", "deleteStudy",
     }  # fmt: skip
     for name, operation in operations.items():
         assert operation.get("summary"), name

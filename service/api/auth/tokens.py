@@ -25,8 +25,8 @@ class Access:
 
     Attributes:
         project: Whose studies it sees and makes.
-        scopes: "read", "write" (submit, pause, resume, cancel, extend, retry), "driver" (what only a study's driver
-            may), "admin" (tokens, quotas and the audit trail of all projects; studies of its own project alone).
+        scopes: "read", "write" (submit, pause, resume, cancel, extend, retry, delete), "driver" (what only a study's
+            driver may), "admin" (tokens, quotas and the audit trail of all projects; studies of its own project alone).
         study: The only study it may touch; None for all of the project.
         id: Of the token; for a token that is not stored the beginning of its hash.
         name: Of the token.

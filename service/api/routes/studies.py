@@ -1,4 +1,4 @@
-"""Studies: submitted, listed, paused, resumed, cancelled, extended, retried."""
+"""Studies: submitted, listed, paused, resumed, cancelled, extended, retried, deleted."""
 
 from typing import Annotated, Any
 
@@ -94,6 +94,17 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
 def study(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
     """One study: its state, its specification, and how far it has come. It has an ETag, as the frontier has."""
     return Body.of(asked.store.studies.get(study_id).model_dump(mode="json")).answer(request)
+
+
+@ROUTER.delete("/{study_id}", operation_id="deleteStudy", status_code=204)
+def delete(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> None:
+    """Delete a study with everything that belongs to it: trials, curves, checkpoints, logs, runs in MLflow.
+
+    It is gone for everybody at once; what takes longer is removed soon after. A study that runs, or is about to, is
+    refused: cancel it first. The audit trail stays, and so do the GPU-hours that the project has used.
+    """
+    asked.store.deletions.request(study_id, actor=allowed.actor)
+    asked.wake()
 
 
 @ROUTER.post("/{study_id}:pause", operation_id="pauseStudy")

@@ -1,0 +1,164 @@
+"""Studies that were deleted: hidden at once, and removed in small steps afterwards.
+
+A request hides the study in one short transaction. Its rows then go a thousand at a time, so that no other writer waits
+for long. What lies elsewhere (checkpoints, logs, runs in MLflow) is removed by those who can reach it; a row of
+`deletions` says what is left, and goes last. Each step may be repeated, and goes on where the one before was cut off.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from driftline.errors import Conflict
+from service.store.leases import holding
+from service.store.quotas import gpu_seconds
+from service.store.schema import (
+    CURVE_SEGMENTS,
+    DELETIONS,
+    EVENTS,
+    IDEMPOTENCY_KEYS,
+    LOG_LINES,
+    PACKS,
+    PAST_USE,
+    RECORDER_STATE,
+    STUDIES,
+    TRIALS,
+)
+from service.store.session import Actor, Session
+from service.store.states import check_deletable
+
+ROWS = 1000
+"""Rows that one transaction deletes at most."""
+
+Part = Literal["files", "mlflow"]
+"""What of a deleted study lies outside of the database: checkpoints and logs, or its runs in MLflow."""
+
+
+class Deletion(NamedTuple):
+    """A study that was deleted, of which something is left.
+
+    Attributes:
+        study_id: Its id, which is never given again.
+        name: Its name.
+    """
+
+    study_id: str
+    name: str
+
+
+class Deletions:
+    """Deletes studies."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def request(self, study_id: str, *, actor: Actor | None = None) -> None:
+        """Hide a study from everybody, and have all that belongs to it removed.
+
+        Args:
+            study_id: Id of the study.
+            actor: Who asks, for the audit trail.
+
+        Raises:
+            NotFound: No such study, or it was deleted before.
+            Conflict: It runs, is about to, or a driver holds it; nothing is changed.
+        """
+        with self._session.write() as connection:
+            study = self._session.locked(connection, study_id)
+            check_deletable(study_id, study.state)
+            driver = self._session.driver(connection, study_id)
+            if driver is not None and holding(driver, self._session.clock()):
+                raise Conflict(f"a driver holds study {study_id}: wait until it has let go of it", state=study.state)
+            self._hide(connection, study)
+            details = {"name": study.name, "was": study.state}
+            self._session.audit(connection, actor, "study.delete", study_id, study.project, details)
+
+    def purge(self, rows: int = ROWS) -> bool:
+        """Delete some rows of studies that are hidden, the oldest deletion first.
+
+        Args:
+            rows: At most so many.
+
+        Returns:
+            Whether there are more.
+        """
+        oldest = sa.select(STUDIES.c.id).where(STUDIES.c.deleted_at.is_not(None)).order_by(STUDIES.c.deleted_at)
+        with self._session.read() as connection:
+            study_id = connection.execute(oldest.limit(1)).scalar()
+        if study_id is None:
+            return False
+        with self._session.write() as connection:
+            left = rows
+            for table, keys in _PARTS:
+                left -= _delete_some(connection, table, keys, study_id, left)
+                if left <= 0:
+                    return True
+            connection.execute(sa.delete(STUDIES).where(STUDIES.c.id == study_id))  # the rest goes with it
+            return connection.execute(oldest.limit(1)).first() is not None
+
+    def pending(self, part: Part, limit: int) -> list[Deletion]:
+        """Deleted studies of which this part is left, the oldest deletion first; at most `limit`."""
+        columns = DELETIONS.c
+        query = sa.select(*columns["study_id", "name"]).where(columns[part]).order_by(columns.deleted_at)
+        with self._session.read() as connection:
+            return [Deletion(*row) for row in connection.execute(query.limit(limit))]
+
+    def done(self, study_id: str, part: Part) -> None:
+        """Note that this part of a deleted study is gone; the same again changes nothing."""
+        here = DELETIONS.c.study_id == study_id
+        with self._session.write() as connection:
+            connection.execute(sa.update(DELETIONS).where(here).values({part: False}))
+            over = sa.and_(here, DELETIONS.c.files.is_(False), DELETIONS.c.mlflow.is_(False))
+            connection.execute(sa.delete(DELETIONS).where(over))
+
+    def _hide(self, connection: sa.Connection, study: sa.Row[Any]) -> None:
+        now = self._session.clock()
+        recorded = sa.select(RECORDER_STATE.c.study_id).where(RECORDER_STATE.c.study_id == study.id).limit(1)
+        self._keep_use(connection, study)
+        connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study.id).values(deleted_at=now))
+        connection.execute(sa.delete(IDEMPOTENCY_KEYS).where(IDEMPOTENCY_KEYS.c.study_id == study.id))
+        connection.execute(
+            sa.insert(DELETIONS).values(
+                study_id=study.id,
+                project=study.project,
+                name=study.name,
+                deleted_at=now,
+                files=True,
+                mlflow=connection.execute(recorded).first() is not None,
+            )
+        )
+
+    def _keep_use(self, connection: sa.Connection, study: sa.Row[Any]) -> None:
+        """Add what the study has used to what its project's deleted studies have used."""
+        query = gpu_seconds(self._session.clock()).where(PACKS.c.study_id == study.id)
+        seconds = float(connection.execute(query).scalar_one())
+        if seconds <= 0:
+            return
+        self._session.database.turn(connection, f"quota/{study.project}")
+        here = PAST_USE.c.project == study.project
+        more = sa.update(PAST_USE).where(here).values(gpu_seconds=PAST_USE.c.gpu_seconds + seconds)
+        if not connection.execute(more).rowcount:
+            connection.execute(sa.insert(PAST_USE).values(project=study.project, gpu_seconds=seconds))
+
+
+# Large tables, those first that refer to others; the small ones go with the study's own row.
+_PARTS: tuple[tuple[sa.Table, Sequence[str]], ...] = (
+    (CURVE_SEGMENTS, ("trial_id", "segment")),
+    (TRIALS, ("id",)),
+    (LOG_LINES, ("id",)),
+    (EVENTS, ("id",)),
+    (PACKS, ("study_id", "pack")),
+    (RECORDER_STATE, ("study_id", "kind", "key")),
+)
+
+
+def _delete_some(connection: sa.Connection, table: sa.Table, keys: Sequence[str], study_id: str, limit: int) -> int:
+    """Delete at most `limit` of a study's rows; how many those were."""
+    columns = [table.c[key] for key in keys]
+    some = sa.select(*columns).limit(limit)
+    if table is CURVE_SEGMENTS:
+        some = some.join(TRIALS, TRIALS.c.id == table.c.trial_id).where(TRIALS.c.study_id == study_id)
+    else:
+        some = some.where(table.c.study_id == study_id)
+    return connection.execute(sa.delete(table).where(sa.tuple_(*columns).in_(some))).rowcount

@@ -1,0 +1,41 @@
+"""Studies that can be deleted.
+
+Only adds: a Driftline of the revision before works on with these tables.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("studies", sa.Column("deleted_at", sa.Double))
+    op.create_index("ix_studies_deleted_at", "studies", ["deleted_at"])
+    op.create_table(
+        "deletions",
+        sa.Column("study_id", sa.String(64), nullable=False),
+        sa.Column("project", sa.String(64), nullable=False),
+        sa.Column("name", sa.String(255), nullable=False),
+        sa.Column("deleted_at", sa.Double, nullable=False),
+        sa.Column("files", sa.Boolean, nullable=False),
+        sa.Column("mlflow", sa.Boolean, nullable=False),
+        sa.PrimaryKeyConstraint("study_id", name="pk_deletions"),
+    )
+    op.create_table(
+        "past_use",
+        sa.Column("project", sa.String(64), nullable=False),
+        sa.Column("gpu_seconds", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("project", name="pk_past_use"),
+    )
+
+
+def downgrade() -> None:
+    op.execute("DELETE FROM studies WHERE deleted_at IS NOT NULL")
+    op.drop_table("past_use")
+    op.drop_table("deletions")
+    op.drop_index("ix_studies_deleted_at", "studies")
+    op.drop_column("studies", "deleted_at")
