@@ -99,6 +99,10 @@ class Launcher(Protocol):
             known: Ids of all other studies.
         """
 
+    def forget(self, study_id: str) -> None:
+        """Removes what is kept of a study that was deleted, such as logs; nothing of its driver is alive."""
+        del study_id
+
     @abstractmethod
     def close(self) -> None:
         """Lets go of connections; drivers run on."""

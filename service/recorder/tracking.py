@@ -144,6 +144,15 @@ class Tracking:
                 return
 
 
+def forget(client: Any, name: str, tags: Mapping[str, str]) -> None:
+    """Puts the experiment of this name and these tags into MLflow's bin, with its runs; none is fine."""
+    found = client.get_experiment_by_name(name)
+    if found is None or found.lifecycle_stage == "deleted":
+        return
+    if all(found.tags.get(tag) == value for tag, value in tags.items()):
+        client.delete_experiment(found.experiment_id)
+
+
 def connect(tracking_uri: str) -> Any:
     """An MLflow client for a server or a database; a SQLite database is made when there is none.
 

@@ -1,27 +1,121 @@
-"""Removes what is no longer wanted, a little in every turn of the scheduler."""
+"""Removes what is no longer wanted, a little in every turn of the scheduler.
+
+It looks at how things are, so it goes on after a crash, and it touches the folders of its own database's studies only:
+the folder for checkpoints may be shared with another service.
+"""
 
 from __future__ import annotations
 
+import logging
+import sys
+import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
+from service.driver import checkpoints
+from service.launchers.base import Launcher
 from service.store.store import Store
 
+_LOG = logging.getLogger(__name__)
 TURN_S = 0.25
 """Seconds of a turn that are spent on deleting rows."""
 
+FAILED_KEPT_S = 30 * 24 * 3600.0
+"""How long the checkpoints of a FAILED study are kept: until then its trials go on from there when it is resumed."""
+
+STUDIES = 20
+"""Studies whose files are removed at a time."""
+
+SWEEP_S = 60.0
+_EVERYTHING = sys.maxsize  # later than every attempt
+
 
 class Cleanup:
-    """Deletes the rows of deleted studies.
+    """Deletes the rows and files of deleted studies, and checkpoints that nobody goes on from.
+
+    Checkpoints are removed in a thread: a storage that hangs does not hold up the scheduler.
 
     Args:
         store: The database.
+        launcher: Has drivers' logs; is asked whether a driver of a deleted study is still there.
+        folder: Path or URL of the folder for checkpoints; None where somebody else removes them.
+        steady: A clock that is never set, in seconds.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, launcher: Launcher, folder: str | None, steady: Callable[[], float]) -> None:
         self._store = store
+        self._launcher = launcher
+        self._folder = folder
+        self._steady = steady
+        self._files_at = self._sweep_at = float("-inf")  # when it is their turn next
+        self._last = ""  # folder that the last sweep ended with, if it left some
+        self._removal: Future[Sequence[str]] | None = None
 
     def step(self) -> None:
-        """Do some of what is to be done."""
+        """Do some of what is to be done.
+
+        Raises:
+            DriftlineError: The store or the launcher does not answer; it goes on in the next turn.
+        """
         deadline = time.monotonic() + TURN_S
         while self._store.deletions.purge() and time.monotonic() < deadline:
             pass
+        if self._folder is None or (self._removal is not None and not self._removal.done()):
+            return
+        self._note_removed()
+        now = self._steady()
+        if now < self._files_at:
+            return
+        pending = self._store.deletions.pending("files", STUDIES)
+        deleted = [deletion.study_id for deletion in pending if self._driver_gone(deletion.study_id)]
+        sweep = now >= self._sweep_at
+        if deleted or sweep:
+            self._sweep_at = now + SWEEP_S if sweep else self._sweep_at
+            self._start(self._folder, deleted, sweep=sweep)
+
+    def _driver_gone(self, study_id: str) -> bool:
+        """Whether nothing of the driver of a deleted study is left; has one that is there stop."""
+        if self._launcher.seen(study_id).alive:
+            self._launcher.stop(study_id)
+            return False
+        return True
+
+    def _start(self, folder: str, deleted: Sequence[str], *, sweep: bool) -> None:
+        removal: Future[Sequence[str]] = Future()
+
+        def remove() -> None:
+            try:
+                for study_id in deleted:
+                    checkpoints.clear(checkpoints.join(folder, study_id), _EVERYTHING)
+                if sweep:
+                    self._sweep(folder)
+                removal.set_result(deleted)
+            except BaseException as error:  # a storage raises whatever its protocol's package does
+                removal.set_exception(error)
+
+        self._removal = removal
+        threading.Thread(target=remove, name="driftline-cleanup", daemon=True).start()
+
+    def _note_removed(self) -> None:
+        """Remove the logs of studies whose checkpoints are gone; after an error wait before the next attempt."""
+        removal, self._removal = self._removal, None
+        if removal is None:
+            return
+        error = removal.exception()
+        if error is not None:
+            self._files_at = self._steady() + SWEEP_S
+            _LOG.warning("checkpoints could not be removed, next attempt in %.0f s: %s", SWEEP_S, error)
+            return
+        for study_id in removal.result():
+            self._launcher.forget(study_id)
+            self._store.deletions.done(study_id, "files")
+
+    def _sweep(self, folder: str) -> None:
+        """Remove checkpoints of studies that do not go on: cancelled, succeeded, or failed long ago."""
+        names = sorted(checkpoints.folders(folder))
+        part = [name for name in names if name > self._last][:STUDIES]
+        self._last = part[-1] if len(part) == STUDIES else ""
+        failed_before = self._store.session.clock() - FAILED_KEPT_S
+        for study_id, attempt in self._store.studies.ended(part, failed_before).items():
+            checkpoints.clear(checkpoints.join(folder, study_id), attempt)

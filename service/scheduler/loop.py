@@ -65,6 +65,8 @@ class Scheduler:
             then it is killed and another one is started.
         answers: Whether the API answers drivers.
         steady: A clock that is never set, in seconds, by which it is seen when the store's clock is.
+        checkpoints: Path or URL of the folder for checkpoints, of which it removes those that nobody goes on from; None
+            where it has no part in them.
 
     Attributes:
         looks: How often it has looked, whether it had the lock or not.
@@ -85,6 +87,7 @@ class Scheduler:
         back_seconds: float = 60.0,
         answers: Callable[[], bool] = lambda: True,
         steady: Callable[[], float] = time.monotonic,
+        checkpoints: str | None = None,
     ) -> None:
         self._steady = steady
         self._store = store
@@ -101,7 +104,7 @@ class Scheduler:
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._pauses = Pauses(steady)
-        self._cleanup = Cleanup(store)
+        self._cleanup = Cleanup(store, launcher, checkpoints, steady)
         self._collected = float("-inf")
         self._ahead: float | None = None  # of the store's clock, before the one that is never set
         self._calm_at = float("-inf")
@@ -175,7 +178,7 @@ class Scheduler:
             except DriftlineError as error:  # things have changed since the look: the next one sees how they are
                 _LOG.info("%s was overtaken: %s", action, error)
         self._collect()
-        self._cleanup.step()
+        self._clean_up()
         return actions
 
     def _calm(self) -> bool:
@@ -313,6 +316,12 @@ class Scheduler:
             self._launcher.collect(self._store.studies.not_cancelled())
         except DriftlineError as error:
             _LOG.warning("what runs for studies that no longer exist could not be ended: %s", error)
+
+    def _clean_up(self) -> None:
+        try:
+            self._cleanup.step()
+        except (DriftlineError, OSError) as error:
+            _LOG.warning("not everything that was deleted could be removed; it goes on: %s", error)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -156,6 +156,7 @@ class Service:
             start_seconds=launcher.start_seconds,
             back_seconds=self._settings.silent_seconds,
             answers=connection.ready,
+            checkpoints=self._settings.checkpoints,
         )
         scheduler.start()
         self._closers.append(("the scheduler", scheduler.close))

@@ -1,6 +1,6 @@
 """Studies in the store: created once, moved by their owner's wishes, read as records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, S
 from service.store import progress, trial_rows
 from service.store.idempotency import IdempotencyKeys
 from service.store.quotas import Quotas, planned
-from service.store.schema import STUDIES
+from service.store.schema import DRIVERS, STUDIES
 from service.store.session import KEPT, Actor, Session, missing, moment
 from service.store.states import DRIVEN, intended
 
@@ -252,6 +252,25 @@ class Studies:
         )
         with self._session.read() as connection:
             return list(connection.execute(query).scalars())
+
+    def ended(self, study_ids: Sequence[str], failed_before: float) -> dict[str, int]:
+        """Which of these studies go on from no checkpoint of theirs, with the attempt of their newest driver.
+
+        Args:
+            study_ids: At most some hundreds; ids of no study are fine.
+            failed_before: A FAILED study is meant when it has failed before this time.
+        """
+        over = sa.or_(
+            STUDIES.c.state.in_(("CANCELLED", "SUCCEEDED")),
+            sa.and_(STUDIES.c.state == "FAILED", STUDIES.c.finished_at < failed_before),
+        )
+        query = (
+            sa.select(STUDIES.c.id, sa.func.coalesce(DRIVERS.c.attempt, 0).label("attempt"))
+            .join(DRIVERS, DRIVERS.c.study_id == STUDIES.c.id, isouter=True)
+            .where(STUDIES.c.id.in_(study_ids), over)
+        )
+        with self._session.read() as connection:
+            return {row.id: row.attempt for row in connection.execute(query)}
 
     def last_started(self) -> dict[str, float]:
         """When a study was last started, in seconds since 1970, by project; for projects that had one."""

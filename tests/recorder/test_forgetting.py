@@ -1,0 +1,134 @@
+"""Deleted studies in MLflow: forgotten once, and not lost while MLflow is away."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.recorder import study_recorder
+from service.recorder.recorder_loop import StudiesRecorder
+from service.store.store import Store
+
+from .test_study_recorder import Stored, connect, pytestmark, shown, trials
+
+__all__ = ["pytestmark"]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+
+
+def recorded(store: Store, name: str) -> Stored:
+    study = Stored(store, ["fedavg"], 20, name)
+    study.add(trials("fedavg", 2))
+    study.succeed()
+    return study
+
+
+def delete(store: Store, study: Stored) -> None:
+    store.deletions.request(study.id)
+    store.deletions.done(study.id, "files")
+    while store.deletions.purge():
+        pass
+
+
+def test_a_deleted_study_goes_to_the_bin_and_others_stay(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    first, second = recorded(store, "digits"), recorded(store, "digits")
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
+    recorder.sync()
+    before = shown(client)
+    delete(store, first)
+    assert recorder.sync()
+    after = shown(client)
+    names = {f"digits {second.id[-6:]}", f"digits {second.id[-6:]} trials"}
+    assert after == {name: before[name] for name in names}
+    assert store.deletions.pending("mlflow", 9) == []
+    assert not recorder.sync()
+    experiment = client.get_experiment_by_name(f"digits {first.id[-6:]} trials")
+    assert experiment.lifecycle_stage == "deleted"
+    assert client.search_runs([experiment.experiment_id]) == []
+
+
+def test_mlflow_being_away_loses_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    delete(store, study)
+    assert store.studies.find() == []
+
+    def away(_: str) -> Any:
+        raise ConnectionError("connection refused")
+
+    with pytest.raises(ConnectionError):
+        StudiesRecorder(store, uri, client=away).sync()
+    assert shown(client)
+    assert StudiesRecorder(store, uri).sync()
+    assert shown(client) == {}
+    assert store.deletions.pending("mlflow", 9) == []
+
+
+@pytest.mark.parametrize("call", ["create_experiment", "create_run", "log_batch", "set_terminated"])
+def test_what_was_half_written_is_forgotten(
+    store: Store, uri: str, client: Any, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process died after its first request to MLflow, of which the store has heard nothing."""
+    study = recorded(store, "digits")
+
+    def dying(where: str) -> Any:
+        made = connect(where)
+        method = getattr(made, call)
+
+        def once(*arguments: Any, **options: Any) -> Any:
+            method(*arguments, **options)
+            raise ConnectionError("power cut")
+
+        monkeypatch.setattr(made, call, once)
+        return made
+
+    with pytest.raises(ConnectionError, match="power cut"):
+        StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=dying).sync()
+    assert shown(client)
+    delete(store, study)
+    StudiesRecorder(store, uri).sync()
+    assert shown(client) == {}
+
+
+def test_a_study_that_is_deleted_while_it_is_recorded(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, other = recorded(store, "digits"), recorded(store, "digits")
+    find = store.studies.find
+
+    def then_deleted() -> Any:
+        found = find()
+        if len(found) == 2:
+            delete(store, study)
+        return found
+
+    monkeypatch.setattr(store.studies, "find", then_deleted)
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
+    assert recorder.sync()
+    assert {name[:13] for name in shown(client)} == {f"digits {other.id[-6:]}"}
+
+
+def test_another_recorder_of_the_study_is_waited_for(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    delete(store, study)
+    store.locks.release(f"recorder/{study.id}", StudiesRecorder(store, uri)._holder)
+    assert store.locks.take(f"recorder/{study.id}", "another/1", 60.0)
+    assert not StudiesRecorder(store, uri).sync()
+    assert shown(client)
+    store.locks.release(f"recorder/{study.id}", "another/1")
+    assert StudiesRecorder(store, uri).sync()
+    assert shown(client) == {}
+
+
+def test_an_experiment_of_somebody_else_is_left_alone(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    name = f"digits {study.id[-6:]}"
+    client.set_experiment_tag(client.get_experiment_by_name(name).experiment_id, "driftline.study", "another")
+    delete(store, study)
+    StudiesRecorder(store, uri).sync()
+    assert set(shown(client)) == {name}
