@@ -100,12 +100,13 @@ class Whoami(Record):
 
 
 class Quota(Record):
-    """How much a project may have; None is no limit.
+    """How much a project may have, and how long it is kept; None is no limit.
 
     Attributes:
         studies: Studies that are not finished (paused ones count).
         trials: Trials that these may have in all.
         gpu_hours: GPU-hours used by all its studies since the beginning; once they are used, nothing new starts.
+        retention_days: Days after its end when a finished study is deleted with everything that belongs to it.
     """
 
     model_config = ConfigDict(strict=True)  # true is no number
@@ -113,6 +114,7 @@ class Quota(Record):
     studies: int | None = Field(default=None, ge=0, le=2**31 - 1)
     trials: int | None = Field(default=None, ge=0, le=2**53)
     gpu_hours: float | None = Field(default=None, ge=0, le=1e12, allow_inf_nan=False)
+    retention_days: float | None = Field(default=None, gt=0, le=36_500, allow_inf_nan=False)
 
 
 class Use(Record):
@@ -149,7 +151,7 @@ class AuditEvent(Record):
         actor: Id of the token; "" where none is known.
         actor_name: Name of the token.
         action: study.submit, study.pause, study.resume, study.cancel, study.extend, study.retry, study.delete,
-            token.create, token.revoke, quota.set, auth.failed.
+            study.expire, token.create, token.revoke, quota.set, auth.failed.
         target: Id of the study or token, or the project.
         details: What else there is to say.
     """

@@ -35,6 +35,7 @@ class Limits(Section):
         studies: Default quota of a project: studies that are not finished.
         trials: Default quota: trials that these may have in all.
         gpu_hours: Default quota: GPU-hours used since the beginning.
+        retention_days: Default quota: days after its end when a finished study is deleted.
     """
 
     body_bytes: int = Field(default=64 * 2**20, ge=1024)
@@ -44,10 +45,11 @@ class Limits(Section):
     studies: int | None = Field(default=None, ge=0)
     trials: int | None = Field(default=None, ge=0)
     gpu_hours: float | None = Field(default=None, ge=0)
+    retention_days: float | None = Field(default=None, gt=0, le=36_500)
 
     def quota(self) -> Quota:
         """What a project may have for which nothing else was set."""
-        return Quota(studies=self.studies, trials=self.trials, gpu_hours=self.gpu_hours)
+        return Quota.model_validate({name: getattr(self, name) for name in Quota.model_fields})
 
 
 class Rates:

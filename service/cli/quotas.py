@@ -53,7 +53,7 @@ def _limit(name: str, text: str) -> float | int | None:
     if text == "none":
         return None
     try:
-        return float(text) if name == "gpu_hours" else int(text)
+        return int(text) if name in ("studies", "trials") else float(text)
     except ValueError:
         option = f"--{name.replace('_', '-')}"
         raise InvalidSpec(option, f"must be a number, or none for no limit, got {text!r}") from None
@@ -65,3 +65,6 @@ def _say(found: ProjectQuota) -> None:
     for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
         limit, use = getattr(found.limits, name), getattr(found.use, name)
         typer.echo(f"  {what:<20} {use:g} of {'any number' if limit is None else f'{limit:g}'}")
+    days = found.limits.retention_days
+    kept = "are kept for ever" if days is None else f"are deleted {days:g} days after their end"
+    typer.echo(f"  {'finished studies':<20} {kept}")

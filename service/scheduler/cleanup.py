@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from driftline.wire.access import Quota
 from service.driver import checkpoints
 from service.launchers.base import Launcher
 from service.store.store import Store
@@ -27,12 +28,15 @@ FAILED_KEPT_S = 30 * 24 * 3600.0
 STUDIES = 20
 """Studies whose files are removed at a time."""
 
+EXPIRED = 100
+"""Studies that are deleted at a time because their project keeps them no longer."""
+
 SWEEP_S = 60.0
 _EVERYTHING = sys.maxsize  # later than every attempt
 
 
 class Cleanup:
-    """Deletes the rows and files of deleted studies, and checkpoints that nobody goes on from.
+    """Deletes studies that their projects keep no longer, what belongs to deleted ones, and old checkpoints.
 
     Checkpoints are removed in a thread: a storage that hangs does not hold up the scheduler.
 
@@ -40,15 +44,19 @@ class Cleanup:
         store: The database.
         launcher: Has drivers' logs; is asked whether a driver of a deleted study is still there.
         folder: Path or URL of the folder for checkpoints; None where somebody else removes them.
+        quota: How long projects keep finished studies for which nothing else was set.
         steady: A clock that is never set, in seconds.
     """
 
-    def __init__(self, store: Store, launcher: Launcher, folder: str | None, steady: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, launcher: Launcher, folder: str | None, quota: Quota, steady: Callable[[], float]
+    ) -> None:
         self._store = store
         self._launcher = launcher
         self._folder = folder
+        self._quota = quota
         self._steady = steady
-        self._files_at = self._sweep_at = float("-inf")  # when it is their turn next
+        self._expire_at = self._files_at = self._sweep_at = float("-inf")  # when it is their turn next
         self._last = ""  # folder that the last sweep ended with, if it left some
         self._removal: Future[Sequence[str]] | None = None
 
@@ -58,13 +66,17 @@ class Cleanup:
         Raises:
             DriftlineError: The store or the launcher does not answer; it goes on in the next turn.
         """
+        now = self._steady()
+        if now >= self._expire_at:
+            self._expire_at = now + SWEEP_S
+            for study_id in self._store.deletions.expire(self._quota, EXPIRED):
+                _LOG.info("study %s is deleted: its project keeps finished studies no longer", study_id)
         deadline = time.monotonic() + TURN_S
         while self._store.deletions.purge() and time.monotonic() < deadline:
             pass
         if self._folder is None or (self._removal is not None and not self._removal.done()):
             return
         self._note_removed()
-        now = self._steady()
         if now < self._files_at:
             return
         pending = self._store.deletions.pending("files", STUDIES)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from driftline.errors import DriftlineError, InvalidSpec
+from driftline.wire.access import Quota
 from driftline.wire.ids import holder
 from service.launchers.base import Launch, Launcher, Seen
 from service.scheduler.cleanup import Cleanup
@@ -67,6 +68,7 @@ class Scheduler:
         steady: A clock that is never set, in seconds, by which it is seen when the store's clock is.
         checkpoints: Path or URL of the folder for checkpoints, of which it removes those that nobody goes on from; None
             where it has no part in them.
+        quota: What holds for projects for which nothing else was set; no limits by default.
 
     Attributes:
         looks: How often it has looked, whether it had the lock or not.
@@ -88,6 +90,7 @@ class Scheduler:
         answers: Callable[[], bool] = lambda: True,
         steady: Callable[[], float] = time.monotonic,
         checkpoints: str | None = None,
+        quota: Quota | None = None,
     ) -> None:
         self._steady = steady
         self._store = store
@@ -104,7 +107,7 @@ class Scheduler:
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._pauses = Pauses(steady)
-        self._cleanup = Cleanup(store, launcher, checkpoints, steady)
+        self._cleanup = Cleanup(store, launcher, checkpoints, quota or Quota(), steady)
         self._collected = float("-inf")
         self._ahead: float | None = None  # of the store's clock, before the one that is never set
         self._calm_at = float("-inf")

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from driftline.errors import Conflict
+from driftline.errors import Conflict, NotFound
+from driftline.wire.access import Quota
 from service.store.leases import holding
 from service.store.quotas import gpu_seconds
 from service.store.schema import (
@@ -21,15 +22,18 @@ from service.store.schema import (
     LOG_LINES,
     PACKS,
     PAST_USE,
+    QUOTAS,
     RECORDER_STATE,
     STUDIES,
     TRIALS,
 )
-from service.store.session import Actor, Session
+from service.store.session import KEPT, Actor, Session
 from service.store.states import check_deletable
 
 ROWS = 1000
 """Rows that one transaction deletes at most."""
+
+_DAY_S = 24 * 3600.0
 
 Part = Literal["files", "mlflow"]
 """What of a deleted study lies outside of the database: checkpoints and logs, or its runs in MLflow."""
@@ -67,12 +71,49 @@ class Deletions:
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
             check_deletable(study_id, study.state)
-            driver = self._session.driver(connection, study_id)
-            if driver is not None and holding(driver, self._session.clock()):
+            if self._held(connection, study_id):
                 raise Conflict(f"a driver holds study {study_id}: wait until it has let go of it", state=study.state)
             self._hide(connection, study)
             details = {"name": study.name, "was": study.state}
             self._session.audit(connection, actor, "study.delete", study_id, study.project, details)
+
+    def expire(self, defaults: Quota, limit: int) -> list[str]:
+        """Delete finished studies that are older than their projects keep them, the oldest end first.
+
+        Args:
+            defaults: What holds where nothing was set for a project.
+            limit: At most so many.
+
+        Returns:
+            Their ids.
+        """
+        now = self._session.clock()
+        common = sa.literal(defaults.retention_days, sa.Double)
+        days = sa.case((QUOTAS.c.project.is_not(None), QUOTAS.c.retention_days), else_=common)
+        query = (
+            sa.select(STUDIES.c.id, STUDIES.c.finished_at, days.label("days"))
+            .join(QUOTAS, QUOTAS.c.project == STUDIES.c.project, isouter=True)
+            .where(STUDIES.c.finished_at < now - days * _DAY_S, KEPT)
+            .order_by(STUDIES.c.finished_at)
+            .limit(limit)
+        )
+        with self._session.read() as connection:
+            rows = connection.execute(query).all()
+        return [row.id for row in rows if self._expire(row.id, row.finished_at, row.days)]
+
+    def _expire(self, study_id: str, finished_at: float, days: float) -> bool:
+        """Delete a study unless it goes on, or has ended once more since then."""
+        with self._session.write() as connection:
+            try:
+                study = self._session.locked(connection, study_id)
+            except NotFound:
+                return False
+            if study.finished_at != finished_at or self._held(connection, study_id):
+                return False
+            self._hide(connection, study)
+            details = {"name": study.name, "was": study.state, "retention_days": days}
+            self._session.audit(connection, None, "study.expire", study_id, study.project, details)
+            return True
 
     def purge(self, rows: int = ROWS) -> bool:
         """Delete some rows of studies that are hidden, the oldest deletion first.
@@ -111,6 +152,11 @@ class Deletions:
             connection.execute(sa.update(DELETIONS).where(here).values({part: False}))
             over = sa.and_(here, DELETIONS.c.files.is_(False), DELETIONS.c.mlflow.is_(False))
             connection.execute(sa.delete(DELETIONS).where(over))
+
+    def _held(self, connection: sa.Connection, study_id: str) -> bool:
+        """Whether a driver holds the study."""
+        driver = self._session.driver(connection, study_id)
+        return driver is not None and holding(driver, self._session.clock())
 
     def _hide(self, connection: sa.Connection, study: sa.Row[Any]) -> None:
         now = self._session.clock()

@@ -76,7 +76,7 @@ class Quotas:
             raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use.gpu_hours, 2), "GPU-hours used", "stop")
 
     def _own_quota(self, connection: sa.Connection, project: str) -> Quota | None:
-        columns = QUOTAS.c["studies", "trials", "gpu_hours"]
+        columns = QUOTAS.c["studies", "trials", "gpu_hours", "retention_days"]
         row = connection.execute(sa.select(*columns).where(QUOTAS.c.project == project)).first()
         return None if row is None else Quota.model_validate(dict(row._mapping))
 

@@ -55,6 +55,7 @@ STUDIES = Table(
     Index("ix_studies_project_id", "project", "id"),
     Index("ix_studies_project_state", "project", "state"),
     Index("ix_studies_state", "state"),
+    Index("ix_studies_finished_at", "finished_at"),
     Index("ix_studies_deleted_at", "deleted_at"),
 )
 
@@ -215,6 +216,7 @@ QUOTAS = Table(
     Column("studies", Integer),
     Column("trials", BigInteger),
     Column("gpu_hours", Double),
+    Column("retention_days", Double),
     Column("updated_at", Double, nullable=False),
 )
 

@@ -212,7 +212,11 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
         "  unfinished studies   0 of 1",
         "  trials in these      0 of 500",
         "  GPU-hours            0 of 2.5",
+        "  finished studies     are kept for ever",
     ]
+    assert run("quota", "default", "--retention-days", "30").stdout.splitlines()[-1] == (
+        "  finished studies     are deleted 30 days after their end"
+    )
     gate.clear()
     assert run("submit", study_file).exit_code == 0
     refused = run("submit", study_file)
@@ -221,8 +225,16 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
     assert run("quota", "default", "--studies", "none").exit_code == 0
     assert run("submit", study_file).exit_code == 0
     found = json.loads(run("quota", "--json").stdout)
-    assert (found["limits"], found["use"]["studies"]) == ({"studies": None, "trials": 500, "gpu_hours": 2.5}, 2)
-    for wrong in (("--studies", "many"), ("--studies", "-1"), ("--trials", "1.5"), ("--gpu-hours", "nan")):
+    limits = {"studies": None, "trials": 500, "gpu_hours": 2.5, "retention_days": 30}
+    assert (found["limits"], found["use"]["studies"]) == (limits, 2)
+    for wrong in (
+        ("--retention-days", "0"),
+        ("--retention-days", "inf"),
+        ("--studies", "many"),
+        ("--studies", "-1"),
+        ("--trials", "1.5"),
+        ("--gpu-hours", "nan"),
+    ):
         assert isinstance(run("quota", "default", *wrong).exception, InvalidSpec), wrong
     file = tmp_path / "token"
     file.write_text(run("token", "create", "ann").stdout)

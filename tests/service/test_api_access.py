@@ -216,7 +216,7 @@ def test_a_project_has_no_more_studies_than_its_quota(either: Service) -> None:
         second = client.create(SPEC).id
         assert http.get("/v1/quota").json() == {
             "project": "default",
-            "limits": {"studies": 1, "trials": None, "gpu_hours": None},
+            "limits": {"studies": 1, "trials": None, "gpu_hours": None, "retention_days": None},
             "use": {"studies": 1, "trials": TRIALS, "gpu_hours": 0.0},
             "own": True,
         }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from driftline.wire.access import Quota
 from driftline.wire.driver_messages import Released
 from service.driver import checkpoints
 from service.launchers.local.launcher import LocalLauncher
@@ -17,6 +18,8 @@ from tests.waiting import until
 
 from .conftest import Clock
 from .scheduler_setup import FakeLauncher, make
+
+DAY = 24 * 3600.0
 
 
 @pytest.fixture(params=["path", "memory"])
@@ -48,7 +51,7 @@ def left(folder: str) -> set[str]:
 
 
 def cleaner(store: Store, launcher: Any, folder: str) -> Cleanup:
-    return Cleanup(store, launcher, folder, store.session.clock)
+    return Cleanup(store, launcher, folder, Quota(), store.session.clock)
 
 
 def turns(worker: Cleanup, clock: Clock, count: int = 1) -> None:
@@ -187,6 +190,22 @@ def test_a_storage_that_hangs_holds_up_nothing_else(
     answers.set()
     turns(worker, clock, 2)
     assert launcher.forgotten == [study, second]
+
+
+def test_studies_that_a_project_keeps_no_longer_go_a_few_at_a_time(
+    store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "EXPIRED", 2)
+    old = [ended(store, clock, folder, "FAILED") for _ in range(3)]
+    paused = ended(store, clock, folder, "PAUSED")
+    clock.now += DAY
+    new = ended(store, clock, folder, "FAILED")
+    worker = Cleanup(store, FakeLauncher(), folder, Quota(retention_days=1), store.session.clock)
+    turns(worker, clock)
+    assert [study.id for study in store.studies.find()] == [new, paused, old[2]]
+    turns(worker, clock, 2)
+    assert [study.id for study in store.studies.find()] == [new, paused]
+    assert left(folder) == {new, paused}
 
 
 def test_a_launcher_removes_logs_and_locks(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Deleted studies: hidden at once, removed in steps, with nothing left; on SQLite and on PostgreSQL."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -19,6 +20,8 @@ from tests.waiting import together
 from .conftest import SPEC, Clock, new_trials
 from .store_setup import complete, driven, make, report
 from .test_store_migrations import rows
+
+DAY = 24 * 3600.0
 
 
 def finished(store: Store, clock: Clock, *, gpus: float = 0.0, seconds: float = 0.0) -> str:
@@ -207,6 +210,71 @@ def test_what_was_cut_off_goes_on(store: Store, clock: Clock) -> None:
         pass
     again.close()
     assert {name: count for name, count in counts(store).items() if count} == {}
+
+
+def test_finished_studies_are_kept_as_long_as_their_project_says(store: Store, clock: Clock) -> None:
+    store.quotas.set("brief", Quota(retention_days=1.5))
+    store.quotas.set("forever", Quota(studies=9))
+    made = {}
+    for project in ("brief", "forever", "other"):
+        study = made[project] = make(store, project=project)
+        store.studies.intend(study, "cancel")
+    paused = make(store, project="brief")
+    store.studies.intend(paused, "pause")
+    running = make(store, project="brief")
+    store.leases.acquire(running, "elsewhere/1")
+
+    clock.now += 1.5 * DAY
+    assert store.deletions.expire(Quota(retention_days=2), 9) == []
+    clock.now += 1
+    assert store.deletions.expire(Quota(retention_days=2), 9) == [made["brief"]]
+    assert store.deletions.expire(Quota(retention_days=2), 9) == []
+    clock.now += DAY
+    assert store.deletions.expire(Quota(), 9) == []
+    assert store.deletions.expire(Quota(retention_days=2), 9) == [made["other"]]
+    clock.now += 1000 * DAY
+    assert store.deletions.expire(Quota(), 9) == []
+    assert {study.id for study in store.studies.find()} == {made["forever"], paused, running}
+    events = store.audit.find(action="study.expire")
+    assert [(event.target, event.actor_name) for event in events] == [(made["other"], ""), (made["brief"], "")]
+    assert events[1].details == {"name": "small", "was": "CANCELLED", "retention_days": 1.5}
+
+
+def test_the_oldest_studies_expire_first_and_not_all_at_once(store: Store, clock: Clock) -> None:
+    studies = []
+    for _ in range(3):
+        studies.append(make(store))
+        clock.now += 1
+        store.studies.intend(studies[-1], "cancel")
+    clock.now += DAY
+    assert store.deletions.expire(Quota(retention_days=0.5), 2) == studies[:2]
+    assert store.deletions.expire(Quota(retention_days=0.5), 2) == studies[2:]
+
+
+def test_a_study_that_goes_on_does_not_expire(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = make(store)
+    store.leases.acquire(study, "elsewhere/1")
+    store.leases.release(study, 1, "FAILED", "no")
+    clock.now += DAY
+    locked = store.session.locked
+    goes_on: list[str] = ["resume"]
+
+    def resumed_before(connection: sa.Connection, study_id: str) -> sa.Row[Any]:
+        row = locked(connection, study_id)
+        if goes_on:
+            goes_on.clear()
+            store.session.move(connection, row, "PENDING")
+        return locked(connection, study_id)
+
+    monkeypatch.setattr(store.session, "locked", resumed_before)
+    assert store.deletions.expire(Quota(retention_days=0.5), 9) == []
+    assert store.studies.get(study).state == "PENDING"
+    store.leases.acquire(study, "elsewhere/2")
+    store.leases.release(study, 2, "FAILED", "no")
+    clock.now += DAY / 4  # counted from its newest end
+    assert store.deletions.expire(Quota(retention_days=0.5), 9) == []
+    clock.now += DAY
+    assert store.deletions.expire(Quota(retention_days=0.5), 9) == [study]
 
 
 def test_deleted_studies_no_longer_say_how_fast_trials_are(store: Store, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Studies that can be deleted.
+"""Studies that can be deleted, by hand or when their time is over.
 
 Only adds: a Driftline of the revision before works on with these tables.
 """
@@ -15,6 +15,8 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("studies", sa.Column("deleted_at", sa.Double))
     op.create_index("ix_studies_deleted_at", "studies", ["deleted_at"])
+    op.create_index("ix_studies_finished_at", "studies", ["finished_at"])
+    op.add_column("quotas", sa.Column("retention_days", sa.Double))
     op.create_table(
         "deletions",
         sa.Column("study_id", sa.String(64), nullable=False),
@@ -37,5 +39,7 @@ def downgrade() -> None:
     op.execute("DELETE FROM studies WHERE deleted_at IS NOT NULL")
     op.drop_table("past_use")
     op.drop_table("deletions")
+    op.drop_column("quotas", "retention_days")
+    op.drop_index("ix_studies_finished_at", "studies")
     op.drop_index("ix_studies_deleted_at", "studies")
     op.drop_column("studies", "deleted_at")
