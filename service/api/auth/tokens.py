@@ -31,6 +31,8 @@ class Access:
         id: Of the token; for a token that is not stored the beginning of its hash.
         name: Of the token.
         expires_at: When it ends; None never.
+        over: Of a driver's token: its study has finished or was deleted. What only a driver may is left to the store,
+            which knows the attempt: a driver may say once more how its study has ended.
     """
 
     project: str = "default"
@@ -39,6 +41,7 @@ class Access:
     id: str = field(default="", compare=False)
     name: str = field(default="", compare=False)
     expires_at: datetime | None = field(default=None, compare=False)
+    over: bool = field(default=False, compare=False)
 
     @property
     def actor(self) -> Actor:
@@ -54,13 +57,25 @@ class Access:
 
         Raises:
             Forbidden: The token does not allow it.
+            Unauthorized: The token has ended with its study.
         """
+        if scope != "driver":
+            self.require_current()
         if self.study is not None and study != self.study:
             raise Forbidden(f"this token is for study {self.study} alone, got {study or 'a request about all studies'}")
         own = scope == "read" and self.study is not None and "driver" in self.scopes
         if scope not in self.scopes and not own:
             have = ", ".join(sorted(self.scopes)) or "none"
             raise Forbidden(f"this needs a token with scope {scope!r}, got one with: {have}")
+
+    def require_current(self) -> None:
+        """Refuse a driver's token that has ended with its study.
+
+        Raises:
+            Unauthorized: It has.
+        """
+        if self.over:
+            raise Unauthorized(f"this driver's token has ended with study {self.study}")
 
 
 class Issuer(Protocol):
