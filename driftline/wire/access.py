@@ -118,11 +118,21 @@ class Quota(Record):
 
 
 class Use(Record):
-    """How much a project has; see `Quota`."""
+    """How much a project has; see `Quota`.
+
+    Attributes:
+        studies: Studies that are not finished.
+        trials: Trials that these have in all.
+        gpu_hours: GPU-hours used since the beginning.
+        curve_rows: Rows that its curves take in the database, of up to 256 rounds each, as measured about a minute ago.
+        curve_bytes: Bytes in these rows.
+    """
 
     studies: int = 0
     trials: int = 0
     gpu_hours: float = 0.0
+    curve_rows: int = 0
+    curve_bytes: int = 0
 
 
 class ProjectQuota(Record):

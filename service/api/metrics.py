@@ -149,6 +149,11 @@ class _Stored:
         yield GaugeMetricFamily(
             "driftline_recorder_lag_seconds", "Age of the oldest change that MLflow does not show.", value=seen.lag_s
         )
+        for name, text, size in (
+            ("driftline_curve_rows", "Rows of curves in the database, when they were measured last.", seen.curves.rows),
+            ("driftline_curve_bytes", "Bytes in these rows.", seen.curves.bytes),
+        ):
+            yield GaugeMetricFamily(name, text, value=float(size))
 
     def _look(self) -> Overview | None:
         with self._lock:

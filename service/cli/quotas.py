@@ -65,6 +65,7 @@ def _say(found: ProjectQuota) -> None:
     for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
         limit, use = getattr(found.limits, name), getattr(found.use, name)
         typer.echo(f"  {what:<20} {use:g} of {'any number' if limit is None else f'{limit:g}'}")
+    typer.echo(f"  {'curves':<20} {found.use.curve_bytes / 1e6:,.1f} MB in {found.use.curve_rows:,} rows")
     days = found.limits.retention_days
     kept = "are kept for ever" if days is None else f"are deleted {days:g} days after their end"
     typer.echo(f"  {'finished studies':<20} {kept}")

@@ -1,4 +1,4 @@
-"""Removes what is no longer wanted, a little in every turn of the scheduler.
+"""Removes what is no longer wanted, and measures what is there, a little in every turn of the scheduler.
 
 It looks at how things are, so it goes on after a crash, and it touches the folders of its own database's studies only:
 the folder for checkpoints may be shared with another service.
@@ -20,7 +20,7 @@ from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
 TURN_S = 0.25
-"""Seconds of a turn that are spent on deleting rows."""
+"""Seconds of a turn that are spent on deleting rows and measuring curves."""
 
 FAILED_KEPT_S = 30 * 24 * 3600.0
 """How long the checkpoints of a FAILED study are kept: until then its trials go on from there when it is resumed."""
@@ -73,6 +73,8 @@ class Cleanup:
                 _LOG.info("study %s is deleted: its project keeps finished studies no longer", study_id)
         deadline = time.monotonic() + TURN_S
         while self._store.deletions.purge() and time.monotonic() < deadline:
+            pass
+        while time.monotonic() < deadline and self._store.sizes.measure():
             pass
         if self._folder is None or (self._removal is not None and not self._removal.done()):
             return

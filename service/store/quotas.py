@@ -13,6 +13,7 @@ from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import PACKS, PAST_USE, QUOTAS, STUDIES
 from service.store.session import KEPT, Actor, Session
+from service.store.sizes import curve_size
 
 _HOUR_S = 3600.0
 
@@ -33,7 +34,10 @@ class Quotas:
         with self._session.read() as connection:
             own = self._own_quota(connection, project)
             limits = own or defaults or Quota()
-            return ProjectQuota(project=project, limits=limits, use=self._use(connection, project), own=own is not None)
+            size = curve_size(connection, project)
+            measured = {"curve_rows": size.rows, "curve_bytes": size.bytes}
+            use = self._use(connection, project).model_copy(update=measured)
+            return ProjectQuota(project=project, limits=limits, use=use, own=own is not None)
 
     def set(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
         """Set what a project may have, in place of the service's defaults; what it has already stays."""

@@ -51,6 +51,10 @@ STUDIES = Table(
     Column("updated_at", Double, nullable=False),
     Column("started_at", Double),  # first driver
     Column("finished_at", Double),
+    Column("curve_rows", BigInteger, nullable=False, server_default="0"),  # when it was measured last, see `sizes`
+    Column("curve_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("measured_version", Integer, nullable=False, server_default="0"),
+    Column("measured_at", Double, nullable=False, server_default="0"),
     Column("deleted_at", Double),  # hidden since then; its rows go in small steps, see `deletions`
     Index("ix_studies_project_id", "project", "id"),
     Index("ix_studies_project_state", "project", "state"),

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
 from service.store.session import KEPT, Session
+from service.store.sizes import CurveSize, curve_size
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Overview:
         leases: "held" and "expired": leases that run, and those that ran out without being let go.
         behind: Studies with results of which the recorder has not written all.
         lag_s: Seconds since the oldest of these changed; 0 when there is none.
+        curves: What all curves take.
     """
 
     studies: dict[str, int]
@@ -30,6 +32,7 @@ class Overview:
     leases: dict[str, int]
     behind: int
     lag_s: float
+    curves: CurveSize
 
 
 class Stats:
@@ -57,12 +60,14 @@ class Stats:
             driving = ~DRIVERS.c.released
             running, leases = connection.execute(sa.select(held, sa.func.count()).where(driving)).one()
             count, since = connection.execute(behind).one()
+            curves = curve_size(connection)
         return Overview(
             studies=_counts(studies),
             trials=_counts(trials),
             leases={"held": int(running), "expired": int(leases) - int(running)},
             behind=int(count),
             lag_s=max(0.0, now - since) if since is not None else 0.0,
+            curves=curves,
         )
 
 

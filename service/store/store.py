@@ -27,6 +27,7 @@ from service.store.quotas import Quotas
 from service.store.recorder_state import RecorderState
 from service.store.retries import Retries
 from service.store.session import Session
+from service.store.sizes import Sizes
 from service.store.speeds import Speeds
 from service.store.stats import Stats
 from service.store.studies import Studies
@@ -64,6 +65,7 @@ class Store:
         self.recorder_state = RecorderState(session)
         self.locks = Locks(session)
         self.facts = Facts(session)
+        self.sizes = Sizes(session)
         self.speeds = Speeds(session)
         self.stats = Stats(session)
 

@@ -212,6 +212,7 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
         "  unfinished studies   0 of 1",
         "  trials in these      0 of 500",
         "  GPU-hours            0 of 2.5",
+        "  curves               0.0 MB in 0 rows",
         "  finished studies     are kept for ever",
     ]
     assert run("quota", "default", "--retention-days", "30").stdout.splitlines()[-1] == (

@@ -217,7 +217,7 @@ def test_a_project_has_no_more_studies_than_its_quota(either: Service) -> None:
         assert http.get("/v1/quota").json() == {
             "project": "default",
             "limits": {"studies": 1, "trials": None, "gpu_hours": None, "retention_days": None},
-            "use": {"studies": 1, "trials": TRIALS, "gpu_hours": 0.0},
+            "use": {"studies": 1, "trials": TRIALS, "gpu_hours": 0.0, "curve_rows": 0, "curve_bytes": 0},
             "own": True,
         }
         service.store.leases.acquire(second, "h/1")

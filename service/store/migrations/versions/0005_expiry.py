@@ -1,4 +1,4 @@
-"""Studies that can be deleted, by hand or when their time is over.
+"""Studies that can be deleted, by hand or when their time is over, and how large their curves are.
 
 Only adds: a Driftline of the revision before works on with these tables.
 """
@@ -16,6 +16,10 @@ def upgrade() -> None:
     op.add_column("studies", sa.Column("deleted_at", sa.Double))
     op.create_index("ix_studies_deleted_at", "studies", ["deleted_at"])
     op.create_index("ix_studies_finished_at", "studies", ["finished_at"])
+    op.add_column("studies", sa.Column("curve_rows", sa.BigInteger, nullable=False, server_default="0"))
+    op.add_column("studies", sa.Column("curve_bytes", sa.BigInteger, nullable=False, server_default="0"))
+    op.add_column("studies", sa.Column("measured_version", sa.Integer, nullable=False, server_default="0"))
+    op.add_column("studies", sa.Column("measured_at", sa.Double, nullable=False, server_default="0"))
     op.add_column("quotas", sa.Column("retention_days", sa.Double))
     op.create_table(
         "deletions",
@@ -42,4 +46,5 @@ def downgrade() -> None:
     op.drop_column("quotas", "retention_days")
     op.drop_index("ix_studies_finished_at", "studies")
     op.drop_index("ix_studies_deleted_at", "studies")
-    op.drop_column("studies", "deleted_at")
+    for name in ("measured_at", "measured_version", "curve_bytes", "curve_rows", "deleted_at"):
+        op.drop_column("studies", name)
