@@ -106,6 +106,8 @@ class Quota(Record):
         studies: Studies that are not finished (paused ones count).
         trials: Trials that these may have in all.
         gpu_hours: GPU-hours used by all its studies since the beginning; once they are used, nothing new starts.
+        gpu_hours_pause: Whether studies are paused, too, when these hours are used up; none is resumed until there are
+            more.
         retention_days: Days after its end when a finished study is deleted with everything that belongs to it.
     """
 
@@ -114,6 +116,7 @@ class Quota(Record):
     studies: int | None = Field(default=None, ge=0, le=2**31 - 1)
     trials: int | None = Field(default=None, ge=0, le=2**53)
     gpu_hours: float | None = Field(default=None, ge=0, le=1e12, allow_inf_nan=False)
+    gpu_hours_pause: bool = False
     retention_days: float | None = Field(default=None, gt=0, le=36_500, allow_inf_nan=False)
 
 

@@ -35,6 +35,7 @@ class Limits(Section):
         studies: Default quota of a project: studies that are not finished.
         trials: Default quota: trials that these may have in all.
         gpu_hours: Default quota: GPU-hours used since the beginning.
+        gpu_hours_pause: Default quota: whether studies are paused when the GPU-hours are used up.
         retention_days: Default quota: days after its end when a finished study is deleted.
     """
 
@@ -45,6 +46,7 @@ class Limits(Section):
     studies: int | None = Field(default=None, ge=0)
     trials: int | None = Field(default=None, ge=0)
     gpu_hours: float | None = Field(default=None, ge=0)
+    gpu_hours_pause: bool = False
     retention_days: float | None = Field(default=None, gt=0, le=36_500)
 
     def quota(self) -> Quota:

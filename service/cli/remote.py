@@ -138,6 +138,9 @@ def quota(
     studies: Annotated[str | None, typer.Option(metavar="N|none", help="Set: unfinished studies.")] = None,
     trials: Annotated[str | None, typer.Option(metavar="N|none", help="Set: trials that these have in all.")] = None,
     gpu_hours: Annotated[str | None, typer.Option(metavar="N|none", help="Set: GPU-hours since the beginning.")] = None,
+    gpu_hours_pause: Annotated[
+        str | None, typer.Option(metavar="yes|no", help="Set: whether studies are paused when these are used up.")
+    ] = None,
     retention_days: Annotated[
         str | None, typer.Option(metavar="N|none", help="Set: days after its end when a finished study is deleted.")
     ] = None,
@@ -148,7 +151,13 @@ def quota(
     """Show what a project may have and has; with options, set what it may have."""
     from service.cli import quotas
 
-    wanted = {"studies": studies, "trials": trials, "gpu_hours": gpu_hours, "retention_days": retention_days}
+    wanted = {
+        "studies": studies,
+        "trials": trials,
+        "gpu_hours": gpu_hours,
+        "gpu_hours_pause": gpu_hours_pause,
+        "retention_days": retention_days,
+    }
     quotas.quota(url, token_file, project, wanted, as_json=as_json)
 
 

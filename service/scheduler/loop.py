@@ -13,6 +13,7 @@ from driftline.wire.access import Quota
 from driftline.wire.ids import holder
 from service.launchers.base import Launch, Launcher, Seen
 from service.scheduler.cleanup import Cleanup
+from service.scheduler.gpu_hours import GpuHours
 from service.scheduler.pauses import Pauses
 from service.scheduler.reconcile import (
     MAX_DEATHS,
@@ -107,6 +108,7 @@ class Scheduler:
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._pauses = Pauses(steady)
+        self._gpu_hours = GpuHours(store, quota or Quota(), steady)
         self._cleanup = Cleanup(store, launcher, checkpoints, quota or Quota(), steady)
         self._collected = float("-inf")
         self._ahead: float | None = None  # of the store's clock, before the one that is never set
@@ -154,6 +156,7 @@ class Scheduler:
             return []
         if not self._calm():
             return []
+        self._gpu_hours.step()
         studies = {study.id: study for study in self._store.leases.driven()}
         clusters = {study.id: self._cluster(study) or study.id for study in studies.values()}
         now = self._store.session.clock()

@@ -255,6 +255,8 @@ class Leases:
             trial_rows.stop(connection, study.id, "CANCELLED", now, from_states=("WAITING", "RUNNING"))
         else:
             trial_rows.stop(connection, study.id, "WAITING", now)
+        if state == "PAUSED" and study.state == "PAUSING":  # whoever wanted the pause said why
+            reason = reason or study.reason
         self._session.move(connection, study, state, reason)
 
     def _state(self, connection: sa.Connection, study_id: str) -> StudyState:

@@ -79,8 +79,49 @@ class Quotas:
         if quota.gpu_hours is not None and use.gpu_hours >= quota.gpu_hours:
             raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use.gpu_hours, 2), "GPU-hours used", "stop")
 
+    def allow_resuming(self, connection: sa.Connection, project: str, defaults: Quota | None) -> None:
+        """Allow a project to go on with a paused study.
+
+        Args:
+            connection: Of a running transaction.
+            project: The project.
+            defaults: As in `allow`.
+
+        Raises:
+            QuotaExceeded: Its GPU-hours are used up, and they pause studies.
+        """
+        if defaults is None:
+            return
+        quota = self._own_quota(connection, project) or defaults
+        if quota.gpu_hours_pause and quota.gpu_hours is not None:
+            use = self._gpu_hours(connection, project)
+            if use >= quota.gpu_hours:
+                what = "GPU-hours used"
+                raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use, 2), what, "leave it paused")
+
+    def used_up(self, defaults: Quota) -> dict[str, str]:
+        """Studies that are to be paused because the GPU-hours of their project are used up, with the reason.
+
+        Args:
+            defaults: What holds where nothing was set for a project.
+        """
+        active = STUDIES.c.state.in_(("PENDING", "QUEUED", "RUNNING"))
+        found: dict[str, str] = {}
+        with self._session.read() as connection:
+            studies = connection.execute(sa.select(STUDIES.c.id, STUDIES.c.project).where(active, KEPT)).all()
+            for project in {study.project for study in studies}:
+                try:
+                    self.allow_resuming(connection, project, defaults)
+                except QuotaExceeded as error:
+                    limit, used = error.details["allowed"], error.details["used"]
+                    reason = (
+                        f"project {project} has used {used:g} of its {limit:g} GPU-hours; resume it when it has more"
+                    )
+                    found |= {study.id: reason for study in studies if study.project == project}
+        return found
+
     def _own_quota(self, connection: sa.Connection, project: str) -> Quota | None:
-        columns = QUOTAS.c["studies", "trials", "gpu_hours", "retention_days"]
+        columns = QUOTAS.c[*Quota.model_fields]
         row = connection.execute(sa.select(*columns).where(QUOTAS.c.project == project)).first()
         return None if row is None else Quota.model_validate(dict(row._mapping))
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 METADATA = MetaData(
@@ -221,6 +222,7 @@ QUOTAS = Table(
     Column("trials", BigInteger),
     Column("gpu_hours", Double),
     Column("retention_days", Double),
+    Column("gpu_hours_pause", Boolean, nullable=False, server_default=false()),
     Column("updated_at", Double, nullable=False),
 )
 

@@ -125,7 +125,7 @@ class Studies:
             return [_study(row, counted[row.id]) for row in rows]
 
     def intend(
-        self, study_id: str, intent: str, *, actor: Actor | None = None, limits: Quota | None = None
+        self, study_id: str, intent: str, *, actor: Actor | None = None, limits: Quota | None = None, reason: str = ""
     ) -> StudyRecord:
         """Write down what the owner wants; the scheduler and the driver fulfil it.
 
@@ -133,7 +133,8 @@ class Studies:
             study_id: Id of the study.
             intent: "pause", "resume" or "cancel".
             actor: Who asks, for the audit trail.
-            limits: As in `create`; looked at when a finished study becomes unfinished.
+            limits: As in `create`; looked at when a finished study becomes unfinished, or a paused one goes on.
+            reason: Why, for people.
 
         Raises:
             NotFound: No such study.
@@ -146,13 +147,16 @@ class Studies:
             if state != study.state:
                 if study.state in STUDY_FINISHED:
                     self._quotas.allow(connection, study.project, 1, study.planned, limits)
-                self._session.move(connection, study, state)
+                elif intent == "resume":
+                    self._quotas.allow_resuming(connection, study.project, limits)
+                self._session.move(connection, study, state, reason)
                 if state == "PENDING":
                     self._session.update_driver(connection, study_id, deaths=0)
                 if state == "CANCELLED":
                     states = ("WAITING", "RUNNING")
                     trial_rows.stop(connection, study_id, "CANCELLED", self._session.clock(), from_states=states)
-                self._session.audit(connection, actor, f"study.{intent}", study_id, study.project, {"was": study.state})
+                details = {"was": study.state} | ({"reason": reason} if reason else {})
+                self._session.audit(connection, actor, f"study.{intent}", study_id, study.project, details)
             return study_record(connection, self._session.locked(connection, study_id))
 
     def extend(

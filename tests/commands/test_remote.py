@@ -218,6 +218,9 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
     assert run("quota", "default", "--retention-days", "30").stdout.splitlines()[-1] == (
         "  finished studies     are deleted 30 days after their end"
     )
+    assert run("quota", "default", "--gpu-hours-pause", "yes").stdout.splitlines()[3] == (
+        "  GPU-hours            0 of 2.5, then studies are paused"
+    )
     gate.clear()
     assert run("submit", study_file).exit_code == 0
     refused = run("submit", study_file)
@@ -226,11 +229,12 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
     assert run("quota", "default", "--studies", "none").exit_code == 0
     assert run("submit", study_file).exit_code == 0
     found = json.loads(run("quota", "--json").stdout)
-    limits = {"studies": None, "trials": 500, "gpu_hours": 2.5, "retention_days": 30}
+    limits = {"studies": None, "trials": 500, "gpu_hours": 2.5, "gpu_hours_pause": True, "retention_days": 30}
     assert (found["limits"], found["use"]["studies"]) == (limits, 2)
     for wrong in (
         ("--retention-days", "0"),
         ("--retention-days", "inf"),
+        ("--gpu-hours-pause", "maybe"),
         ("--studies", "many"),
         ("--studies", "-1"),
         ("--trials", "1.5"),

@@ -202,6 +202,7 @@ def tokens(page: Page, shell: Terminal) -> None:
     shell.run("driftline whoami --token-file token", code=3)
     assert "0 of any number" in shell.run(page.take("driftline quota vision"))
     assert "0 of 50" in shell.run(page.take("driftline quota vision"))
+    assert "0 of 100, then studies are paused" in shell.run(page.take("driftline quota vision"))
     assert "deleted 365 days after their end" in shell.run(page.take("driftline quota vision"))
 
 

@@ -1,4 +1,4 @@
-"""Studies that can be deleted, by hand or when their time is over, and how large their curves are.
+"""Studies that can be deleted, by hand or when their time is over; how large curves are; GPU-hours that pause.
 
 Only adds: a Driftline of the revision before works on with these tables.
 """
@@ -21,6 +21,7 @@ def upgrade() -> None:
     op.add_column("studies", sa.Column("measured_version", sa.Integer, nullable=False, server_default="0"))
     op.add_column("studies", sa.Column("measured_at", sa.Double, nullable=False, server_default="0"))
     op.add_column("quotas", sa.Column("retention_days", sa.Double))
+    op.add_column("quotas", sa.Column("gpu_hours_pause", sa.Boolean, nullable=False, server_default=sa.false()))
     op.create_table(
         "deletions",
         sa.Column("study_id", sa.String(64), nullable=False),
@@ -43,6 +44,7 @@ def downgrade() -> None:
     op.execute("DELETE FROM studies WHERE deleted_at IS NOT NULL")
     op.drop_table("past_use")
     op.drop_table("deletions")
+    op.drop_column("quotas", "gpu_hours_pause")
     op.drop_column("quotas", "retention_days")
     op.drop_index("ix_studies_finished_at", "studies")
     op.drop_index("ix_studies_deleted_at", "studies")
