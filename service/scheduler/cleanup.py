@@ -28,10 +28,14 @@ FAILED_KEPT_S = 30 * 24 * 3600.0
 STUDIES = 20
 """Studies whose files are removed at a time."""
 
+FOLDERS = 200
+"""Folders of studies that a sweep looks at."""
+
 EXPIRED = 100
 """Studies that are deleted at a time because their project keeps them no longer."""
 
 SWEEP_S = 60.0
+MEASURE_S = 15.0
 _EVERYTHING = sys.maxsize  # later than every attempt
 
 
@@ -56,7 +60,7 @@ class Cleanup:
         self._folder = folder
         self._quota = quota
         self._steady = steady
-        self._expire_at = self._files_at = self._sweep_at = float("-inf")  # when it is their turn next
+        self._expire_at = self._files_at = self._sweep_at = self._measure_at = float("-inf")  # when it is their turn
         self._last = ""  # folder that the last sweep ended with, if it left some
         self._removal: Future[Sequence[str]] | None = None
 
@@ -64,7 +68,7 @@ class Cleanup:
         """Do some of what is to be done.
 
         Raises:
-            DriftlineError: The store or the launcher does not answer; it goes on in the next turn.
+            Unavailable: The store does not answer.
         """
         now = self._steady()
         if now >= self._expire_at:
@@ -74,8 +78,17 @@ class Cleanup:
         deadline = time.monotonic() + TURN_S
         while self._store.deletions.purge() and time.monotonic() < deadline:
             pass
-        while time.monotonic() < deadline and self._store.sizes.measure():
-            pass
+        while now >= self._measure_at and time.monotonic() < deadline:
+            if not self._store.sizes.measure():
+                self._measure_at = now + MEASURE_S
+        try:
+            self._remove_files(now)
+        except Exception as error:  # a storage raises whatever its protocol's package does
+            self._files_at = now + SWEEP_S
+            _LOG.warning("checkpoints or logs could not be removed, next attempt in %.0f s: %s", SWEEP_S, error)
+
+    def _remove_files(self, now: float) -> None:
+        """Note what the thread has removed, and give it the next studies; nothing while it is at work."""
         if self._folder is None or (self._removal is not None and not self._removal.done()):
             return
         self._note_removed()
@@ -105,31 +118,28 @@ class Cleanup:
                 if sweep:
                     self._sweep(folder)
                 removal.set_result(deleted)
-            except BaseException as error:  # a storage raises whatever its protocol's package does
+            except BaseException as error:
                 removal.set_exception(error)
 
         self._removal = removal
         threading.Thread(target=remove, name="driftline-cleanup", daemon=True).start()
 
     def _note_removed(self) -> None:
-        """Remove the logs of studies whose checkpoints are gone; after an error wait before the next attempt."""
+        """Remove the logs of studies whose checkpoints are gone.
+
+        Raises:
+            Exception: What went wrong when they were removed.
+        """
         removal, self._removal = self._removal, None
-        if removal is None:
-            return
-        error = removal.exception()
-        if error is not None:
-            self._files_at = self._steady() + SWEEP_S
-            _LOG.warning("checkpoints could not be removed, next attempt in %.0f s: %s", SWEEP_S, error)
-            return
-        for study_id in removal.result():
+        for study_id in () if removal is None else removal.result():
             self._launcher.forget(study_id)
             self._store.deletions.done(study_id, "files")
 
     def _sweep(self, folder: str) -> None:
         """Remove checkpoints of studies that do not go on: cancelled, succeeded, or failed long ago."""
         names = sorted(checkpoints.folders(folder))
-        part = [name for name in names if name > self._last][:STUDIES]
-        self._last = part[-1] if len(part) == STUDIES else ""
+        part = [name for name in names if name > self._last][:FOLDERS]
+        self._last = part[-1] if len(part) == FOLDERS else ""
         failed_before = self._store.session.clock() - FAILED_KEPT_S
         for study_id, attempt in self._store.studies.ended(part, failed_before).items():
             checkpoints.clear(checkpoints.join(folder, study_id), attempt)

@@ -184,7 +184,7 @@ class Scheduler:
             except DriftlineError as error:  # things have changed since the look: the next one sees how they are
                 _LOG.info("%s was overtaken: %s", action, error)
         self._collect()
-        self._clean_up()
+        self._cleanup.step()
         return actions
 
     def _calm(self) -> bool:
@@ -322,12 +322,6 @@ class Scheduler:
             self._launcher.collect(self._store.studies.not_cancelled())
         except DriftlineError as error:
             _LOG.warning("what runs for studies that no longer exist could not be ended: %s", error)
-
-    def _clean_up(self) -> None:
-        try:
-            self._cleanup.step()
-        except (DriftlineError, OSError) as error:
-            _LOG.warning("not everything that was deleted could be removed; it goes on: %s", error)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -60,7 +60,7 @@ def turns(worker: Cleanup, clock: Clock, count: int = 1) -> None:
         clock.now += SWEEP_S
         worker.step()
         until(lambda: worker._removal is None or worker._removal.done())
-        worker._note_removed()
+        worker.step()
 
 
 def test_checkpoints_go_with_their_study(store: Store, clock: Clock, folder: str) -> None:
@@ -85,7 +85,7 @@ def test_a_driver_that_is_still_there_ends_first(store: Store, clock: Clock, fol
     worker = cleaner(store, launcher, folder)
     store.deletions.request(study)
     turns(worker, clock)
-    assert (launcher.stopped, launcher.forgotten, left(folder)) == ([study], [], {study})
+    assert (set(launcher.stopped), launcher.forgotten, left(folder)) == ({study}, [], {study})
     launcher.running.clear()
     turns(worker, clock)
     assert (launcher.forgotten, left(folder)) == ([study], set())
@@ -139,7 +139,7 @@ def test_a_study_that_goes_on_meanwhile_keeps_what_its_new_driver_writes(
 def test_many_studies_take_their_turns(
     store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleanup, "STUDIES", 2)
+    monkeypatch.setattr(cleanup, "FOLDERS", 2)
     paused = [ended(store, clock, folder, "PAUSED") for _ in range(4)]
     cancelled = [ended(store, clock, folder, "CANCELLED") for _ in range(3)]
     worker = cleaner(store, FakeLauncher(), folder)
@@ -164,6 +164,27 @@ def test_a_storage_that_is_away_is_tried_again(
     assert (launcher.forgotten, left(folder)) == ([], {study})
     turns(worker, clock)
     assert (launcher.forgotten, left(folder)) == ([study], set())
+
+
+def test_a_launcher_that_is_away_or_cannot_remove_logs_is_asked_again(
+    store: Store, clock: Clock, folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    study = ended(store, clock, folder, "PAUSED")
+    store.deletions.request(study)
+    launcher = FakeLauncher()
+    worker = cleaner(store, launcher, folder)
+    launcher.away = True
+    turns(worker, clock)
+    assert "the cluster is away" in caplog.text
+    launcher.away = False
+    forget = launcher.forget
+    launcher.forget = lambda study_id: Path("/dev/null/log").unlink()  # type: ignore[method-assign]
+    turns(worker, clock)
+    assert "Not a directory" in caplog.text
+    assert store.deletions.pending("files", 9)
+    launcher.forget = forget  # type: ignore[method-assign]
+    turns(worker, clock)
+    assert (launcher.forgotten, left(folder), store.deletions.pending("files", 9)) == ([study], set(), [])
 
 
 def test_a_storage_that_hangs_holds_up_nothing_else(

@@ -42,6 +42,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("DELETE FROM studies WHERE deleted_at IS NOT NULL")
+    _forget_in_backup()
     op.drop_table("past_use")
     op.drop_table("deletions")
     op.drop_column("quotas", "gpu_hours_pause")
@@ -50,3 +51,13 @@ def downgrade() -> None:
     op.drop_index("ix_studies_deleted_at", "studies")
     for name in ("measured_at", "measured_version", "curve_bytes", "curve_rows", "deleted_at"):
         op.drop_column("studies", name)
+
+
+def _forget_in_backup() -> None:
+    """What revision 0004 has kept of studies that were deleted since does not come back: it refers to their rows."""
+    if not sa.inspect(op.get_bind()).has_table("backup_0003_studies"):
+        return
+    op.execute("DELETE FROM backup_0003_studies WHERE id NOT IN (SELECT id FROM studies)")
+    for table in ("trials", "drivers", "events", "packs", "recorder_state"):
+        op.execute(f"DELETE FROM backup_0003_{table} WHERE study_id NOT IN (SELECT id FROM studies)")
+    op.execute("DELETE FROM backup_0003_curve_segments WHERE trial_id NOT IN (SELECT id FROM backup_0003_trials)")
