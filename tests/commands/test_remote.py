@@ -111,7 +111,7 @@ def test_delete_asks_first(
             asked = f"Delete small ({study}), failed, 0 trials, with curves, checkpoints, logs and runs in MLflow?"
             assert asked in refused.stderr
         assert client.study(study).state == "FAILED"
-        assert run("delete", "small", input="y\n").stdout == f"small ({study}): deleted\n"
+        assert run("delete", "small", input="y\n").stdout.endswith(f"small ({study}): deleted\n")
         assert isinstance(run("delete", study, "--yes").exception, NotFound)
         drivers.fail = ""
         gate.clear()

@@ -1,5 +1,7 @@
 """Deleted studies in MLflow: forgotten once, and not lost while MLflow is away."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,27 @@ def test_another_recorder_of_the_study_is_waited_for(store: Store, uri: str, cli
     store.locks.release(f"recorder/{study.id}", "another/1")
     assert StudiesRecorder(store, uri).sync()
     assert shown(client) == {}
+
+
+@pytest.mark.slow
+def test_the_bin_is_emptied_with_artifacts_as_the_page_says(
+    store: Store, uri: str, client: Any, tmp_path: Path
+) -> None:
+    from mlflow.entities import ViewType
+
+    study, kept = recorded(store, "digits"), recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    before = shown(client)
+    delete(store, study)
+    StudiesRecorder(store, uri).sync()
+    assert len(list((tmp_path / "artifacts").rglob("frontier.json"))) == 2
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    (command,) = [line.strip() for line in page.splitlines() if line.startswith("    mlflow gc ")]
+    done = subprocess.run([sys.executable, "-m", *command.replace("$uri", uri).split()], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "artifacts").rglob("frontier.json"))) == 1
+    assert {experiment.name for experiment in client.search_experiments(ViewType.ALL)} == {"Default", *shown(client)}
+    assert shown(client) == {name: before[name] for name in before if kept.id[-6:] in name}
 
 
 def test_an_experiment_of_somebody_else_is_left_alone(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
