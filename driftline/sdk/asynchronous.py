@@ -160,7 +160,7 @@ class AsyncClient:
 
     async def delete(self, study: str) -> None:
         """Deletes a study with everything that belongs to it; see `Client.delete`."""
-        await asyncio.to_thread(self._client.delete, study)
+        await (await self.job(study)).delete()
 
     async def close(self) -> None:
         """Closes the connection; studies go on."""
