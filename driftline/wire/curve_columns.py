@@ -1,4 +1,4 @@
-"""Curves as they travel: one list a metric, all of one length, ``round`` among them."""
+"""Curves in messages: one list per metric, all of equal length, one of them ``round``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _checked(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
         raise ValueError("rounds must increase")
     for name, column in columns.items():
         if len(column) != len(rounds):
-            raise ValueError(f"column {shown(name)} must have {len(rounds)} values, one a round, got {len(column)}")
+            raise ValueError(f"column {shown(name)} must have {len(rounds)} values, one per round, got {len(column)}")
         for index, value in enumerate(column):
             if isinstance(value, float) and not math.isfinite(value):
                 column[index] = None
@@ -39,7 +39,7 @@ CurveColumns = Annotated[dict[str, list[Cell]], AfterValidator(_checked)]
 
 
 class CurvesPage(Record):
-    """Curves by trial id; without asking for certain trials, a page of all of the study's."""
+    """Curves by trial id: of the requested trials, or a page of all trials of the study."""
 
     curves: dict[str, CurveColumns]
     next_page_token: str | None = None
@@ -49,10 +49,10 @@ def columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[Cell]]:
     """Columns of a trial's report lines, in the order of their rounds; the last line of a round wins.
 
     Args:
-        lines: Report lines of one trial, each with ``round``; ``member`` and values that are no numbers are dropped.
+        lines: Report lines of one trial, each with ``round``; ``member`` and values that are not numbers are dropped.
 
     Returns:
-        One list a metric; None where a line lacks it or it is not finite.
+        One list per metric; None where a line lacks it or the value is not finite.
 
     Examples:
         >>> columns([{"round": 0, "test_loss": 2.0}, {"round": 1, "train_loss": 1.5, "member": 3}])
@@ -67,7 +67,7 @@ def columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[Cell]]:
 
 
 def merge(old: Mapping[str, list[Cell]], new: Mapping[str, list[Cell]]) -> dict[str, list[Cell]]:
-    """Columns of both, by round; where both have a round the new one's whole row wins (an upsert).
+    """Merges two tables by round; where both have a round, the whole row of the new one wins (an upsert).
 
     Examples:
         >>> merge({"round": [0, 1], "loss": [3.0, 2.0]}, {"round": [1, 2], "loss": [2.5, 1.0]})
@@ -77,7 +77,7 @@ def merge(old: Mapping[str, list[Cell]], new: Mapping[str, list[Cell]]) -> dict[
 
 
 def rows(table: Mapping[str, list[Cell]]) -> list[dict[str, Cell]]:
-    """The rows of columns, one dictionary a round (None kept).
+    """The rows of a table of columns, one dictionary per round; None is kept.
 
     Examples:
         >>> rows({"round": [0, 1], "loss": [3.0, None]})

@@ -1,6 +1,6 @@
-"""Bodies of the driver's requests and their answers.
+"""Bodies of a driver's requests, and their answers.
 
-Every write carries the attempt under which the driver holds the study; a stale one is answered with `StaleDriver`.
+Every write carries the driver's attempt. If another driver has taken over since, the answer is `StaleDriver`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Released = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED"]
 
 
 class Acquire(Record):
-    """POST driver:acquire. Takes the study when it is free, or when its lease has expired.
+    """POST driver:acquire. Takes the study if it is free or its lease has expired.
 
     Attributes:
-        holder: Who asks, as `names.holder` says it.
+        holder: Name of the driver's process, from `driftline.wire.ids.holder`.
     """
 
     holder: str = Field(min_length=1, max_length=200)
 
 
 class Lease(Record):
-    """Answer to `Acquire`: the driver holds the study under this attempt, until it is silent for the lease's time."""
+    """Answer to `Acquire`: the driver holds the study under this attempt until it is silent for `lease_seconds`."""
 
     attempt: int = Field(ge=1)
     lease_seconds: float = Field(gt=0)
@@ -47,7 +47,7 @@ class HeartbeatAnswer(Record):
 
 
 class NewTrial(Record):
-    """A trial to be created; see `TrialRecord` for the fields."""
+    """A trial to create; see `TrialRecord` for the fields."""
 
     label: str
     phase: Phase
@@ -65,20 +65,23 @@ class NewTrial(Record):
 
 
 class CreateTrials(Record):
-    """POST trials; answered with a `TrialPage` in the order given. The same again is harmless, a different one 409."""
+    """POST trials. Answered with a `TrialPage` in the given order.
+
+    Repeating the request is harmless; another trial under the same id gives 409.
+    """
 
     attempt: int
     trials: list[NewTrial]
 
 
 class StartPack(Record):
-    """POST packs: these trials run from now on; each one's attempt grows by 1. Answered with a `TrialPage`.
+    """POST packs: marks trials as running, and increments the attempt of each. Answered with a `TrialPage`.
 
     Attributes:
-        attempt: The driver's.
+        attempt: The driver's attempt.
         pack: Id of the pack.
         trials: Ids of its trials, in the order of its members.
-        gpus: GPUs that it has, or its share of one; counted against the project's quota.
+        gpus: Number of its GPUs, or its share of one; counted against the project's quota.
     """
 
     attempt: int
@@ -88,15 +91,15 @@ class StartPack(Record):
 
 
 class Report(Record):
-    """POST reports: what a pack has reported since last time; upserted on (trial, round). Answered with `Stored`.
+    """POST reports: new reports of a pack, upserted on (trial, round). Answered with `Stored`.
 
     Attributes:
-        attempt: The driver's.
+        attempt: The driver's attempt.
         pack: Id of the pack.
         reports: New columns by trial id.
         rounds_done: Server updates done by every trial of the pack.
-        checkpoint: Where the newest checkpoint that the pack has written or restored lies; None leaves the old one.
-        plan: How the pack is computed; None leaves the old one.
+        checkpoint: Location of the newest checkpoint that the pack has written or restored; None keeps the stored one.
+        plan: How the pack is computed; None keeps the stored plan.
     """
 
     attempt: int
@@ -108,15 +111,15 @@ class Report(Record):
 
 
 class TrialResult(Record):
-    """How a trial ended; WAITING hands it back to be run again.
+    """How a trial ended; WAITING returns it, to be run again.
 
     Attributes:
         trial: Id of the trial.
         state: COMPLETE (with values), DIVERGED, FAILED (with an error) or WAITING.
-        values: What the sampler hears.
+        values: The objectives' values for the sampler.
         error: Why it failed.
-        deaths: As in `TrialRecord`, when its worker has died; None leaves what is stored.
-        death_round: As in `TrialRecord`, when its worker has died; None leaves what is stored.
+        deaths: As in `TrialRecord`, if its worker has died; None keeps the stored value.
+        death_round: As in `TrialRecord`, if its worker has died; None keeps the stored value.
     """
 
     trial: str
@@ -129,12 +132,15 @@ class TrialResult(Record):
     @model_validator(mode="after")
     def _values_of_the_complete(self) -> Self:
         if (self.state == "COMPLETE") != (self.values is not None):
-            raise ValueError(f"values belong to a COMPLETE trial and to no other, got state={self.state}")
+            raise ValueError(f"values belong to a COMPLETE trial only, got state={self.state}")
         return self
 
 
 class Results(Record):
-    """POST results, answered with `Stored`. A finished state is final: the same again is harmless, another is 409."""
+    """POST results. Answered with `Stored`.
+
+    A finished state is final: repeating it is harmless, another one gives 409.
+    """
 
     attempt: int
     results: list[TrialResult]
@@ -153,7 +159,7 @@ class Stored(Record):
 
 
 class Release(Record):
-    """POST driver:release: the driver lets go of the study and says how it ended."""
+    """POST driver:release: the driver releases the study and says how it ended."""
 
     attempt: int
     state: Released

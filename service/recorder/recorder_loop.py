@@ -16,17 +16,17 @@ from service.store.deletions import Deletion
 from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
-_FORGET = 20  # deleted studies that a sync forgets
+_FORGET = 20  # maximum number of deleted studies that a sync handles
 
 
 class StudiesRecorder:
-    """Records every study that MLflow does not show in full; several may run, each study has a lease.
+    """Records every study that MLflow does not show in full. Several may run at once: each study has a lease.
 
     Args:
-        store: Where everything is read from.
-        tracking_uri: MLflow server, or ``sqlite:///`` and a file.
+        store: The store, which also records what has been written.
+        tracking_uri: URL of an MLflow server, or ``sqlite:///`` and a file.
         artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
-        public_url: Address of the MLflow server as people reach it, where it differs from `tracking_uri`.
+        public_url: Address of the MLflow server for browsers, if it differs from `tracking_uri`.
         client: Makes the MLflow client; tests replace it.
     """
 
@@ -51,13 +51,13 @@ class StudiesRecorder:
         self._holder = holder()
 
     def sync(self) -> bool:
-        """Write what is new in any study; a study that fails does not hold up the others.
+        """Write what is new in any study; an error in one does not hold up the others.
 
         Returns:
-            Whether anything was written or forgotten.
+            Whether anything was written or deleted.
 
         Raises:
-            Exception: What the last study to fail raised, when all have been tried.
+            Exception: The last error, after all studies have been tried.
         """
         wrote, failure = False, None
         for study in self._store.studies.find():
@@ -68,7 +68,7 @@ class StudiesRecorder:
                 if study.id not in self._recorders:
                     self._recorders[study.id] = self._recorder(study.id)
                 wrote |= self._recorders[study.id].sync()
-            except NotFound:  # deleted meanwhile
+            except NotFound:  # deleted in the meantime
                 self._recorders.pop(study.id, None)
             except Exception as error:
                 failure = error
@@ -82,7 +82,7 @@ class StudiesRecorder:
         return wrote
 
     def run(self, stop: threading.Event) -> None:
-        """Sync again and again until `stop` is set; never raises. Waits longer while MLflow is away."""
+        """Sync repeatedly until `stop` is set; never raises. Waits longer while MLflow is unreachable."""
         retries = study_recorder.retries()
         while not stop.is_set():
             wait = study_recorder.EVERY_S
@@ -95,7 +95,7 @@ class StudiesRecorder:
             stop.wait(wait)
 
     def _forget(self, deletion: Deletion) -> bool:
-        """Puts what MLflow has of a deleted study into its bin; False when another recorder writes about it."""
+        """Moves a deleted study's experiments to MLflow's trash; False if another recorder writes about the study."""
         study_id = deletion.study_id
         if not self._store.locks.take(lock_name(study_id), self._holder, study_recorder.LEASE_S):
             return False

@@ -1,7 +1,7 @@
-"""Removes what is no longer wanted, and measures what is there, a little in every turn of the scheduler.
+"""Deletes expired studies and what remains of deleted ones, and measures curves, a little at each look.
 
-It looks at how things are, so it goes on after a crash, and it touches the folders of its own database's studies only:
-the folder for checkpoints may be shared with another service.
+All work is derived from the database and the folder of checkpoints, so it continues after a crash. Only folders of
+studies in this database are touched: another service may use the same folder of checkpoints.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
 TURN_S = 0.25
-"""Seconds of a turn that are spent on deleting rows and measuring curves."""
+"""Seconds of a look that are spent on deleting rows and measuring curves."""
 
 FAILED_KEPT_S = 30 * 24 * 3600.0
-"""How long the checkpoints of a FAILED study are kept: until then its trials go on from there when it is resumed."""
+"""For how long the checkpoints of a FAILED study are kept, so that a resumed study continues from them."""
 
 STUDIES = 20
-"""Studies whose files are removed at a time."""
+"""Maximum number of deleted studies whose files are removed at a time."""
 
 FOLDERS = 200
-"""Folders of studies that a sweep looks at."""
+"""Maximum number of studies' folders that a sweep looks at."""
 
 EXPIRED = 100
-"""Studies that are deleted at a time because their project keeps them no longer."""
+"""Maximum number of expired studies that are deleted at a time."""
 
 SWEEP_S = 60.0
 MEASURE_S = 15.0
@@ -40,16 +40,16 @@ _EVERYTHING = sys.maxsize  # later than every attempt
 
 
 class Cleanup:
-    """Deletes studies that their projects keep no longer, what belongs to deleted ones, and old checkpoints.
+    """Deletes expired studies, what remains of deleted studies, and old checkpoints.
 
-    Checkpoints are removed in a thread: a storage that hangs does not hold up the scheduler.
+    Checkpoints are removed in a thread, so that a hanging storage does not block the scheduler.
 
     Args:
         store: The database.
-        launcher: Has drivers' logs; is asked whether a driver of a deleted study is still there.
-        folder: Path or URL of the folder for checkpoints; None where somebody else removes them.
-        quota: How long projects keep finished studies for which nothing else was set.
-        steady: A clock that is never set, in seconds.
+        launcher: Removes drivers' logs, and shows whether a driver of a deleted study is still alive.
+        folder: Path or URL of the folder of checkpoints; None if the scheduler cannot reach it.
+        quota: Limits of projects without their own.
+        steady: A monotonic clock in seconds.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Cleanup:
         self._folder = folder
         self._quota = quota
         self._steady = steady
-        self._expire_at = self._files_at = self._sweep_at = self._measure_at = float("-inf")  # when it is their turn
-        self._last = ""  # folder that the last sweep ended with, if it left some
+        self._expire_at = self._files_at = self._sweep_at = self._measure_at = float("-inf")  # when each is due
+        self._last = ""  # last folder of the previous sweep, if others remain
         self._removal: Future[Sequence[str]] | None = None
 
     def step(self) -> None:
-        """Do some of what is to be done.
+        """Do some of the pending work.
 
         Raises:
             Unavailable: The store does not answer.
@@ -74,7 +74,7 @@ class Cleanup:
         if now >= self._expire_at:
             self._expire_at = now + SWEEP_S
             for study_id in self._store.deletions.expire(self._quota, EXPIRED):
-                _LOG.info("study %s is deleted: its project keeps finished studies no longer", study_id)
+                _LOG.info("study %s was deleted: the retention time of its project is over", study_id)
         deadline = time.monotonic() + TURN_S
         while self._store.deletions.purge() and time.monotonic() < deadline:
             pass
@@ -83,12 +83,12 @@ class Cleanup:
                 self._measure_at = now + MEASURE_S
         try:
             self._remove_files(now)
-        except Exception as error:  # a storage raises whatever its protocol's package does
+        except Exception as error:  # storages raise errors of their own packages
             self._files_at = now + SWEEP_S
             _LOG.warning("checkpoints or logs could not be removed, next attempt in %.0f s: %s", SWEEP_S, error)
 
     def _remove_files(self, now: float) -> None:
-        """Note what the thread has removed, and give it the next studies; nothing while it is at work."""
+        """Record what the thread has removed and give it the next studies, unless it still works."""
         if self._folder is None or (self._removal is not None and not self._removal.done()):
             return
         self._note_removed()
@@ -102,7 +102,7 @@ class Cleanup:
             self._start(self._folder, deleted, sweep=sweep)
 
     def _driver_gone(self, study_id: str) -> bool:
-        """Whether nothing of the driver of a deleted study is left; has one that is there stop."""
+        """Whether a deleted study has no live driver; stops a live one."""
         if self._launcher.seen(study_id).alive:
             self._launcher.stop(study_id)
             return False
@@ -125,10 +125,10 @@ class Cleanup:
         threading.Thread(target=remove, name="driftline-cleanup", daemon=True).start()
 
     def _note_removed(self) -> None:
-        """Remove the logs of studies whose checkpoints are gone.
+        """Remove the logs of studies whose checkpoints were removed.
 
         Raises:
-            Exception: What went wrong when they were removed.
+            Exception: The error that stopped the thread.
         """
         removal, self._removal = self._removal, None
         for study_id in () if removal is None else removal.result():
@@ -136,7 +136,7 @@ class Cleanup:
             self._store.deletions.done(study_id, "files")
 
     def _sweep(self, folder: str) -> None:
-        """Remove checkpoints of studies that do not go on: cancelled, succeeded, or failed long ago."""
+        """Remove checkpoints of studies that were cancelled, succeeded, or failed long ago."""
         names = sorted(checkpoints.folders(folder))
         part = [name for name in names if name > self._last][:FOLDERS]
         self._last = part[-1] if len(part) == FOLDERS else ""

@@ -1,4 +1,4 @@
-"""Pauses studies of projects whose GPU-hours are used up, where their quota says so."""
+"""Pauses studies of projects whose GPU-hours are used up, if their quotas say so."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ EVERY_S = 15.0
 
 
 class GpuHours:
-    """Looks now and then at the GPU-hours of the projects that have something to run.
+    """Checks the GPU-hours of projects with active studies every `EVERY_S` seconds.
 
     Args:
         store: The database.
-        quota: What holds for projects for which nothing else was set.
-        steady: A clock that is never set, in seconds.
+        quota: Limits of projects without their own.
+        steady: A monotonic clock in seconds.
     """
 
     def __init__(self, store: Store, quota: Quota, steady: Callable[[], float]) -> None:
@@ -28,10 +28,10 @@ class GpuHours:
         self._looked = float("-inf")
 
     def step(self) -> None:
-        """Pause what is to be paused: packs write checkpoints, as in a pause that the owner asks for."""
+        """Pause studies of projects without GPU-hours; packs write checkpoints, as when the owner pauses a study."""
         if self._steady() - self._looked < EVERY_S:
             return
         self._looked = self._steady()
         for study_id, reason in self._store.quotas.used_up(self._quota).items():
-            with contextlib.suppress(Conflict, NotFound):  # it has ended meanwhile
+            with contextlib.suppress(Conflict, NotFound):  # it finished in the meantime
                 self._store.studies.intend(study_id, "pause", reason=reason)

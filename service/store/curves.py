@@ -24,14 +24,14 @@ from service.store.curve_codec import (
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import Session, check_exists
 
-_ROWS = 500  # segments that are taken from the database at a time
+_ROWS = 500  # segments fetched from the database at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 
 
 class Curves:
-    """Keeps what trials have reported, in compressed segments of 256 rounds."""
+    """The curves of all trials, in compressed segments of 256 rounds."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -41,10 +41,10 @@ class Curves:
 
         Args:
             study_id: Id of the study.
-            trials: Of which trials, in this order; None for all that have reported something.
+            trials: Ids of trials, in the order wanted; None for all that have reported something.
 
         Returns:
-            Columns of equal length, rising in ``round``; ``{"round": []}`` for a trial that has reported nothing.
+            Columns of equal length, ascending in ``round``; ``{"round": []}`` for a trial that has reported nothing.
 
         Raises:
             NotFound: No such study, or no such trial in it.
@@ -68,11 +68,11 @@ class Curves:
         return {trial: join(segments) for trial, segments in parts.items()}
 
     def arrays(self, study_id: str, names: Iterable[str] | None = None) -> dict[str, Arrays]:
-        """The curves of all trials of a study that have reported something, as arrays: what results are computed from.
+        """The curves of all trials of a study that have reported something, as arrays, for computing results.
 
         Args:
             study_id: Id of the study.
-            names: Only these columns; ``round`` is always there. All by default.
+            names: Only these columns, and ``round``. All by default.
 
         Returns:
             Trial id -> name -> (reports,), NaN where a round did not report it.
@@ -84,7 +84,7 @@ class Curves:
         parts: dict[str, list[tuple[int, Arrays]]] = {}
         of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
         columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
-        query = sa.select(*columns).where(CURVE_SEGMENTS.c.trial_id.in_(of_study))  # put in order here, not there
+        query = sa.select(*columns).where(CURVE_SEGMENTS.c.trial_id.in_(of_study))  # sorted here, not in the database
         with self._session.read() as connection:
             check_exists(connection, study_id)
             for trial, segment, payload in connection.execution_options(yield_per=_ROWS).execute(query):
@@ -96,13 +96,13 @@ class Curves:
         }
 
     def report(self, study_id: str, report: Report) -> int:
-        """Store what a pack has reported since last time, in one transaction. The same again changes nothing.
+        """Store a pack's new reports in one transaction. Idempotent.
 
         A report about a trial that does not run in this pack (any more) must hold nothing new.
 
         Args:
             study_id: Id of the study.
-            report: Columns by trial id, and how far the pack is. What is None in it leaves what is stored.
+            report: Columns by trial id, and the progress of the pack. Fields that are None change nothing.
 
         Returns:
             The study's version afterwards.
@@ -110,7 +110,7 @@ class Curves:
         Raises:
             StaleDriver: The attempt no longer holds the study.
             NotFound: The study has no such trial.
-            Conflict: A trial is not run by this pack, and the report holds something new about it; nothing is stored.
+            Conflict: The report holds something new about a trial that this pack does not run; nothing is stored.
         """
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, report.attempt)
@@ -144,7 +144,7 @@ class Curves:
         return [*named, *(row for row in others if row.id not in report.reports)]
 
     def _segments(self, connection: sa.Connection, report: Report) -> dict[tuple[str, int], Columns]:
-        """The stored segments that the report has rounds of."""
+        """The stored segments for which the report has rounds."""
         touched = {segment for columns in report.reports.values() for segment, _ in split(columns)}
         columns = CURVE_SEGMENTS.c
         query = sa.select(columns.trial_id, columns.segment, columns.payload).where(columns.segment.in_(touched))
@@ -169,7 +169,7 @@ class Curves:
             connection.execute(_UPDATE, updated)
 
     def _advance(self, connection: sa.Connection, running: Sequence[sa.Row[Any]], report: Report) -> bool:
-        """Note how far the pack's trials are; whether that is new."""
+        """Store the progress of the pack's trials; returns whether anything changed."""
         values: dict[str, Any] = {"rounds_done": report.rounds_done}
         if report.checkpoint is not None:
             values["checkpoint"] = report.checkpoint

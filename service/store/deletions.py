@@ -1,8 +1,8 @@
-"""Studies that were deleted: hidden at once, and removed in small steps afterwards.
+"""Deleted studies: hidden at once, then removed in small steps.
 
-A request hides the study in one short transaction. Its rows then go a thousand at a time, so that no other writer waits
-for long. What lies elsewhere (checkpoints, logs, runs in MLflow) is removed by those who can reach it; a row of
-`deletions` says what is left, and goes last. Each step may be repeated, and goes on where the one before was cut off.
+A request hides the study in one short transaction. Then its rows are deleted a thousand at a time, so that no other
+writer waits long. The scheduler removes checkpoints and logs, the recorder removes runs in MLflow; a row of `deletions`
+lists what remains of these, and is deleted last. Each step may be repeated, and continues an interrupted one.
 """
 
 from collections.abc import Sequence
@@ -31,20 +31,20 @@ from service.store.session import KEPT, Actor, Session
 from service.store.states import check_deletable
 
 ROWS = 1000
-"""Rows that one transaction deletes at most."""
+"""Maximum number of rows that one transaction deletes."""
 
 _DAY_S = 24 * 3600.0
 
 Part = Literal["files", "mlflow"]
-"""What of a deleted study lies outside of the database: checkpoints and logs, or its runs in MLflow."""
+"""Parts of a study outside the database: checkpoints and logs, or its runs in MLflow."""
 
 
 class Deletion(NamedTuple):
-    """A study that was deleted, of which something is left.
+    """A deleted study of which a part outside the database remains.
 
     Attributes:
-        study_id: Its id, which is never given again.
-        name: Its name.
+        study_id: Id of the study; ids are never reused.
+        name: Name of the study.
     """
 
     study_id: str
@@ -58,34 +58,34 @@ class Deletions:
         self._session = session
 
     def request(self, study_id: str, *, actor: Actor | None = None) -> None:
-        """Hide a study from everybody, and have all that belongs to it removed.
+        """Hide a study from everybody; all that belongs to it is removed afterwards.
 
         Args:
             study_id: Id of the study.
             actor: Who asks, for the audit trail.
 
         Raises:
-            NotFound: No such study, or it was deleted before.
-            Conflict: It runs, is about to, or a driver holds it; nothing is changed.
+            NotFound: No such study, or it was deleted already.
+            Conflict: The study runs or waits to run, or a driver holds it; nothing is changed.
         """
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
             check_deletable(study_id, study.state)
             if self._held(connection, study_id):
-                raise Conflict(f"a driver holds study {study_id}: wait until it has let go of it", state=study.state)
+                raise Conflict(f"a driver holds study {study_id}: try again when it has stopped", state=study.state)
             self._hide(connection, study)
             details = {"name": study.name, "was": study.state}
             self._session.audit(connection, actor, "study.delete", study_id, study.project, details)
 
     def expire(self, defaults: Quota, limit: int) -> list[str]:
-        """Delete finished studies that are older than their projects keep them, the oldest end first.
+        """Delete studies that finished longer ago than their projects keep studies, the first finished first.
 
         Args:
-            defaults: What holds where nothing was set for a project.
-            limit: At most so many.
+            defaults: Limits of projects without their own.
+            limit: Maximum number of studies.
 
         Returns:
-            Their ids.
+            Ids of the deleted studies.
         """
         now = self._session.clock()
         common = sa.literal(defaults.retention_days, sa.Double)
@@ -102,7 +102,7 @@ class Deletions:
         return [row.id for row in rows if self._expire(row.id, row.finished_at, row.days)]
 
     def _expire(self, study_id: str, finished_at: float, days: float) -> bool:
-        """Delete a study unless it goes on, or has ended once more since then."""
+        """Delete a study unless it was resumed since `finished_at`."""
         with self._session.write() as connection:
             try:
                 study = self._session.locked(connection, study_id)
@@ -116,10 +116,10 @@ class Deletions:
             return True
 
     def purge(self, rows: int = ROWS) -> bool:
-        """Delete some rows of studies that are hidden, the oldest deletion first.
+        """Delete some rows of hidden studies, those hidden first before the others.
 
         Args:
-            rows: At most so many.
+            rows: Maximum number of rows.
 
         Returns:
             Whether there are more.
@@ -135,18 +135,18 @@ class Deletions:
                 left -= _delete_some(connection, table, keys, study_id, left)
                 if left <= 0:
                     return True
-            connection.execute(sa.delete(STUDIES).where(STUDIES.c.id == study_id))  # the rest goes with it
+            connection.execute(sa.delete(STUDIES).where(STUDIES.c.id == study_id))  # the other tables' rows cascade
             return connection.execute(oldest.limit(1)).first() is not None
 
     def pending(self, part: Part, limit: int) -> list[Deletion]:
-        """Deleted studies of which this part is left, the oldest deletion first; at most `limit`."""
+        """At most `limit` deleted studies of which this part remains, the oldest deletion first."""
         columns = DELETIONS.c
         query = sa.select(*columns["study_id", "name"]).where(columns[part]).order_by(columns.deleted_at)
         with self._session.read() as connection:
             return [Deletion(*row) for row in connection.execute(query.limit(limit))]
 
     def done(self, study_id: str, part: Part) -> None:
-        """Note that this part of a deleted study is gone; the same again changes nothing."""
+        """Record that this part of a deleted study was removed; may be repeated."""
         here = DELETIONS.c.study_id == study_id
         with self._session.write() as connection:
             connection.execute(sa.update(DELETIONS).where(here).values({part: False}))
@@ -176,7 +176,7 @@ class Deletions:
         )
 
     def _keep_use(self, connection: sa.Connection, study: sa.Row[Any]) -> None:
-        """Add what the study has used to what its project's deleted studies have used."""
+        """Add the study's GPU-seconds to those of its project's deleted studies."""
         query = gpu_seconds(self._session.clock()).where(PACKS.c.study_id == study.id)
         seconds = float(connection.execute(query).scalar_one())
         if seconds <= 0:
@@ -188,7 +188,7 @@ class Deletions:
             connection.execute(sa.insert(PAST_USE).values(project=study.project, gpu_seconds=seconds))
 
 
-# Large tables, those first that refer to others; the small ones go with the study's own row.
+# Large tables, referring ones first; rows of small tables are deleted with the study's own row.
 _PARTS: tuple[tuple[sa.Table, Sequence[str]], ...] = (
     (CURVE_SEGMENTS, ("trial_id", "segment")),
     (TRIALS, ("id",)),
@@ -200,7 +200,7 @@ _PARTS: tuple[tuple[sa.Table, Sequence[str]], ...] = (
 
 
 def _delete_some(connection: sa.Connection, table: sa.Table, keys: Sequence[str], study_id: str, limit: int) -> int:
-    """Delete at most `limit` of a study's rows; how many those were."""
+    """Delete at most `limit` of a study's rows; returns the number deleted."""
     columns = [table.c[key] for key in keys]
     some = sa.select(*columns).limit(limit)
     if table is CURVE_SEGMENTS:

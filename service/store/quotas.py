@@ -1,4 +1,4 @@
-"""Quotas: how much of everything a project may have, checked in the transaction that would give it more."""
+"""Quotas of projects, checked in the transaction that adds studies or trials."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _HOUR_S = 3600.0
 
 
 class Quotas:
-    """Keeps how much a project may have, and counts what it has."""
+    """The quotas of projects, and their use."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def get(self, project: str, defaults: Quota | None = None) -> ProjectQuota:
-        """What a project may have, and what it has.
+        """Limits and use of a project.
 
         Args:
-            project: The project; need not have any study.
-            defaults: What holds where nothing was set for the project; no limits by default.
+            project: The project; it need not have studies.
+            defaults: Limits of projects without a quota of their own; none by default.
         """
         with self._session.read() as connection:
             own = self._own_quota(connection, project)
@@ -40,7 +40,7 @@ class Quotas:
             return ProjectQuota(project=project, limits=limits, use=use, own=own is not None)
 
     def set(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
-        """Set what a project may have, in place of the service's defaults; what it has already stays."""
+        """Set a project's limits, in place of the service's defaults; existing studies stay."""
         with self._session.write() as connection:
             self._session.database.turn(connection, f"quota/{project}")
             connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.project == project))
@@ -50,17 +50,17 @@ class Quotas:
             self._session.audit(connection, actor, "quota.set", project, project, quota.model_dump())
 
     def allow(self, connection: sa.Connection, project: str, studies: int, trials: int, defaults: Quota | None) -> None:
-        """Allow a project some more studies and trials; those who ask at the same time take their turn.
+        """Check that a project may have more studies and trials; concurrent checks of a project take turns.
 
         Args:
-            connection: Of a running transaction.
+            connection: Connection of a running transaction.
             project: The project.
-            studies: Further studies that are not finished.
-            trials: Further trials in these.
-            defaults: What holds where nothing was set for the project; None allows everything, whatever was set.
+            studies: Additional unfinished studies.
+            trials: Additional trials in unfinished studies.
+            defaults: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
-            QuotaExceeded: It would be too much.
+            QuotaExceeded: The project would exceed its quota.
         """
         if defaults is None:
             return
@@ -80,7 +80,7 @@ class Quotas:
             raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use.gpu_hours, 2), "GPU-hours used", "stop")
 
     def allow_resuming(self, connection: sa.Connection, project: str, defaults: Quota | None) -> None:
-        """Allow a project to go on with a paused study.
+        """Allow a project to resume a paused study.
 
         Args:
             connection: Of a running transaction.
@@ -88,7 +88,7 @@ class Quotas:
             defaults: As in `allow`.
 
         Raises:
-            QuotaExceeded: Its GPU-hours are used up, and they pause studies.
+            QuotaExceeded: Its GPU-hours are used up, and its quota then pauses studies.
         """
         if defaults is None:
             return
@@ -100,10 +100,10 @@ class Quotas:
                 raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use, 2), what, "leave it paused")
 
     def used_up(self, defaults: Quota) -> dict[str, str]:
-        """Studies that are to be paused because the GPU-hours of their project are used up, with the reason.
+        """Studies to pause because the GPU-hours of their project are used up, with the reason.
 
         Args:
-            defaults: What holds where nothing was set for a project.
+            defaults: Limits of projects without their own.
         """
         active = STUDIES.c.state.in_(("PENDING", "QUEUED", "RUNNING"))
         found: dict[str, str] = {}
@@ -115,7 +115,7 @@ class Quotas:
                 except QuotaExceeded as error:
                     limit, used = error.details["allowed"], error.details["used"]
                     reason = (
-                        f"project {project} has used {used:g} of its {limit:g} GPU-hours; resume it when it has more"
+                        f"project {project} has used {used:g} of its {limit:g} GPU-hours; resume it when there are more"
                     )
                     found |= {study.id: reason for study in studies if study.project == project}
         return found
@@ -144,13 +144,13 @@ class Quotas:
 
 
 def gpu_seconds(now: float) -> sa.Select[Any]:
-    """GPU-seconds of packs: of all, unless it is narrowed down."""
+    """Query for the GPU-seconds of all packs; add conditions to select some."""
     seconds = sa.func.coalesce(PACKS.c.ended_at, now) - PACKS.c.started_at
     return sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0)).where(PACKS.c.gpus > 0)
 
 
 def planned(spec: Mapping[str, Any]) -> int:
-    """How many trials a study asks for: its search, and its confirmation on every fresh seed."""
+    """Number of trials that a study asks for: its search, and its confirmation on fresh seeds."""
     return len(spec["methods"]) * Budget.from_json(spec["budget"]).trials
 
 

@@ -1,7 +1,7 @@
-"""How large curves are: measured study by study now and then, added up when somebody asks.
+"""Sizes of stored curves, measured study by study.
 
-To look at every stored curve takes time that grows with all that was ever reported. So each study keeps what was
-counted last, and is counted again when it has changed. A sum then looks at one row of each study.
+Measuring all curves on request would take longer with every report ever made. So each study stores its last measured
+size, and is measured again after it changed. A sum then reads one row of each study.
 """
 
 from typing import Any, NamedTuple
@@ -12,15 +12,15 @@ from service.store.schema import CURVE_SEGMENTS, STUDIES, TRIALS
 from service.store.session import KEPT, Session
 
 EVERY_S = 60.0
-"""A study that changes all the time is measured so often."""
+"""Seconds between two measurements of a study that keeps changing."""
 
 
 class CurveSize(NamedTuple):
-    """What curves take in the database.
+    """Space that curves take in the database.
 
     Attributes:
-        rows: Rows, each of up to 256 rounds of a trial.
-        bytes: What is in them, compressed.
+        rows: Number of rows, each of up to 256 rounds of a trial.
+        bytes: Compressed bytes in these rows.
     """
 
     rows: int = 0
@@ -34,10 +34,10 @@ class Sizes:
         self._session = session
 
     def measure(self) -> bool:
-        """Measure one study that has changed since it was measured, more than a minute ago.
+        """Measure one study that changed since its last measurement, if that is at least `EVERY_S` old.
 
         Returns:
-            Whether there was one.
+            Whether there was such a study.
         """
         now = self._session.clock()
         due = (
@@ -61,7 +61,7 @@ class Sizes:
 
 
 def curve_size(connection: sa.Connection, project: str | None = None) -> CurveSize:
-    """What the curves of a project take, or those of all projects, as they were measured last."""
+    """Size of the curves of a project, or of all projects, as last measured."""
     columns = (STUDIES.c.curve_rows, STUDIES.c.curve_bytes)
     query = sa.select(*(sa.func.coalesce(sa.func.sum(column), 0) for column in columns)).where(KEPT)
     if project is not None:

@@ -1,4 +1,4 @@
-"""Deleted studies in MLflow: forgotten once, and not lost while MLflow is away."""
+"""Deleted studies in MLflow: their experiments move to the trash, also after an outage or a crash."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ def test_mlflow_being_away_loses_nothing(store: Store, uri: str, client: Any, tm
 def test_what_was_half_written_is_forgotten(
     store: Store, uri: str, client: Any, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process died after its first request to MLflow, of which the store has heard nothing."""
+    """The recorder died after its first request to MLflow, before it told the store."""
     study = recorded(store, "digits")
 
     def dying(where: str) -> Any:

@@ -1,4 +1,4 @@
-"""Studies are deleted, over a real server."""
+"""Deleting studies over a real server."""
 
 from collections.abc import Iterator
 
@@ -64,7 +64,7 @@ def test_who_may_delete(service: Service) -> None:
 
 
 def test_an_answer_that_is_lost_costs_nothing(service: Service) -> None:
-    """The first request deletes the study, and its answer does not come: the next one finds nothing."""
+    """The first request deletes the study and its answer is lost; the retry gets 404."""
     study = make(service.store)
     service.store.studies.intend(study, "cancel")
     inside = httpx.HTTPTransport(uds=str(service.server.socket))

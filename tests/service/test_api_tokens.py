@@ -94,7 +94,7 @@ def test_a_drivers_token_ends_with_its_study(service: Service, state: Released) 
             lambda: driver.whoami(),
             lambda: next(driver.events(study)),
         ):
-            with pytest.raises(Unauthorized, match=f"this driver's token has ended with study {study}"):
+            with pytest.raises(Unauthorized, match=f"this driver's token has expired: study {study} is over"):
                 refused()
         with pytest.raises(Conflict, match="needs no driver"):
             driver.acquire(study, "h/2")

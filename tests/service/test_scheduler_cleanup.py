@@ -1,4 +1,4 @@
-"""What the scheduler removes: files of deleted studies, and checkpoints that nobody goes on from."""
+"""The scheduler removes files of deleted studies, and checkpoints that no study continues from."""
 
 import threading
 import uuid
@@ -34,7 +34,7 @@ def store(sqlite_store: Store, clock: Clock) -> Store:
 
 
 def ended(store: Store, clock: Clock, folder: str, state: Released) -> str:
-    """A study whose driver has ended under attempt 1, and has left a checkpoint and a draft."""
+    """A study whose first driver ended and left a checkpoint and a draft."""
     study = make(store, clock)
     store.leases.acquire(study, "elsewhere/1")
     if state in ("PAUSED", "CANCELLED"):
@@ -55,7 +55,7 @@ def cleaner(store: Store, launcher: Any, folder: str) -> Cleanup:
 
 
 def turns(worker: Cleanup, clock: Clock, count: int = 1) -> None:
-    """Turns of the scheduler, a sweep apart, each with all that it has begun."""
+    """Run looks of the scheduler, one sweep interval apart, and wait for the removals that each starts."""
     for _ in range(count):
         clock.now += SWEEP_S
         worker.step()
@@ -92,7 +92,7 @@ def test_a_driver_that_is_still_there_ends_first(store: Store, clock: Clock, fol
 
 
 def test_checkpoints_that_nobody_goes_on_from(store: Store, clock: Clock, folder: str) -> None:
-    """A study that was cancelled while it was paused has no driver that would remove them."""
+    """A study that was cancelled while paused has no driver that could remove its checkpoints."""
     paused, cancelled = ended(store, clock, folder, "PAUSED"), ended(store, clock, folder, "PAUSED")
     failed = ended(store, clock, folder, "FAILED")
     released = ended(store, clock, folder, "CANCELLED")

@@ -1,4 +1,4 @@
-"""Studies are paused when the GPU-hours of their project are used up; on SQLite and on PostgreSQL."""
+"""Pausing studies when the GPU-hours of their project are used up, on SQLite and PostgreSQL."""
 
 from driftline.wire.access import Quota
 from service.scheduler.gpu_hours import EVERY_S
@@ -7,7 +7,7 @@ from service.store.store import Store
 from .conftest import SPEC, Clock, new_trials
 from .scheduler_setup import FakeLauncher, scheduler
 
-REASON = "project default has used 1 of its 1 GPU-hours; resume it when it has more"
+REASON = "project default has used 1 of its 1 GPU-hours; resume it when there are more"
 
 
 def training(store: Store, clock: Clock, project: str = "default") -> str:

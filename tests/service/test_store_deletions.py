@@ -1,4 +1,4 @@
-"""Deleted studies: hidden at once, removed in steps, with nothing left; on SQLite and on PostgreSQL."""
+"""Deleted studies are hidden at once and removed in steps, on SQLite and PostgreSQL."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ DAY = 24 * 3600.0
 
 
 def finished(store: Store, clock: Clock, *, gpus: float = 0.0, seconds: float = 0.0) -> str:
-    """A study that has succeeded, with something in every table."""
+    """A SUCCEEDED study with rows in every table."""
     study, attempt, trials = driven(store)
     store.trials.start_pack(study, attempt, "p1", trials, gpus=gpus)
     for trial in trials:
@@ -39,7 +39,7 @@ def finished(store: Store, clock: Clock, *, gpus: float = 0.0, seconds: float = 
 
 
 def counts(store: Store) -> dict[str, int]:
-    """Number of rows by table, without those that a deletion adds."""
+    """Number of rows by table, without rows that a deletion adds."""
     return {name: count for name, count in rows(store).items() if name not in ("audit", "deletions", "past_use")}
 
 
@@ -197,7 +197,7 @@ def test_what_is_left_elsewhere_is_known_until_it_is_gone(store: Store, clock: C
 
 
 def test_what_was_cut_off_goes_on(store: Store, clock: Clock) -> None:
-    """A process that ends between two steps leaves a hidden study, whose rows the next one deletes."""
+    """After a process ended between two steps, the next process deletes the remaining rows."""
     study, attempt, trials = driven(store, 5)
     store.trials.start_pack(study, attempt, "p1", trials)
     store.leases.release(study, attempt, "FAILED", "no")

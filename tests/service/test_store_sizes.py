@@ -1,4 +1,4 @@
-"""How large curves are, as far as they were measured; on SQLite and on PostgreSQL."""
+"""Measured sizes of curves, on SQLite and PostgreSQL."""
 
 import sqlalchemy as sa
 
@@ -11,7 +11,7 @@ from .store_setup import report
 
 
 def reported(store: Store, project: str, rounds: int, count: int = 2) -> tuple[str, list[str]]:
-    """A study whose trials have reported so many rounds."""
+    """A study whose trials have reported `rounds` rounds each."""
     study = store.studies.create(SPEC, "f" * 64, project=project).id
     store.leases.acquire(study, "elsewhere/1")
     trials = [trial.id for trial in store.trials.create(study, 1, new_trials("fedavg", count))]

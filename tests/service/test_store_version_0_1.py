@@ -147,7 +147,7 @@ def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:
         ([], "it was at 0002"),
         (["--to", "0002"], "at revision 0002"),
         ([], "it was at 0002"),
-        (["--drop-backup"], "Dropped 8 tables"),
+        (["--drop-backup"], "Dropped 8 backup tables"),
         (["--drop-backup"], "no backup to drop"),
     ):
         if options == ["--drop-backup"] and said.startswith("Dropped"):

@@ -1,4 +1,4 @@
-"""What a driver knows of its study: trials, their curves so far, and which packs run. Rebuilt from the API at start."""
+"""What a driver knows about its study: trials, curves so far, running packs. Rebuilt from the API at the start."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Columns = dict[str, list[Any]]
 
 @dataclass
 class Pack:
-    """A pack that runs.
+    """A running pack.
 
     Attributes:
         id: Its id.
-        trials: Ids of its members, in order.
+        trials: Ids of its trials, in order.
         prefix: Prefix of its checkpoints.
-        pid: Process that trains it, once it has reported.
-        host: Where.
+        pid: Process that trains it; None before its first report.
+        host: Host of that process.
     """
 
     id: str
@@ -33,14 +33,14 @@ class Pack:
 
 @dataclass
 class Table:
-    """The rows of a study, kept as the API last answered them.
+    """The rows of a study, as in the API's last answers.
 
     Attributes:
-        objectives: Names of the values that count.
-        trials: By id.
-        curves: What unfinished trials have reported, by id.
-        structures: Structure of each trial, by id.
-        packs: Those that run, by id.
+        objectives: Names of the values to maximise.
+        trials: Trials by id.
+        curves: Columns that unfinished trials have reported, by trial id.
+        structures: Structure of each trial, by trial id.
+        packs: Running packs by id.
     """
 
     objectives: tuple[str, ...]
@@ -50,16 +50,16 @@ class Table:
     packs: dict[str, Pack] = field(default_factory=dict)
 
     def put(self, records: Iterable[TrialRecord]) -> None:
-        """Takes over what the API answered."""
+        """Stores records from an answer of the API."""
         self.trials |= {record.id: record for record in records}
 
     def change(self, trial_ids: Iterable[str], **changes: Any) -> None:
-        """Notes what a successful write has changed."""
+        """Applies the changes of a successful write."""
         for trial_id in trial_ids:
             self.trials[trial_id] = self.trials[trial_id].model_copy(update=changes)
 
     def rows(self) -> list[Row]:
-        """What `decide` sees."""
+        """The trials as `decide` takes them."""
         return [
             Row(
                 id=record.id,
@@ -77,11 +77,11 @@ class Table:
         ]
 
     def running(self) -> dict[str, tuple[str, ...]]:
-        """Trials by running pack."""
+        """Trial ids by running pack."""
         return {pack.id: pack.trials for pack in self.packs.values()}
 
     def configurations(self, label: str, numbers: Sequence[int]) -> list[Hyperparameters]:
-        """Hyperparameters of search trials, by number."""
+        """Hyperparameters of the label's search trials with these numbers."""
         found = {
             record.number: record.hyperparameters
             for record in self.trials.values()
@@ -97,13 +97,13 @@ class Table:
 
 
 def append(old: Columns | None, new: Columns) -> Columns:
-    """Columns with later ones after them; from the first new round on the new ones count.
+    """Appends new columns to old ones; from the first new round on, new values replace old ones.
 
-    A pack that goes on from a checkpoint reports some rounds again: they replace what was there.
+    A pack that resumes from a checkpoint reports some rounds again.
 
     Args:
-        old: What there is; changed in place. None is nothing.
-        new: Rounds that increase.
+        old: Columns so far, changed in place; None if there are none.
+        new: Columns with increasing rounds.
 
     Examples:
         >>> append({"round": [0, 1, 2], "loss": [3.0, 2.0, 1.0]}, {"round": [2, 3], "loss": [1.0, 0.5], "norm": [7, 8]})

@@ -1,6 +1,6 @@
-"""Studies that can be deleted, by hand or when their time is over; how large curves are; GPU-hours that pause.
+"""Deleted studies, retention, sizes of curves, and quotas that pause studies.
 
-Only adds: a Driftline of the revision before works on with these tables.
+Only adds columns and tables: a Driftline of the previous revision works with them.
 """
 
 import sqlalchemy as sa
@@ -54,7 +54,7 @@ def downgrade() -> None:
 
 
 def _forget_in_backup() -> None:
-    """What revision 0004 has kept of studies that were deleted since does not come back: it refers to their rows."""
+    """Delete from the backup of revision 0004 what refers to studies that were deleted since."""
     if not sa.inspect(op.get_bind()).has_table("backup_0003_studies"):
         return
     op.execute("DELETE FROM backup_0003_studies WHERE id NOT IN (SELECT id FROM studies)")
