@@ -10,8 +10,10 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from driftline.wire.access import Quota
 from service.driver import checkpoints
@@ -39,6 +41,13 @@ MEASURE_S = 15.0
 _EVERYTHING = sys.maxsize  # later than every attempt
 
 
+class Removed(NamedTuple):
+    """What the thread has removed: the studies without checkpoints now, and errors of the others."""
+
+    studies: list[str]
+    errors: list[Exception]
+
+
 class Cleanup:
     """Deletes expired studies, what remains of deleted studies, and old checkpoints.
 
@@ -62,7 +71,7 @@ class Cleanup:
         self._steady = steady
         self._expire_at = self._files_at = self._sweep_at = self._measure_at = float("-inf")  # when each is due
         self._last = ""  # last folder of the previous sweep, if others remain
-        self._removal: Future[Sequence[str]] | None = None
+        self._removal: Future[Removed] | None = None
 
     def step(self) -> None:
         """Do some of the pending work.
@@ -109,15 +118,19 @@ class Cleanup:
         return True
 
     def _start(self, folder: str, deleted: Sequence[str], *, sweep: bool) -> None:
-        removal: Future[Sequence[str]] = Future()
+        removal: Future[Removed] = Future()
 
         def remove() -> None:
+            removed = Removed([], [])
             try:
                 for study_id in deleted:
-                    checkpoints.clear(checkpoints.join(folder, study_id), _EVERYTHING)
+                    with _collected(removed.errors):
+                        checkpoints.clear(checkpoints.join(folder, study_id), _EVERYTHING)
+                        removed.studies.append(study_id)
                 if sweep:
-                    self._sweep(folder)
-                removal.set_result(deleted)
+                    with _collected(removed.errors):
+                        self._sweep(folder, removed.errors)
+                removal.set_result(removed)
             except BaseException as error:
                 removal.set_exception(error)
 
@@ -128,18 +141,34 @@ class Cleanup:
         """Remove the logs of studies whose checkpoints were removed.
 
         Raises:
-            Exception: The error that stopped the thread.
+            Exception: The first error, after all other studies were handled.
         """
         removal, self._removal = self._removal, None
-        for study_id in () if removal is None else removal.result():
-            self._launcher.forget(study_id)
-            self._store.deletions.done(study_id, "files")
+        if removal is None:
+            return
+        removed = removal.result()
+        for study_id in removed.studies:
+            with _collected(removed.errors):
+                self._launcher.forget(study_id)
+                self._store.deletions.done(study_id, "files")
+        if removed.errors:
+            raise removed.errors[0]
 
-    def _sweep(self, folder: str) -> None:
+    def _sweep(self, folder: str, errors: list[Exception]) -> None:
         """Remove checkpoints of studies that were cancelled, succeeded, or failed long ago."""
         names = sorted(checkpoints.folders(folder))
         part = [name for name in names if name > self._last][:FOLDERS]
         self._last = part[-1] if len(part) == FOLDERS else ""
         failed_before = self._store.session.clock() - FAILED_KEPT_S
         for study_id, attempt in self._store.studies.ended(part, failed_before).items():
-            checkpoints.clear(checkpoints.join(folder, study_id), attempt)
+            with _collected(errors):
+                checkpoints.clear(checkpoints.join(folder, study_id), attempt)
+
+
+@contextmanager
+def _collected(errors: list[Exception]) -> Iterator[None]:
+    """Collects an error, so that a study whose files cannot be removed does not block the others."""
+    try:
+        yield
+    except Exception as error:
+        errors.append(error)

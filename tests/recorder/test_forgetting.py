@@ -1,15 +1,27 @@
 """Deleted studies in MLflow: their experiments move to the trash, also after an outage or a crash."""
 
+import itertools
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from fsspec.implementations.local import LocalFileSystem
 
+from driftline.wire.access import Quota
+from service.driver import checkpoints
+from service.launchers.local.launcher import LocalLauncher
 from service.recorder import study_recorder
 from service.recorder.recorder_loop import StudiesRecorder
+from service.scheduler.cleanup import SWEEP_S, Cleanup
+from service.store.schema import METADATA
+from service.store.session import Session
 from service.store.store import Store
+from tests.waiting import until
 
 from .test_study_recorder import Stored, connect, pytestmark, shown, trials
 
@@ -155,3 +167,116 @@ def test_an_experiment_of_somebody_else_is_left_alone(store: Store, uri: str, cl
     delete(store, study)
     StudiesRecorder(store, uri).sync()
     assert set(shown(client)) == {name}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: the process does nothing more."""
+
+
+class Fuse:
+    """Kills before the given step: a commit, a file that is removed, or a request to MLflow."""
+
+    def __init__(self) -> None:
+        self.left: float = float("inf")
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left <= 0:  # and so is every later step
+            raise Killed
+
+    def around(self, do: Callable[..., Any]) -> Callable[..., Any]:
+        def cut(*arguments: Any, **options: Any) -> Any:
+            self.step()
+            return do(*arguments, **options)
+
+        return cut
+
+
+class Service:
+    """What removes studies, over one database and folder; a new one is a service that was started again."""
+
+    def __init__(self, store: Store, uri: str, folder: Path) -> None:
+        self.store, self._uri, self._folder, self._now = store, uri, folder, 0.0
+        (folder / "logs").mkdir(exist_ok=True)
+        launcher = LocalLauncher("http://127.0.0.1:1", str(folder / "checkpoints"), folder / "logs")
+        self._cleanup = Cleanup(store, launcher, str(folder / "checkpoints"), Quota(), lambda: self._now)
+
+    def study(self) -> Stored:
+        """A new paused study with files and runs."""
+        study = Stored(self.store, ["fedavg"], 20)
+        study.add(trials("fedavg", 1))
+        self.store.studies.intend(study.id, "pause")
+        self.store.leases.release(study.id, study.attempt, "PAUSED")
+        checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.1", (1, 1), 5, b"5")
+        checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.2", (1, 1), 5, b"5")
+        (self._folder / "logs" / f"{study.id}.log").touch()
+        StudiesRecorder(self.store, self._uri, str(self._folder / "artifacts")).sync()
+        return study
+
+    def clean(self) -> None:
+        """Look until nothing is left to remove."""
+        while self.store.deletions.purge(rows=7):
+            pass
+        for _ in range(2):
+            self._now += SWEEP_S
+            self._cleanup.step()
+            until(lambda: self._cleanup._removal is None or self._cleanup._removal.done())
+        StudiesRecorder(self.store, self._uri).sync()
+
+    def contents(self) -> dict[str, Any]:
+        """Rows by table, and names of files and experiments."""
+        with self.store.session.read() as connection:
+            tables = [table for table in METADATA.tables.values() if table.name not in ("audit", "locks")]
+            count = sa.select(sa.func.count())
+            found = {table.name: connection.execute(count.select_from(table)).scalar_one() for table in tables}
+        files = sorted(str(path) for name in ("checkpoints", "logs") for path in (self._folder / name).rglob("*"))
+        experiments = {experiment.name for experiment in connect(self._uri).search_experiments()}
+        return {**found, "files": files, "experiments": experiments}
+
+
+@pytest.mark.slow
+def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fuse = Fuse()
+    write = Session.write
+
+    @contextmanager
+    def transaction(session: Session) -> Iterator[sa.Connection]:
+        with write(session) as connection:
+            yield connection
+            fuse.step()
+
+    monkeypatch.setattr(Session, "write", transaction)
+    for target, name in (
+        (LocalFileSystem, "rm_file"),
+        (LocalFileSystem, "rmdir"),
+        (LocalLauncher, "forget"),
+        (type(client), "delete_experiment"),
+    ):
+        monkeypatch.setattr(target, name, fuse.around(getattr(target, name)))
+    first = Service(store, uri, tmp_path)
+    first.study()
+    kept = first.contents()
+    for number in itertools.count(1):
+        study = first.study()
+        everything = first.contents()
+        fuse.left = number
+        try:
+            store.deletions.request(study.id)
+            Service(store, uri, tmp_path).clean()
+            killed = False
+        except Killed:
+            killed = True
+        fuse.left = float("inf")
+        with closing(Store(store.session.database.url.render_as_string(hide_password=False))) as again:
+            service = Service(again, uri, tmp_path)
+            if study.id in {found.id for found in again.studies.find()}:
+                assert service.contents() == everything
+                again.deletions.request(study.id)
+            service.clean()
+            assert service.contents() == kept, number
+        assert len(store.audit.find(action="study.delete")) == number
+        if not killed:
+            break
+    assert number > 10
