@@ -173,7 +173,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: the process does nothing more."""
 
 
-class Fuse:
+class KillSwitch:
     """Kills before the given step: a commit, a file that is removed, or a request to MLflow."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Fuse:
         return cut
 
 
-class Service:
+class Remover:
     """What removes studies, over one database and folder; a new one is a service that was started again."""
 
     def __init__(self, store: Store, uri: str, folder: Path) -> None:
@@ -238,14 +238,14 @@ class Service:
 def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
     store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fuse = Fuse()
+    switch = KillSwitch()
     write = Session.write
 
     @contextmanager
     def transaction(session: Session) -> Iterator[sa.Connection]:
         with write(session) as connection:
             yield connection
-            fuse.step()
+            switch.step()
 
     monkeypatch.setattr(Session, "write", transaction)
     for target, name in (
@@ -254,28 +254,28 @@ def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
         (LocalLauncher, "forget"),
         (type(client), "delete_experiment"),
     ):
-        monkeypatch.setattr(target, name, fuse.around(getattr(target, name)))
-    first = Service(store, uri, tmp_path)
+        monkeypatch.setattr(target, name, switch.around(getattr(target, name)))
+    first = Remover(store, uri, tmp_path)
     first.study()
     kept = first.contents()
     for number in itertools.count(1):
         study = first.study()
         everything = first.contents()
-        fuse.left = number
+        switch.left = number
         try:
             store.deletions.request(study.id)
-            Service(store, uri, tmp_path).clean()
+            Remover(store, uri, tmp_path).clean()
             killed = False
         except Killed:
             killed = True
-        fuse.left = float("inf")
+        switch.left = float("inf")
         with closing(Store(store.session.database.url.render_as_string(hide_password=False))) as again:
-            service = Service(again, uri, tmp_path)
+            remover = Remover(again, uri, tmp_path)
             if study.id in {found.id for found in again.studies.find()}:
-                assert service.contents() == everything
+                assert remover.contents() == everything
                 again.deletions.request(study.id)
-            service.clean()
-            assert service.contents() == kept, number
+            remover.clean()
+            assert remover.contents() == kept, number
         assert len(store.audit.find(action="study.delete")) == number
         if not killed:
             break
