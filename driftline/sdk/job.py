@@ -168,6 +168,14 @@ class Job:
         self._api.cancel(self.id)
         return self
 
+    def delete(self) -> None:
+        """Deletes the study with everything that belongs to it: trials, curves, checkpoints, logs, runs in MLflow.
+
+        Raises:
+            Conflict: The study runs or waits to run: `cancel` it first.
+        """
+        self._api.delete(self.id)
+
     def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Job:
         """Gives the study a larger budget; a finished one runs again, and repeats no finished trial.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from driftline.client.driver_client import DriverClient
-from driftline.errors import DriftlineError, StaleDriver, Unavailable
+from driftline.errors import DriftlineError, NotFound, StaleDriver, Unavailable
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.driver import checkpoints
@@ -187,6 +187,6 @@ def _ended(
 def _release(client: DriverClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
     try:
         client.release(study_id, attempt, state, reason)
-    except StaleDriver:
+    except (StaleDriver, NotFound):  # NotFound: the study was deleted
         return "STALE"
     return state

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from driftline.client.environment import environment
-from driftline.errors import NotFound
+from driftline.errors import Conflict, NotFound
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.sdk.progress import ProgressDisplay
@@ -78,6 +78,14 @@ class EmbeddedJob(Job):
         super().retry(*trials)
         self._run.start()
         return self
+
+    def delete(self) -> None:
+        """Refuses: a local study is its output folder.
+
+        Raises:
+            Conflict: Always.
+        """
+        raise Conflict(f"local studies are folders: delete {self.folder} instead")
 
     def _watch(self, shown: ProgressDisplay | None) -> None:
         _take_signals_back()

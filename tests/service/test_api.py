@@ -249,7 +249,7 @@ def test_errors_are_problems(service: Service) -> None:
         problem(http.post("/v1/studies", json=[1]), 422, "invalid-spec")
         missing = http.get("/v2/nothing")
         assert (missing.status_code, missing.headers["content-type"]) == (404, PROBLEM)
-        wrong = http.delete(f"/v1/studies/{study}")
+        wrong = http.put(f"/v1/studies/{study}")
         assert (wrong.status_code, wrong.headers["content-type"]) == (405, PROBLEM)
         uneven = {"attempt": 1, "pack": "p", "rounds_done": 1, "reports": {"t": {"round": [0], "loss": []}}}
         body = problem(http.post(f"/v1/studies/{study}/reports", json=uneven), 422, "invalid-spec")
@@ -308,7 +308,7 @@ def test_the_openapi_document(service: Service) -> None:
         "getFrontier", "compareLabels", "streamEvents", "acquireStudy", "heartbeat", "releaseStudy", "createTrials",
         "startPack", "reportPack", "finishTrials", "healthz", "readyz", "metrics", "extendStudy", "retryTrials",
         "sendLogs", "getLogs", "whoami", "createToken", "listTokens", "revokeToken", "getQuota", "getProjectQuota",
-        "setProjectQuota", "listAudit",
+        "setProjectQuota", "listAudit", "deleteStudy",
     }  # fmt: skip
     for name, operation in operations.items():
         assert operation.get("summary"), name

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,9 +44,23 @@ def filled(new_url: str) -> Iterator[Store]:
     store.recorder_state.write(study, Recorded("study", "", "run-1", 1))
     store.tokens.create(NewToken(name="ann"), actor)
     store.quotas.set("default", Quota(studies=9), actor)
+    delete_another(store)
     store.logs.write(study, NewLines(attempt=1, lines=[NewLine(at=1.0, text="hello")]))
     yield store
     store.close()
+
+
+def delete_another(store: Store) -> None:
+    """A study that has used a GPU, and of which files are left."""
+    study = store.studies.create(SPEC, "f" * 64).id
+    attempt = store.leases.acquire(study, holder()).attempt
+    trials = [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", 1))]
+    store.trials.start_pack(study, attempt, "p", trials, gpus=1.0)
+    time.sleep(0.001)  # the clock's resolution
+    store.leases.release(study, attempt, "FAILED", "no")
+    store.deletions.request(study)
+    while store.deletions.purge():
+        pass
 
 
 def rows(store: Store) -> dict[str, int]:

@@ -121,6 +121,25 @@ def test_the_upgrade_is_taken_back_to_the_last_row(old_url: str) -> None:
         assert database.differences(store.session.database) == []
 
 
+def test_a_study_that_was_deleted_since_does_not_come_back(old_url: str) -> None:
+    before = contents(old_url)
+    with closing(Store(old_url)) as store:
+        deleted, hidden = [study.id for study in store.studies.find() if study.state in ("SUCCEEDED", "PAUSED")][:2]
+        store.deletions.request(deleted)
+        while store.deletions.purge():
+            pass
+        store.deletions.request(hidden)
+        database.downgrade(store.session.database, "0002")
+    after = contents(old_url)
+    left = {
+        name: [row for row in rows if not any(study in value for value in row for study in (deleted, hidden))]
+        for name, rows in before.items()
+        if name != "audit"
+    }
+    assert {name: rows for name, rows in after.items() if name != "audit"} == left
+    assert len(left["studies"]) == len(before["studies"]) - 2
+
+
 def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:
     before = contents(old_url)
     migrate = ["migrate", "--database", old_url]
