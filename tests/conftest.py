@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--fast") and collection_path in not_fast() else None
 
 
+@pytest.hookimpl(trylast=True)  # other tests have been deselected by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`--fast` starts no PostgreSQL: what runs on every kind of store runs on SQLite alone."""
     if config.getoption("--fast"):
         left_out = [item for item in items if re.search(POSTGRESQL, item.name)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not re.search(POSTGRESQL, item.name)]
+    if hasattr(config, "workerinput"):
+        items[:] = longest_first(items)
+
+
+def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Files with the longest time limit come first: else one process would begin them when the others have ended."""
+    limits: dict[Path, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limits[item.path] = max(limits.get(item.path, 0.0), mark.args[0] if mark else 0.0)
+    return sorted(items, key=lambda item: -limits[item.path])
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:
