@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Files with the longest time limit come first: else one process would begin them when the others have ended."""
+    """Files with the longest time limit come first, then those with most tests; else one process would end last."""
     limits: dict[Path, float] = {}
     for item in items:
         mark = item.get_closest_marker("timeout")
         limits[item.path] = max(limits.get(item.path, 0.0), mark.args[0] if mark else 0.0)
-    return sorted(items, key=lambda item: -limits[item.path])
+    tests = Counter(item.path for item in items)
+    return sorted(items, key=lambda item: (-limits[item.path], -tests[item.path], item.path))
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:

@@ -52,5 +52,5 @@ def test_files_with_the_longest_limit_come_first_and_keep_their_order() -> None:
         mark = None if seconds is None else SimpleNamespace(args=(seconds,))
         return SimpleNamespace(path=Path(name[0]), name=name, get_closest_marker=lambda _: mark)
 
-    items = [item("a1", None), item("b1", 60), item("b2", None), item("c1", 300.0), item("b3", 900), item("d1", None)]
-    assert [one.name for one in longest_first(items)] == ["b1", "b2", "b3", "c1", "a1", "d1"]
+    items = [item("a1", None), item("b1", 60), item("b2", 900), item("c2", 300.0), item("d2", None), item("d1", None)]
+    assert [one.name for one in longest_first(items)] == ["b1", "b2", "c2", "d2", "d1", "a1"]
