@@ -5,16 +5,39 @@ Every write carries the attempt under which the driver holds the study; a stale 
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import base64
+import itertools
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, PlainSerializer, WithJsonSchema, model_validator
 
-from driftline.wire.curve_columns import CurveColumns
+from driftline.wire.curve_codec import head
 from driftline.wire.records import Hyperparameters, Phase, Record, Values
 
 Desired = Literal["run", "pause", "cancel"]
 Outcome = Literal["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
 Released = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED"]
+
+
+def _bytes(value: object) -> object:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+def _rising(blocks: list[bytes]) -> list[bytes]:
+    heads = [head(block) for block in blocks]
+    if any(after.first <= before.last for before, after in itertools.pairwise(heads)):
+        raise ValueError("the rounds of a trial's blocks must increase")
+    return blocks
+
+
+Block = Annotated[
+    bytes,
+    BeforeValidator(_bytes),
+    PlainSerializer(lambda block: base64.b64encode(block).decode("ascii"), return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
+]
+Blocks = Annotated[list[Block], AfterValidator(_rising)]
+"""Rounds of one trial as `curve_codec.encode` packs them; in JSON as base64. Only their heads are checked here."""
 
 
 class Acquire(Record):
@@ -93,7 +116,7 @@ class Report(Record):
     Attributes:
         attempt: The driver's.
         pack: Id of the pack.
-        reports: New columns by trial id.
+        reports: New rounds by trial id.
         rounds_done: Server updates done by every trial of the pack.
         checkpoint: Where the newest checkpoint that the pack has written or restored lies; None leaves the old one.
         plan: How the pack is computed; None leaves the old one.
@@ -101,7 +124,7 @@ class Report(Record):
 
     attempt: int
     pack: str
-    reports: dict[str, CurveColumns] = Field(default_factory=dict)
+    reports: dict[str, Blocks] = Field(default_factory=dict)
     rounds_done: int = Field(ge=0)
     checkpoint: str | None = None
     plan: dict[str, JsonValue] | None = None

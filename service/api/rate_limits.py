@@ -28,7 +28,8 @@ class Limits(Section):
     """Limits of a service; None is no limit.
 
     Attributes:
-        body_bytes: Largest body of a request; the reports of a wide pack are the largest that a driver sends.
+        body_bytes: Largest body of a request, and largest size of a report's curves when they are decompressed; the
+            reports of a wide pack are the largest that a driver sends.
         study_bytes: Largest study that may be submitted.
         requests_per_second: Requests a token may send in the long run, to each replica of the API.
         burst: Requests it may send at once after a pause.

@@ -7,20 +7,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.errors import Conflict
-from driftline.wire.driver_messages import Report
-from service.store import trial_rows
-from service.store.curve_codec import (
+from driftline.wire.curve_codec import (
+    SEGMENT_ROUNDS,
     Arrays,
     Columns,
+    add,
     arrays,
-    contains,
     decode,
-    encode,
+    head,
+    heads,
     join,
     join_arrays,
-    split,
-    upsert,
+    sealed,
 )
+from driftline.wire.driver_messages import Report
+from service.store import trial_rows
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import Session, check_exists
 
@@ -30,8 +31,20 @@ _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 
 
+def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
+    """Store the segments of trials that have ended as one block each, inside the caller's transaction."""
+    columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
+    query = sa.select(*columns).where(CURVE_SEGMENTS.c.rounds < SEGMENT_ROUNDS)  # full ones are one block already
+    for ids in trial_rows.chunks(trials):
+        found = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
+        rows = [(trial, part, payload, sealed(payload)) for trial, part, payload in found]
+        changed = [{"trial": trial, "part": part, "payload": whole} for trial, part, old, whole in rows if whole != old]
+        if changed:
+            connection.execute(_UPDATE, changed)
+
+
 class Curves:
-    """Keeps what trials have reported, in compressed segments of 256 rounds."""
+    """Keeps what trials have reported, in segments of 256 rounds, as the workers compressed them."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -102,7 +115,7 @@ class Curves:
 
         Args:
             study_id: Id of the study.
-            report: Columns by trial id, and how far the pack is. What is None in it leaves what is stored.
+            report: Blocks by trial id, and how far the pack is. What is None in it leaves what is stored.
 
         Returns:
             The study's version afterwards.
@@ -115,19 +128,21 @@ class Curves:
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, report.attempt)
             rows = self._reported_rows(connection, study_id, report)
-            stored = self._segments(connection, report)
-            fresh: dict[tuple[str, int], Columns] = {}
+            stored = self._payloads(connection, report)
+            fresh: dict[tuple[str, int], bytes] = {}
             for row in rows:
                 ours = row.state == "RUNNING" and row.pack == report.pack
-                for segment, part in split(report.reports.get(row.id, {"round": []})):
-                    old = stored.get((row.id, segment))
-                    if old is not None and contains(old, part):
+                for block in report.reports.get(row.id, ()):
+                    place = row.id, head(block).segment
+                    old = fresh.get(place, stored.get(place, b""))
+                    payload = add(old, block)
+                    if payload is old:
                         continue
                     if not ours:
                         where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
                         problem = f"is {row.state} and runs {where}, got a new report of pack {report.pack}"
                         raise Conflict(f"trial {row.id} {problem}", state=row.state)
-                    fresh[row.id, segment] = part if old is None else upsert(old, part)
+                    fresh[place] = payload
             self._write(connection, fresh, stored.keys())
             running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
             changed = self._advance(connection, running, report)
@@ -143,23 +158,23 @@ class Curves:
         )
         return [*named, *(row for row in others if row.id not in report.reports)]
 
-    def _segments(self, connection: sa.Connection, report: Report) -> dict[tuple[str, int], Columns]:
+    def _payloads(self, connection: sa.Connection, report: Report) -> dict[tuple[str, int], bytes]:
         """The stored segments that the report has rounds of."""
-        touched = {segment for columns in report.reports.values() for segment, _ in split(columns)}
+        touched = {head(block).segment for blocks in report.reports.values() for block in blocks}
         columns = CURVE_SEGMENTS.c
         query = sa.select(columns.trial_id, columns.segment, columns.payload).where(columns.segment.in_(touched))
-        found: dict[tuple[str, int], Columns] = {}
+        found: dict[tuple[str, int], bytes] = {}
         for ids in trial_rows.chunks(list(report.reports)):
             for trial, segment, payload in connection.execute(query.where(columns.trial_id.in_(ids))):
-                found[trial, segment] = decode(payload)
+                found[trial, segment] = payload
         return found
 
     def _write(
-        self, connection: sa.Connection, fresh: Mapping[tuple[str, int], Columns], known: Container[tuple[str, int]]
+        self, connection: sa.Connection, fresh: Mapping[tuple[str, int], bytes], known: Container[tuple[str, int]]
     ) -> None:
         rows = [
-            {"trial": trial, "part": segment, "rounds": len(columns["round"]), "payload": encode(columns)}
-            for (trial, segment), columns in fresh.items()
+            {"trial": trial, "part": segment, "rounds": sum(one.rounds for one in heads(payload)), "payload": payload}
+            for (trial, segment), payload in fresh.items()
         ]
         inserted = [row for row in rows if (row["trial"], row["part"]) not in known]
         updated = [row for row in rows if (row["trial"], row["part"]) in known]

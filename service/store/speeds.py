@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from driftline.wire.curve_codec import arrays
 from service.store import progress
-from service.store.curve_codec import arrays
 from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 from service.store.session import Session
 from service.store.states import DRIVEN

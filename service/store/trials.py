@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from driftline.errors import Conflict
 from driftline.wire.driver_messages import NewTrial, TrialResult
 from driftline.wire.ids import trial_id
-from driftline.wire.records import Phase, TrialRecord, TrialState
-from service.store import trial_rows
+from driftline.wire.records import TRIAL_FINISHED, Phase, TrialRecord, TrialState
+from service.store import curves, trial_rows
 from service.store.schema import PACKS, TRIALS
 from service.store.session import Session, check_exists, moment
 from service.store.states import check_trial
@@ -169,6 +169,7 @@ class Trials:
             if changed:
                 connection.execute(_FINISH, changes)
                 trial_rows.close_packs(connection, study_id, self._session.clock())
+                curves.seal(connection, [change["trial"] for change in changes if change["to"] in TRIAL_FINISHED])
             if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
                 self._session.update_driver(connection, study_id, deaths=0)
             return self._session.changed(connection, study) if changed else int(study.version)

@@ -15,9 +15,11 @@ from driftline.errors import InvalidSpec, StaleDriver
 from driftline.sdk.frontier import Frontier
 from driftline.study import version_0_1
 from driftline.study.spec import Study
+from driftline.wire.curve_codec import decode, encode
 from driftline.wire.records import TRIAL_FINISHED
 from service.cli.main import app
 from service.store import database
+from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 from tests.databases_0_1 import VERSION_0_1, fill_postgresql, sqlite_file
 
@@ -119,6 +121,18 @@ def test_the_upgrade_is_taken_back_to_the_last_row(old_url: str) -> None:
     with closing(Store(old_url)) as store:  # and up again
         assert store.studies.find()
         assert database.differences(store.session.database) == []
+
+
+def test_curves_that_were_stored_since_the_upgrade_go_back_in_the_old_form(old_url: str) -> None:
+    before = contents(old_url)["curve_segments"]
+    with closing(Store(old_url)) as store:
+        with store.session.write() as connection:
+            for row in connection.execute(sa.select(CURVE_SEGMENTS)).all():
+                (block,) = encode(decode(row.payload))  # what a trial that runs again would leave
+                key = (CURVE_SEGMENTS.c.trial_id == row.trial_id, CURVE_SEGMENTS.c.segment == row.segment)
+                connection.execute(sa.update(CURVE_SEGMENTS).where(*key).values(payload=block))
+        database.downgrade(store.session.database, "0002")
+    assert contents(old_url)["curve_segments"] == before
 
 
 def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:

@@ -19,6 +19,7 @@ from driftline.wire.driver_messages import (
     Stored,
 )
 from driftline.wire.records import StudyRecord, TrialPage
+from service.api.curve_checks import check_report
 from service.api.dependencies import Asked, DrivenStudy
 from service.api.request_bodies import DriverRoute
 from service.store.leases import desired
@@ -60,6 +61,7 @@ def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPag
 @ROUTER.post("/reports", operation_id="reportPack")
 def report(study_id: DrivenStudy, body: Report, asked: Asked) -> Stored:
     """Store what a pack has reported since last time; upserted on (trial, round)."""
+    check_report(body, asked.limits.body_bytes)
     return _stored(study_id, asked.store.curves.report(study_id, body), asked)
 
 

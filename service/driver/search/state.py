@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftline.wire.curve_codec import Columns
 from driftline.wire.records import Hyperparameters, TrialRecord
 from service.driver.search.policy import Row
-
-Columns = dict[str, list[Any]]
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Table:
     Attributes:
         objectives: Names of the values that count.
         trials: By id.
-        curves: What unfinished trials have reported, by id.
+        curves: What unfinished trials have reported of what a result needs, by id.
         structures: Structure of each trial, by id.
         packs: Those that run, by id.
     """
@@ -94,32 +93,3 @@ class Table:
             return None
         values: Mapping[str, float] = record.values.model_dump()
         return tuple(values[name] for name in self.objectives)
-
-
-def append(old: Columns | None, new: Columns) -> Columns:
-    """Columns with later ones after them; from the first new round on the new ones count.
-
-    A pack that goes on from a checkpoint reports some rounds again: they replace what was there.
-
-    Args:
-        old: What there is; changed in place. None is nothing.
-        new: Rounds that increase.
-
-    Examples:
-        >>> append({"round": [0, 1, 2], "loss": [3.0, 2.0, 1.0]}, {"round": [2, 3], "loss": [1.0, 0.5], "norm": [7, 8]})
-        {'round': [0, 1, 2, 3], 'loss': [3.0, 2.0, 1.0, 0.5], 'norm': [None, None, 7, 8]}
-    """
-    if not new.get("round"):
-        return old or {}
-    if not old:
-        return {name: list(column) for name, column in new.items()}
-    first = new["round"][0]
-    kept = len(old["round"])
-    while kept and old["round"][kept - 1] >= first:
-        kept -= 1
-    added = len(new["round"])
-    for name in new:
-        old.setdefault(name, [None] * kept)
-    for name, column in old.items():
-        column[kept:] = new.get(name, [None] * added)
-    return old
