@@ -216,7 +216,7 @@ class Recorder:
         known: Mapping[tuple[str, str], Recorded],
     ) -> int:
         """Show these trials; gives how many were, fewer than all when the lease is lost."""
-        curves = self._store.curves.columns(self._study_id, [trial.id for trial in trials])
+        curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
         shown: list[Recorded] = []
         try:
             for trial in trials:

@@ -1,8 +1,7 @@
 """Curves in the store: what trials reported per round, upserted on (trial, round)."""
 
-import operator
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -25,6 +24,7 @@ from service.store import trial_rows
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import Session, check_exists
 
+_Part = TypeVar("_Part")
 _ROWS = 500  # segments that are taken from the database at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
@@ -62,51 +62,49 @@ class Curves:
         Raises:
             NotFound: No such study, or no such trial in it.
         """
-        parts: dict[str, list[Columns]] = {}
-        order = (CURVE_SEGMENTS.c.trial_id, CURVE_SEGMENTS.c.segment)
-        query = sa.select(CURVE_SEGMENTS.c.trial_id, CURVE_SEGMENTS.c.payload).order_by(*order)
-        with self._session.read() as connection:
-            if trials is None:
-                check_exists(connection, study_id)
-                of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
-                found = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(of_study))).all()
-            else:
-                trial_rows.by_id(connection, study_id, trials)
-                parts = {trial: [] for trial in trials}
-                found = []
-                for ids in trial_rows.chunks(trials):
-                    found += connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
-        for trial, payload in found:
-            parts.setdefault(trial, []).append(decode(payload))
-        return {trial: join(segments) for trial, segments in parts.items()}
+        return {trial: join(parts) for trial, parts in self._parts(study_id, trials, decode).items()}
 
-    def arrays(self, study_id: str, names: Iterable[str] | None = None) -> dict[str, Arrays]:
-        """The curves of all trials of a study that have reported something, as arrays: what results are computed from.
+    def arrays(
+        self, study_id: str, names: Iterable[str] | None = None, trials: Sequence[str] | None = None
+    ) -> dict[str, Arrays]:
+        """Curves by trial id, as arrays: what results are computed from, and what MLflow gets.
 
         Args:
             study_id: Id of the study.
             names: Only these columns; ``round`` is always there. All by default.
+            trials: As for `columns`.
 
         Returns:
-            Trial id -> name -> (reports,), NaN where a round did not report it.
+            Trial id -> name -> (reports,), NaN where a round did not report it; no names for a trial that has reported
+            nothing.
 
         Raises:
-            NotFound: No such study.
+            NotFound: As for `columns`.
         """
         wanted = None if names is None else {"round", *names}
-        parts: dict[str, list[tuple[int, Arrays]]] = {}
+        parts = self._parts(study_id, trials, lambda payload: arrays(payload, wanted))
+        return {trial: join_arrays(segments) for trial, segments in parts.items()}
+
+    def _parts(
+        self, study_id: str, trials: Sequence[str] | None, read: Callable[[bytes], _Part]
+    ) -> dict[str, list[_Part]]:
+        """What `read` makes of the stored segments by trial id, in their order."""
+        found: dict[str, dict[int, _Part]] = {trial: {} for trial in trials or ()}
         of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
         columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
-        query = sa.select(*columns).where(CURVE_SEGMENTS.c.trial_id.in_(of_study))  # put in order here, not there
+        query = sa.select(*columns)  # put in order here, not there
         with self._session.read() as connection:
-            check_exists(connection, study_id)
-            for trial, segment, payload in connection.execution_options(yield_per=_ROWS).execute(query):
-                parts.setdefault(trial, []).append((segment, arrays(payload, wanted)))
-        by_segment = operator.itemgetter(0)
-        return {
-            trial: join_arrays([part for _, part in sorted(segments, key=by_segment)])
-            for trial, segments in parts.items()
-        }
+            if trials is None:
+                check_exists(connection, study_id)
+                queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(of_study))]
+            else:
+                trial_rows.by_id(connection, study_id, trials)
+                queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(ids)) for ids in trial_rows.chunks(trials)]
+            connection.execution_options(yield_per=_ROWS)
+            for some in queries:
+                for trial, segment, payload in connection.execute(some):
+                    found.setdefault(trial, {})[segment] = read(payload)
+        return {trial: [found[trial][segment] for segment in sorted(found[trial])] for trial in trials or sorted(found)}
 
     def report(self, study_id: str, report: Report) -> int:
         """Store what a pack has reported since last time, in one transaction. The same again changes nothing.

@@ -175,13 +175,19 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
 
 
 def test_curves_over_several_segments(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store)
+    study, attempt, (trial, other) = driven(store)
     store.trials.start_pack(study, attempt, "p1", [trial])
     store.curves.report(study, report(attempt, trial, range(200)))
     store.curves.report(study, report(attempt, trial, range(150, 700)))
     columns = store.curves.columns(study)[trial]
     assert columns["round"] == list(range(700))
     assert columns["train_loss"] == [1.0 / (1 + number) for number in range(700)]
+    arrays = store.curves.arrays(study, trials=[other, trial])
+    assert list(arrays) == [other, trial]
+    assert arrays[other] == {}
+    assert {name: values.tolist() for name, values in arrays[trial].items()} == columns
+    with pytest.raises(NotFound):
+        store.curves.arrays(study, trials=[trial, "x"])
 
 
 def test_a_curve_is_stored_as_it_came_until_something_is_sent_again(store: Store) -> None:
