@@ -1,4 +1,4 @@
-# Driftline: API, scheduler, MLflow and the nodes of Ray clusters, all from one image. docs/kubernetes.md says how to build it.
+# One image for Driftline's API, scheduler, MLflow and Ray nodes. docs/kubernetes.md explains how to build it.
 #
 #   docker build -t REGISTRY/driftline:0.2.0 .                              CPU
 #   docker build -t REGISTRY/driftline:0.2.0-cuda --build-arg VARIANT=cuda .   GPU nodes: PyTorch brings its own CUDA libraries
@@ -13,7 +13,7 @@ FROM ${BASE} AS builder
 ARG VARIANT=cpu
 # Index of PyTorch's CPU builds
 ARG TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
-# Folder of wheels inside the build context; nothing is downloaded then
+# Folder of wheels inside the build context; if it is set, nothing is downloaded
 ARG WHEELHOUSE=
 # More packages, for example "s3fs" for checkpoints in an object store
 ARG EXTRA_PACKAGES=
@@ -47,7 +47,7 @@ LABEL org.opencontainers.image.title="Driftline" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       io.driftline.variant="${VARIANT}"
-# wget: KubeRay's probes of Ray nodes. The user has a name because Python's getpass asks for one.
+# KubeRay's probes of Ray nodes need wget. Python's getpass needs a user name.
 RUN set -eu; \
     if ! command -v wget >/dev/null; then \
         apt-get update -q; \
@@ -59,8 +59,8 @@ RUN set -eu; \
     mkdir /var/lib/driftline; \
     chown 10001:10001 /var/lib/driftline
 COPY --from=builder /opt/driftline /opt/driftline
-# Only /tmp and DRIFTLINE_HOME are written to: mount both and the root file system can be read-only. Which GPUs a container
-# sees is said by who starts it (NVIDIA's device plugin, docker run --gpus); of their driver it needs no more than this.
+# Only /tmp and DRIFTLINE_HOME are written to: if both are mounted, the root file system can be read-only. NVIDIA's
+# device plugin or docker run --gpus chooses the container's GPUs; of their driver it needs only these capabilities.
 ENV PATH=/opt/driftline/bin:$PATH \
     HOME=/tmp \
     DRIFTLINE_HOME=/var/lib/driftline \

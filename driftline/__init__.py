@@ -1,4 +1,4 @@
-"""Driftline tunes local update methods and maps, for each method, what quality it reaches for what cost.
+"""Driftline tunes local update methods and shows which quality each method reaches at which cost.
 
     from driftline import Client, Study
 
@@ -6,17 +6,17 @@
     frontier = Client().submit(study).wait(progress=True).frontier()
     print(frontier.table())
 
-What lives here is light: it needs no server code and loads no torch before a study is checked in full.
+This package is light: it needs no server code, and loads torch only to check a study in full.
 
-    study/    what people write: studies, entries, budgets, YAML, checks
-    wire/     what travels between client, API and driver
+    study/    studies as users write them: entries, budgets, YAML, checks
+    wire/     messages between client, API and driver
     client/   HTTP: connection, retries, the API client
     results/  pure functions: curves -> frontier, comparison, ledger; show/: tables, pictures, pages
     sdk/      Client, Job, Frontier, AsyncClient, OfflineService
 
-Dependencies run one way: sdk -> client -> results -> wire -> study, and from here only to search_spaces and trainers.
-Without the address of a service, `Client` runs studies in this process, with what the entry point group
-``driftline.local`` names.
+Imports run one way: sdk -> client -> results -> wire -> study; outside this package, only search_spaces and trainers
+are imported. Without the address of a service, `Client` runs studies in this process, through the entry point group
+``driftline.local``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _SIBLINGS = ("search_spaces", "trainers", "service")
 
 
 def _refuse_hidden_siblings() -> None:
-    """Raises ImportError where a folder or file of the user's hides one of Driftline's other packages."""
+    """Raises ImportError if a user's file or folder hides one of Driftline's other packages."""
     home = Path(__file__).resolve().parent.parent
     for name in _SIBLINGS:
         spec = PathFinder.find_spec(name)
@@ -93,7 +93,7 @@ def _refuse_hidden_siblings() -> None:
 
 _refuse_hidden_siblings()
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and must see other names as errors
+if not TYPE_CHECKING:  # type checkers use the imports above; with __getattr__ they would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:

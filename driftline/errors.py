@@ -1,18 +1,18 @@
 """Every error that Driftline raises on purpose, with its HTTP status and its exit code in one place.
 
-    DriftlineError              500   exit 1   something of ours failed; the base of all
+    DriftlineError              500   exit 1   an internal failure; the base of all errors
     ├── InvalidSpec             422   exit 2   an invalid study or setting; a ValueError; has .path
     │   └── InvalidRequest      400   exit 2   a malformed request: unknown parameter, page token, size (413)
-    ├── Unauthorized            401   exit 3   no token, or one that is not known
-    │   └── Forbidden           403   exit 3   a known token that may not do this
-    │       └── QuotaExceeded   403   exit 3   the project has used up what it may have; waiting alone does not help
+    ├── Unauthorized            401   exit 3   a missing or unknown token
+    │   └── Forbidden           403   exit 3   a known token without the permission
+    │       └── QuotaExceeded   403   exit 3   the project's quota is used up; waiting alone does not help
     ├── NotFound                404   exit 4   no such study, trial, label or file; also a LookupError
-    ├── Conflict                409   exit 5   the thing exists and differs, or its state does not allow this
-    │   └── StaleDriver         409   exit 5   a write under an attempt that has been taken over: stop at once
-    └── Unavailable             503   exit 6   a database, cluster or server that is away for now: try again
-        └── RateLimited         429   exit 6   too many requests of one token, project or address: try again later
+    ├── Conflict                409   exit 5   the object exists and differs, or its state does not allow the request
+    │   └── StaleDriver         409   exit 5   a write by a driver that has been replaced: it must stop at once
+    └── Unavailable             503   exit 6   a database, cluster or server is temporarily unavailable: try again
+        └── RateLimited         429   exit 6   too many requests from one token, project or address: try again later
 
-A message says what must hold, what came, and what to do: ``local_steps must be at least 1, got local_steps=0``.
+A message says what must hold, what was given, and what to do: ``local_steps must be at least 1, got local_steps=0``.
 Over HTTP an error travels as problem+json (`problem`) and comes back as the same class (`from_problem`).
 """
 
@@ -29,11 +29,11 @@ class DriftlineError(Exception):
     """Base of all errors raised on purpose.
 
     Args:
-        message: One line: what must hold, what came, what to do.
+        message: One line: what must hold, what was given, what to do.
         details: JSON values that travel with the error (shown by the API, ignored by the command line).
 
     Attributes:
-        code: Short name in problem+json, stable.
+        code: Stable short name in problem+json.
         status: HTTP status.
         exit_code: Exit code of the command line.
     """
@@ -55,8 +55,8 @@ class InvalidSpec(DriftlineError, ValueError):
     """An invalid specification, found before anything started.
 
     Args:
-        path: Dotted key where it is wrong, as the user wrote it: ``methods[0].space.client_lr``; "" for the whole.
-        problem: What must hold and what came, without the path.
+        path: Dotted key of the invalid value, as the user wrote it: ``methods[0].space.client_lr``; "" for the whole.
+        problem: What must hold and what was given, without the path.
         details: JSON values that travel with the error.
     """
 
@@ -78,7 +78,7 @@ class InvalidRequest(InvalidSpec):
 
 
 class Unauthorized(DriftlineError):
-    """No token was given, or it is not known."""
+    """The token is missing or unknown."""
 
     code = "unauthorized"
     status = 401
@@ -93,13 +93,13 @@ class Forbidden(Unauthorized):
 
 
 class QuotaExceeded(Forbidden):
-    """The project has what it may have: something must end, or an admin must allow more."""
+    """The project's quota is used up: something must end, or an admin must raise the quota."""
 
     code = "quota-exceeded"
 
 
 class NotFound(DriftlineError, LookupError):
-    """Nothing is stored under this name; the message lists near ones where it can."""
+    """Nothing is stored under this name; where possible, the message lists similar names."""
 
     code = "not-found"
     status = 404
@@ -107,7 +107,7 @@ class NotFound(DriftlineError, LookupError):
 
 
 class Conflict(DriftlineError):
-    """It exists already and differs, or its state does not allow what was asked."""
+    """The object already exists and differs, or its state does not allow the request."""
 
     code = "conflict"
     status = 409
@@ -115,13 +115,13 @@ class Conflict(DriftlineError):
 
 
 class StaleDriver(Conflict):
-    """The study's driver has been replaced: whoever gets this must stop writing."""
+    """The driver has been replaced by another one and must stop writing."""
 
     code = "stale-driver"
 
 
 class Unavailable(DriftlineError):
-    """Something needed is away for now; the same request may succeed later."""
+    """Something that the request needs is temporarily unavailable; the same request may succeed later."""
 
     code = "unavailable"
     status = 503
@@ -129,14 +129,14 @@ class Unavailable(DriftlineError):
 
 
 class RateLimited(Unavailable):
-    """Too many requests of one token, project or address; `details["retry_after"]` is the wait in seconds."""
+    """Too many requests from one token, project or address; `details["retry_after"]` is the wait in seconds."""
 
     code = "rate-limited"
     status = 429
 
 
 def _tree(root: type[DriftlineError]) -> dict[str, type[DriftlineError]]:
-    found = {root.code: root} if "code" in vars(root) else {}  # one without a code of its own stays in its module
+    found = {root.code: root} if "code" in vars(root) else {}  # a class that inherits its code is not listed
     for child in root.__subclasses__():
         found |= _tree(child)
     return found
@@ -147,7 +147,7 @@ def problem(error: DriftlineError) -> dict[str, Any]:
 
     Returns:
         ``{"type", "title", "status", "detail"}`` as in RFC 9457, ``"path"`` and ``"problem"`` for an `InvalidSpec`,
-        and the error's details under ``"details"`` when there are any.
+        and the error's details under ``"details"`` if there are any.
 
     Examples:
         >>> problem(NotFound("no study 'abc'"))
@@ -167,14 +167,14 @@ def problem(error: DriftlineError) -> dict[str, Any]:
 
 
 def from_problem(status: int, body: Mapping[str, Any]) -> DriftlineError:
-    """The error that a problem+json answer stands for (not raised).
+    """Builds the error that a problem+json response describes, without raising it.
 
     Args:
-        status: HTTP status of the answer.
-        body: Its JSON; need not be ours: an unknown type falls back on the status.
+        status: HTTP status of the response.
+        body: Its JSON, from any server: for an unknown type, the status decides.
 
     Returns:
-        An error of the class that was raised at the other end, or of the base class.
+        An error of the class that the server raised; for an unknown type, of the class with this status or the base.
 
     Examples:
         >>> from_problem(409, {"type": "urn:driftline:stale-driver", "detail": "attempt 3 has been replaced by 4"})

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 
 def pauses(first: float, longest: float, *, factor: float = 2.0, jitter: float = 0.0) -> Iterator[float]:
-    """Seconds to wait before each further attempt, without end; start again with a new iterator after a success.
+    """Seconds to wait before each further attempt, without end. After a success, start a new iterator.
 
     Args:
         first: The first pause.
-        longest: No later pause is longer.
+        longest: Limit of all later pauses.
         factor: Each pause is this many times the one before.
-        jitter: Largest share of a pause that is left out at random, so that clients do not come back together.
+        jitter: Each pause is shortened at random by up to this share, so that clients do not return all at once.
 
     Examples:
         >>> from itertools import islice

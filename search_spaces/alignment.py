@@ -14,7 +14,7 @@ from search_spaces.parameters import Choice, Float, Space, fixed
 def displacement() -> Float:
     """Default range of displacement: [1e-3, 10] on a log scale; [C] finds 0.025 best for unequal clients, 2.5 for iid.
 
-    0 is left out: it would be the method without alignment.
+    0 is excluded: it would be the method without alignment.
     """
     return Float(1e-3, 10.0, log=True)
 
@@ -24,7 +24,7 @@ def averaged(local_steps: Sequence[int], **more: Choice) -> Space:
 
     Args:
         local_steps: (1, 10, 20, 40) for EMNIST, (10, 20) for CIFAR-10.
-        more: further parameters of the method.
+        more: Further parameters of the method.
     """
     return {
         "client_lr": rates(),
@@ -41,7 +41,7 @@ def rates() -> Choice:
 
 
 def weight_decay() -> Choice:
-    """The weight decays of [C]; 1e-3 was always better."""
+    """The weight decays of [C], where 1e-3 was always better."""
     return Choice((1e-3, 1e-4))
 
 
@@ -51,10 +51,10 @@ def coarse_displacements() -> Choice:
 
 
 def iid_displacements() -> Choice:
-    """The second grid of [C], for equal clients: 1.5 to 2.5 was best."""
+    """The second grid of [C] for equal clients; 1.5 to 2.5 was best."""
     return Choice((0.5, 1.5, 2.5, 3.5))
 
 
 def unequal_displacements() -> Choice:
-    """The second grid of [C], for clients with one label each: 0.025 to 0.05 was best."""
+    """The second grid of [C] for clients with one label each; 0.025 to 0.05 was best."""
     return Choice((0.01, 0.025, 0.05, 0.1))

@@ -11,8 +11,8 @@
 | ``{choice: [1, 5, 10, 50]}``                                   | one of these; any JSON values, lists too |
 | ``0.1``, ``reference``, ``true``, ``null``                     | fixed (a `Choice` of one) |
 
-The extra points under ``also`` lie outside the range; together they are drawn with probability 1/8, equally likely
-among themselves. Numbers may be text (``"1e-3"``), as YAML 1.1 loaders read them.
+The extra points under ``also`` must lie outside the range. Together they have probability 1/8, shared equally. Numbers
+may be strings (``"1e-3"``), as YAML 1.1 loaders read them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OPTIONS = {"float": ("log", "also", "complement", "points"), "int": ("log", "al
 
 
 def from_json(form: Any, path: str = "") -> Parameter:
-    """The parameter that a study's form stands for; a parameter is returned as it is.
+    """Converts a study's form to a parameter; a parameter is returned unchanged.
 
     Args:
         form: As in the table of this module.
         path: Dotted place of the form, for errors.
 
     Raises:
-        SpecError: Neither a form of the table nor a scalar; `path` says where.
+        SpecError: The form is not in the table; the error has `path`.
 
     Examples:
         >>> from_json({"float": ["1e-3", 10], "log": True, "also": [0]})

@@ -1,10 +1,10 @@
-"""The largest client_lr that does not diverge: where automatic decay begins.
+"""Finds the largest client_lr that does not diverge, from which automatic decay starts.
 
     python -m search_spaces.largest trial.json
 
-Decay makes a large client_lr cheap: it is fast at first and is lowered when it no longer helps. So it is not tuned, but
-taken as large as training bears: of the candidates the largest for which training does not diverge with at least one
-server_lr, and of these server_lr the one with the smallest mean training loss over the last 100 rounds.
+With decay, a large client_lr is fast at first and is lowered when it no longer helps. So client_lr is not tuned but
+taken as large as possible: the largest candidate with which training does not diverge for at least one server_lr. Of
+these server_lr, the one with the smallest mean training loss over the last 100 rounds is taken.
 
 Source: "On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020), section 9.
 """
@@ -27,18 +27,18 @@ from trainers.run import read, run
 CANDIDATES = (100.0, 10.0, 1.0, 0.1, 0.01)
 """The client_lr of the paper."""
 SCORE_WINDOW = 100
-"""Last rounds whose mean training loss is compared."""
+"""Number of last rounds whose mean training loss is compared."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of one client_lr.
+    """The outcome of one client_lr.
 
     Args:
-        client_lr: that was tried.
-        diverged: how many of the server_lr diverged with it.
-        server_lr: the best of those that did not; None where all did.
-        train_loss: its mean training loss over the last rounds.
+        client_lr: The rate that was tried.
+        diverged: Number of server_lr with which it diverged.
+        server_lr: The best server_lr with which it did not diverge; None if it always did.
+        train_loss: Mean training loss over the last rounds with that server_lr.
     """
 
     client_lr: float
@@ -62,20 +62,20 @@ def largest_client_lr(
     """Trains with every candidate, the largest first, until one does not diverge.
 
     Args:
-        document: a trial (trainers/trial/document.py) without members; its client_lr and server_lr are replaced. One
-            with delta_lr or tied keeps that, and only client_lr is tried; so with methods that are tied by nature.
-        candidates: client_lr to try.
-        servers: server_lr to try with each; the paper's by default.
-        device: as torch calls it, or "auto".
+        document: A trial (trainers/trial/document.py) without members; its client_lr and server_lr are replaced. If it
+            sets delta_lr or tied, or its method is always tied, only client_lr is replaced.
+        candidates: The client_lr to try.
+        servers: The server_lr to try with each; the paper's by default.
+        device: A torch device, or "auto".
 
     Returns:
-        What was tried, in that order; the last one is the answer where it has a train_loss.
+        The outcomes in the order tried; the last one is the answer if it has a train_loss.
 
     Raises:
-        SpecError: the trial is wrong, or its method has no client_lr.
+        SpecError: The trial is invalid, or its method has no client_lr.
     """
     if document.get("members") is not None:
-        raise SpecError("members must be left out: the rates that are tried are the members", "members")
+        raise SpecError("members must be left out: the rates to try become the members", "members")
     method = document.get("method")
     method = dict(method) if isinstance(method, Mapping) else {}
     method.pop("client_lr", None)
@@ -100,14 +100,16 @@ def largest_client_lr(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: a line of JSON for every client_lr that was tried; 1 where all of them diverged."""
+    """The command line: prints a line of JSON for every client_lr tried; returns 1 if all of them diverged."""
     parser = argparse.ArgumentParser(
         prog="python -m search_spaces.largest",
         description="Finds the largest client_lr that does not diverge with at least one server_lr.",
     )
     parser.add_argument("trial", metavar="TRIAL.json", help='a trial without members; "-" is standard input')
-    parser.add_argument("--client-lrs", metavar="A,B,...", default=_text(CANDIDATES), help="to try")
-    parser.add_argument("--server-lrs", metavar="A,B,...", default=_text(server_lrs()), help="to try with each")
+    parser.add_argument("--client-lrs", metavar="A,B,...", default=_text(CANDIDATES), help="client_lr to try")
+    parser.add_argument(
+        "--server-lrs", metavar="A,B,...", default=_text(server_lrs()), help="server_lr to try with each"
+    )
     options = parser.parse_args(arguments)
     try:
         document = read(options.trial)
@@ -124,13 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _given_its_server_lr(method: Mapping[str, Any]) -> bool:
-    """Whether server_lr follows from client_lr; SpecError for a method that is not there, or has no client_lr."""
+    """Whether server_lr follows from client_lr; SpecError for a method that is unknown or has no client_lr."""
     if "name" not in method:
         raise SpecError(f"method.name must be given: one of {', '.join(methods())}", "method.name")
     module = methods().find(method["name"], "method.name")
     if "client_lr" not in {item.name for item in offered(module)}:
         raise SpecError(
-            f"method.name must be of a method with a client_lr, got {method['name']}, which has none", "method.name"
+            f"method.name must name a method with a client_lr, got {method['name']}, which has none", "method.name"
         )
     return module.TIED or any(method.get(other) for other in ("delta_lr", "tied"))
 
@@ -153,7 +155,7 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
     try:
         return tuple(float(item) for item in text.split(","))
     except ValueError as error:
-        raise SpecError(f"{option} must be numbers with commas between them, got {shown(text)}") from error
+        raise SpecError(f"{option} must be numbers separated by commas, got {shown(text)}") from error
 
 
 def _text(numbers: Sequence[float]) -> str:

@@ -1,7 +1,6 @@
-"""What one hyperparameter may be: `Float`, `Int` or `Choice`; how they are written in a study: `search_spaces.forms`.
+"""The search space of one hyperparameter: `Float`, `Int` or `Choice`. `search_spaces.forms` has their form in a study.
 
-Extra points (`also`) lie outside the range; together they are drawn with probability `ALSO_PROBABILITY`, equally likely
-among themselves.
+Extra points (`also`) lie outside the range. Together they have probability `ALSO_PROBABILITY`, shared equally.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ ALSO_PROBABILITY = 1 / 8
 """Probability that a random or quasi-random draw takes one of the extra points, when there are any."""
 
 GRID_POINTS = 5
-"""Points of a range on a grid, unless the parameter says otherwise."""
+"""Points of a range on a grid, by default."""
 
 Number = TypeVar("Number", int, float)
 
@@ -37,7 +36,7 @@ class Float:
         points: Points of the range on a grid, extra points not counted.
 
     Raises:
-        SpecError: The above does not hold.
+        SpecError: An argument breaks these rules.
     """
 
     low: float
@@ -62,7 +61,7 @@ class Float:
             )
 
     def contains(self, value: Any) -> bool:
-        """Whether the value is in the range or an extra point (booleans and text are not)."""
+        """Whether the value is in the range or an extra point (booleans and strings are not)."""
         return is_real(value) and bool(self.low <= value <= self.high or value in self.also)
 
     def from_unit(self, u: float) -> float:
@@ -81,7 +80,7 @@ class Float:
         return self.at(u) if extra is None else extra
 
     def at(self, u: float) -> float:
-        """The value at share u in [0, 1] of the range, on its scale; extra points do not count."""
+        """The value at fraction u in [0, 1] of the range, on its scale, without extra points."""
         if self.complement:
             top, bottom = 1 - self.low, 1 - self.high
             value = 1 - bottom * (top / bottom) ** (1 - u)
@@ -95,7 +94,7 @@ class Float:
         """Extra points, then evenly spaced ones on the parameter's scale, both ends included (1 point: the middle).
 
         Args:
-            points: How many of the range; `self.points` by default.
+            points: Number of points of the range; `self.points` by default.
 
         Examples:
             >>> Float(1e-3, 10, log=True, also=(0,)).grid()
@@ -107,11 +106,11 @@ class Float:
         return (*self.also, *dict.fromkeys(min(max(value, self.low), self.high) for value in inner))
 
     def ends(self) -> tuple[float, ...]:
-        """Low, high, and the extra points: the values at which a setting is checked before anything runs."""
+        """Low, high, and the extra points: the values that are checked before anything runs."""
         return (self.low, self.high, *self.also)
 
     def to_json(self) -> dict[str, Any]:
-        """The form in which a study holds it."""
+        """Its form in a study."""
         form = _range_json("float", self.low, self.high, self.log, self.also, self.points)
         return form | ({"complement": True} if self.complement else {})
 
@@ -129,10 +128,10 @@ class Int:
         high: Largest value, above low.
         log: Drawn uniformly in log x.
         also: Extra points outside [low, high].
-        points: Points of the range on a grid, at most.
+        points: Most points of the range on a grid.
 
     Raises:
-        SpecError: The above does not hold.
+        SpecError: An argument breaks these rules.
     """
 
     low: int
@@ -152,7 +151,7 @@ class Int:
             )
 
     def contains(self, value: Any) -> bool:
-        """Whether the value is whole and in the range or an extra point (booleans and text are not)."""
+        """Whether the value is a whole number in the range, or an extra point (booleans and strings are not)."""
         return is_real(value) and value == math.floor(value) and (self.low <= value <= self.high or value in self.also)
 
     def from_unit(self, u: float) -> int:
@@ -178,7 +177,7 @@ class Int:
         """Extra points, then evenly spaced ones on the parameter's scale, both ends included, none twice.
 
         Args:
-            points: How many of the range, at most; `self.points` by default.
+            points: Most points of the range; `self.points` by default.
 
         Examples:
             >>> Int(1, 64, log=True).grid(7), Int(1, 3).grid()
@@ -189,11 +188,11 @@ class Int:
         return (*self.also, *dict.fromkeys(round(value) for value in inner))
 
     def ends(self) -> tuple[int, ...]:
-        """Low, high, and the extra points: the values at which a setting is checked before anything runs."""
+        """Low, high, and the extra points: the values that are checked before anything runs."""
         return (self.low, self.high, *self.also)
 
     def to_json(self) -> dict[str, Any]:
-        """The form in which a study holds it."""
+        """Its form in a study."""
         return _range_json("int", self.low, self.high, self.log, self.also, self.points)
 
     def sample(self, generator: np.random.Generator) -> int:
@@ -203,13 +202,13 @@ class Int:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few values, all equally likely; of one value: fixed.
+    """One of a few values, all equally likely; a single value is fixed.
 
     Args:
-        options: JSON values, none twice (1 and 1.0 are the same, 1 and true are not).
+        options: Distinct JSON values (1 and 1.0 are the same, 1 and true are not).
 
     Raises:
-        SpecError: None, or one twice.
+        SpecError: No option, a duplicate, or a value that JSON cannot hold.
     """
 
     options: tuple[Any, ...]
@@ -235,7 +234,7 @@ class Choice:
         return self.options[min(math.floor(u * len(self.options)), len(self.options) - 1)]
 
     def grid(self, points: int | None = None) -> tuple[Any, ...]:
-        """All options, however many points are asked for."""
+        """All options, whatever `points` is."""
         del points
         return self.options
 
@@ -244,7 +243,7 @@ class Choice:
         return self.options
 
     def to_json(self) -> Any:
-        """The form in which a study holds it: the bare value where it is fixed."""
+        """Its form in a study: the bare value if it is fixed."""
         if len(self.options) == 1 and not isinstance(self.options[0], list | dict):
             return self.options[0]
         return {"choice": list(self.options)}
@@ -264,7 +263,7 @@ def fixed(value: Any) -> Choice:
 
 
 def is_fixed(parameter: Parameter) -> bool:
-    """Whether there is only one value to take."""
+    """Whether the parameter has only one value."""
     return isinstance(parameter, Choice) and len(parameter.options) == 1
 
 

@@ -1,12 +1,12 @@
-"""Entries that have a name of their own in the literature, but are FedAvg with a server optimizer here.
+"""Entries with their own name in the literature that are FedAvg with a server optimizer here.
 
     - {preset: fedadam}           # FedAvg with Adam on the server, default spaces
     - {preset: fedyogi, label: yogi, space: {client_lr: 0.1, server_lr: {float: [1e-3, 1], log: true}, local_steps: 10}}
 
-An entry may change everything that a preset says, except the method; the stored study has it written out.
+An entry may override everything in a preset except the method. Stored studies have presets written out.
 
-Sources: FedAvgM is of "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification"
-(Hsu, Qi, Brown 2019), the others of "Adaptive Federated Optimization" (Reddi et al. 2021).
+Sources: FedAvgM is from "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification"
+(Hsu, Qi, Brown 2019), the others from "Adaptive Federated Optimization" (Reddi et al. 2021).
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from trainers import SpecError, hint, shown
 SERVERS: Mapping[str, str] = MappingProxyType(
     {"fedavgm": "sgd", "fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
 )
-"""Preset -> its server optimizer; the method of all is fedavg."""
+"""Preset -> its server optimizer; the method is always fedavg."""
 
 
 def entry(name: object) -> dict[str, Any]:
-    """The entry of a study that a preset stands for, as a document.
+    """The entry that a preset stands for, as a document.
 
     Args:
-        name: of the preset.
+        name: Name of the preset.
 
     Returns:
-        label, name and server, with the default space of the server optimizer; that of the method is left to be filled
-        in.
+        label, name and server, with the default space of the server optimizer but no space of the method.
 
     Raises:
-        SpecError: No such preset; names the nearest one.
+        SpecError: No such preset; the message names the nearest one.
 
     Examples:
         >>> entry("fedavgm")["server"]

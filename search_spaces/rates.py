@@ -10,7 +10,7 @@ from search_spaces.parameters import Choice, Float
 
 
 def client_lr() -> Float:
-    """Default range of client_lr: that of [A] appendix F, [1e-3, 10] on a log scale, and 0 (large-batch SGD)."""
+    """Default range of client_lr, as in [A] appendix F: [1e-3, 10] on a log scale, and 0 (large-batch SGD)."""
     return Float(1e-3, 10.0, log=True, also=(0.0,))
 
 
@@ -20,12 +20,12 @@ def moving_client_lr() -> Float:
 
 
 def server_lr() -> Float:
-    """Default range of server_lr: that of both papers, [1e-3, 10] on a log scale, 9 points on a grid."""
+    """Default range of server_lr, as in both papers: [1e-3, 10] on a log scale, 9 points on a grid."""
     return Float(1e-3, 10.0, log=True, points=9)
 
 
 def client_lr_grid(highest: float = 10.0) -> Choice:
-    """Whole decades and 0: the papers' client_lr where the server's is fixed or tuned for each.
+    """Whole decades and 0: the papers' client_lr where server_lr is fixed, or tuned for each client_lr.
 
     Args:
         highest: 10 gives the 6 values of [A] appendix F, 100 the 7 values of [B] section 8.1.

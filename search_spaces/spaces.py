@@ -1,6 +1,6 @@
 """The default spaces, found by name: one module for every method, optimizer and schedule.
 
-A module holds ``default() -> Space``, an optimizer's ``default(role) -> Space``, and, beside it, the papers' grids as
+A module defines ``default() -> Space`` (for an optimizer ``default(role) -> Space``), and the papers' grids as further
 functions. Nothing has to be registered: a file in methods/, optimizers/ or schedules/ is found. Names that begin with
 "_" are private.
 """
@@ -16,7 +16,7 @@ from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
 from trainers import ROLES, Hyperparameter, SpecError, hint, shown
 
 Kind = Literal["methods", "client", "server", "central", "merge", "schedules"]
-"""Of optimizers the role."""
+"""Kind of a space; for optimizers, their role."""
 KINDS: tuple[Kind, ...] = ("methods", "client", "server", "central", "merge", "schedules")
 _WORDS = {"methods": "method", "schedules": "schedule"}
 
@@ -32,11 +32,11 @@ def default(kind: Kind, name: str) -> Space:
     """A fresh copy of the default space.
 
     Args:
-        kind: one of KINDS.
+        kind: One of KINDS.
         name: As in trainers.
 
     Raises:
-        SpecError: There is none under this name.
+        SpecError: No default space has this name.
 
     Examples:
         >>> default("server", "sgd")["momentum"].contains(0.9)
@@ -51,15 +51,14 @@ def default(kind: Kind, name: str) -> Space:
 
 
 def check(parameter: Parameter, item: Hyperparameter, path: str) -> None:
-    """Raises a SpecError where a space would try a value that its hyperparameter cannot take.
+    """Raises a SpecError if a space contains a value that its hyperparameter does not accept.
 
-    The declared kind decides: a range of real numbers holds values that no whole number takes, though its ends are
-    whole. Every option, end and extra point must be of the kind and in the range. None is left to the trial, where one
-    of two alternatives may be None.
+    Every option, end and extra point must be of the declared kind and in the declared range. A hyperparameter of whole
+    numbers refuses `Float` even with whole ends. None is left to the trial: one of two alternatives may be None.
 
     Args:
-        parameter: What may be tried.
-        item: What the method, optimizer or schedule declares.
+        parameter: The search space of the hyperparameter.
+        item: The hyperparameter that the method, optimizer or schedule declares.
         path: Dotted place of the parameter, for errors.
 
     Examples:
@@ -79,7 +78,7 @@ def check(parameter: Parameter, item: Hyperparameter, path: str) -> None:
 
 
 def grid_size(space: dict[str, Parameter]) -> int:
-    """Number of configurations of a grid over the space.
+    """Number of configurations in a grid over the space.
 
     Examples:
         >>> grid_size(default("methods", "fedavg"))

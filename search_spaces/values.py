@@ -11,7 +11,7 @@ from trainers import SpecError, number
 
 
 def is_real(value: Any) -> bool:
-    """Whether the value is a finite number; booleans and text are not."""
+    """Whether the value is a finite number; booleans and strings are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -30,7 +30,7 @@ def is_json(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The value with text that is a number turned into that number, inside lists too.
+    """The value with strings that hold a number converted to that number, inside lists too.
 
     Examples:
         >>> plain("1e-3"), plain("10"), plain("once"), plain([1, "2.5"])
@@ -58,7 +58,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def identity(value: Any) -> Hashable:
-    """What two JSON values have in common exactly when they are the `same`; for sets, where there are many values."""
+    """A hashable value that is equal for two JSON values exactly if they are the `same`; for use in sets."""
     if isinstance(value, list | tuple):
         return tuple(identity(item) for item in value)
     if isinstance(value, dict):

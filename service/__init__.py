@@ -1,11 +1,11 @@
-"""The service: who decides and who remembers.
+"""The service: API, scheduler, store, launchers, driver and recorder.
 
     cli -> server, embedded -> api -> store <- scheduler -> launchers -> driver -> packs on GPUs
                                ^                                           |
                                +--------- driftline.client <- reports -----+     store -> driftline.results -> api
                                                                                  store -> recorder -> MLflow
 
-The API stores intent and serves results. The scheduler decides which study has a driver; only the driver moves that
-study's trials, and it speaks only to the API, with a token for that study. `embedded` runs all of it in one process,
-on a laptop. `settings` reads the environment, `bucket` limits rates, `file_locks` locks files.
+The API stores what owners want and serves results. The scheduler decides which study gets a driver. Only the driver
+changes that study's trials, and it talks only to the API, with a token for that study. `embedded` runs everything in
+one process, on a laptop. `settings` reads the environment, `bucket` limits rates, `file_locks` locks files.
 """

@@ -1,15 +1,15 @@
-"""A token bucket: what may happen so often in the long run, and more often for a moment after a pause."""
+"""A token bucket: limits a long-run rate, and allows a burst after a pause."""
 
 from __future__ import annotations
 
 
 class Bucket:
-    """Fills at the long-run rate; what happens takes one out. One thread at a time may use it.
+    """Fills at the long-run rate; each event takes one token. Not thread-safe.
 
     Args:
-        per_second: The long-run rate, above 0.
-        burst: What it holds; it starts full.
-        now: Seconds of a clock that never goes back.
+        per_second: Long-run rate, above 0.
+        burst: Capacity in tokens; the bucket starts full.
+        now: Time of a monotonic clock, in seconds.
     """
 
     def __init__(self, per_second: float, burst: int, now: float) -> None:
@@ -18,7 +18,7 @@ class Bucket:
         self._left, self._then = self._burst, now
 
     def take(self, now: float) -> float:
-        """Takes one out: 0. When it is empty, the seconds until there is one."""
+        """Takes a token and returns 0; if there is none, returns the seconds until there is one."""
         self._left = min(self._burst, self._left + (now - self._then) * self._per_second)
         self._then = now
         if self._left < 1:

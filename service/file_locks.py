@@ -1,4 +1,4 @@
-"""Locks on files, which end with the process that holds them, and folders that go when their process has died."""
+"""File locks that end with the process that holds them, and temporary folders whose leftovers are removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 LOCK = "lock"
-"""Name of the lock in a folder that `own_folder` has made."""
+"""Name of the lock file in a folder made by `own_folder`."""
 
 _RANDOM = 8  # characters that `mkdtemp` appends
 
@@ -31,11 +31,11 @@ def acquire(file: IO[str], *, shared: bool = False) -> bool:
 
 
 def own_folder(prefix: str, longest: int) -> tuple[Path, IO[str]]:
-    """A new folder with its lock; folders with this prefix whose processes have died are removed first.
+    """Makes a locked folder; first removes folders with this prefix whose processes have died.
 
     Args:
-        prefix: Begins the folder's name.
-        longest: Characters that its path may have; where it would have more, it is made in /tmp.
+        prefix: Start of the folder's name.
+        longest: Maximum length of its path in characters; if it would be longer, it is made in /tmp.
 
     Returns:
         The folder, readable by its owner only, and its lock, which is held until it is closed.
@@ -51,6 +51,6 @@ def own_folder(prefix: str, longest: int) -> tuple[Path, IO[str]]:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))  # mode 0700
         held = (folder / LOCK).open("w")
         fcntl.flock(held, fcntl.LOCK_EX)
-        if folder.exists():  # no other process has removed it before it was locked
+        if folder.exists():  # else another process removed it before it was locked
             return folder, held
         held.close()

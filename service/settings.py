@@ -1,16 +1,16 @@
-"""What the environment says to a service and to studies of this process; `driftline.client.environment` has the rest.
+"""Environment variables of a service and of embedded studies; `driftline.client.environment` reads the rest.
 
-For studies of this process:
-
-| variable | meaning | default |
-|---|---|---|
-| DRIFTLINE_RAY_ADDRESS | Ray cluster that they use; without it a local one is started | none |
-
-For drivers, those of embedded studies included:
+For embedded studies:
 
 | variable | meaning | default |
 |---|---|---|
-| DRIFTLINE_HANG_SECONDS | a worker is replaced when it is silent for so long, and ten times as long as ever | 900 |
+| DRIFTLINE_RAY_ADDRESS | Ray cluster to use; without it a local one is started | none |
+
+For drivers, including those of embedded studies:
+
+| variable | meaning | default |
+|---|---|---|
+| DRIFTLINE_HANG_SECONDS | replace a worker silent for this long and for 10 times its longest pause so far | 900 |
 
 For a service (`driftline serve`, `driftline migrate`):
 
@@ -18,8 +18,8 @@ For a service (`driftline serve`, `driftline migrate`):
 |---|---|---|
 | DRIFTLINE_HOME | folder of a service on one machine: database, secret, logs, checkpoints | driftline-home |
 | DRIFTLINE_DATABASE_URL | database of the service: a SQLAlchemy URL | a SQLite file in DRIFTLINE_HOME |
-| DRIFTLINE_SECRET | from which drivers' tokens are made; the same in all replicas | made once, kept in DRIFTLINE_HOME |
-| DRIFTLINE_ADMIN_TOKEN | a token that may do everything, for project "default" | made once, kept in DRIFTLINE_HOME |
+| DRIFTLINE_SECRET | key that signs drivers' tokens; the same in all replicas | made once, kept in DRIFTLINE_HOME |
+| DRIFTLINE_ADMIN_TOKEN | a token with all scopes, for project "default" | made once, kept in DRIFTLINE_HOME |
 | DRIFTLINE_API_URL | how drivers reach the API | http://127.0.0.1:PORT |
 | DRIFTLINE_CHECKPOINTS | folder or fsspec URL for checkpoints | checkpoints in DRIFTLINE_HOME |
 | DRIFTLINE_LAUNCHER | where drivers run: local, ray_jobs, kubernetes, or a driftline.launchers entry point | local |
@@ -27,11 +27,11 @@ For a service (`driftline serve`, `driftline migrate`):
 | DRIFTLINE_MLFLOW_URL | MLflow tracking URI; "none" records nothing | a SQLite file in DRIFTLINE_HOME |
 | DRIFTLINE_MLFLOW_PUBLIC_URL | how people reach MLflow | DRIFTLINE_MLFLOW_URL |
 | DRIFTLINE_LIMITS | YAML or JSON file: body size, request rates, default quotas | built-in limits |
-| DRIFTLINE_OIDC | YAML or JSON file: an OpenID Connect issuer whose tokens are good, and what they allow | none |
-| DRIFTLINE_SILENT_SECONDS | a driver that lives is replaced when it was silent for so long beyond its lease | 60 |
+| DRIFTLINE_OIDC | YAML or JSON file: an OpenID Connect issuer whose tokens are accepted, and what they allow | none |
+| DRIFTLINE_SILENT_SECONDS | replace a live driver that stays silent for this long after its lease has expired | 60 |
 
-With a DRIFTLINE_DATABASE_URL, nothing is recorded in MLflow unless DRIFTLINE_MLFLOW_URL says where.
-DATA_DIR, the folder of the data sets, is read by the trainers alone.
+If DRIFTLINE_DATABASE_URL is set, MLflow is used only if DRIFTLINE_MLFLOW_URL is set too.
+DATA_DIR, the folder of the data sets, is read only by the trainers.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class ServiceSettings:
         home: Folder of a service on one machine.
         database: URL of the database.
         secret: Key that signs drivers' tokens; None: the one kept in `home`.
-        admin_token: A token that may do everything; None: the one kept in `home`.
+        admin_token: A token with all scopes; None: the one kept in `home`.
         api_url: How drivers reach the API, without a slash at the end; None: on this machine.
         checkpoints: Folder (absolute) or fsspec URL for checkpoints.
         launcher: Where drivers run.
         launcher_config: YAML file with the launcher's settings.
         mlflow: Tracking URI to record into; None records nothing.
         mlflow_artifacts: Folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server.
-        mlflow_public: How people reach MLflow, where it differs; "" otherwise.
+        mlflow_public: URL of MLflow for users, if it differs from `mlflow`; else "".
         limits: File with limits.
         oidc: File that names an OpenID Connect issuer.
         trusted_proxies: Addresses and networks whose X-Forwarded-For names the client.
-        silent_seconds: A driver that lives and is silent for so long after its lease has run out is replaced.
+        silent_seconds: A live driver that stays silent for this long after its lease has expired is replaced.
     """
 
     home: Path
@@ -92,11 +92,11 @@ class ServiceSettings:
 def read_service(environ: Mapping[str, str]) -> ServiceSettings:
     """A service's settings from a mapping of environment variables; an empty value counts as not set.
 
-    Only DRIFTLINE_MLFLOW_URL differs: set and empty, or "none", it records nothing.
+    Exception: if DRIFTLINE_MLFLOW_URL is empty or "none", nothing is recorded.
 
     Raises:
-        InvalidSpec: DRIFTLINE_API_URL is no http(s) address, DRIFTLINE_TRUSTED_PROXIES holds no IP address, or
-            DRIFTLINE_SILENT_SECONDS is no number above 0.
+        InvalidSpec: DRIFTLINE_API_URL is not an http(s) URL, DRIFTLINE_TRUSTED_PROXIES is not a list of IP addresses
+            and networks, or DRIFTLINE_SILENT_SECONDS is not a number above 0.
 
     Examples:
         >>> read_service({"DRIFTLINE_HOME": "/srv/tuner"}).database
@@ -129,15 +129,15 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
 
 
 def ray_address() -> str | None:
-    """DRIFTLINE_RAY_ADDRESS: the Ray cluster that studies of this process use; None starts one."""
+    """DRIFTLINE_RAY_ADDRESS: the Ray cluster for embedded studies; None starts a local one."""
     return os.environ.get("DRIFTLINE_RAY_ADDRESS") or None
 
 
 def hang_seconds() -> float:
-    """DRIFTLINE_HANG_SECONDS: a worker is replaced when it is silent for so long, and ten times as long as ever.
+    """DRIFTLINE_HANG_SECONDS: how long a worker may be silent before it is replaced.
 
     Raises:
-        InvalidSpec: It is no number above 0.
+        InvalidSpec: It is not a number above 0.
     """
     return _seconds(os.environ, "DRIFTLINE_HANG_SECONDS", HANG_S)
 

@@ -1,28 +1,28 @@
-"""Local update methods on PyTorch: what a trial is, how it is trained, and the theory of it.
+"""Local update methods on PyTorch: trial documents, training, and the theory of the methods.
 
-Public, and all that `service`, `driftline` and `search_spaces` need to train:
+The public interface, and all that `service`, `driftline` and `search_spaces` need for training:
 
-    spec = parse(document)                  a trial document, checked in full (trainers/trial)
+    spec = parse(document)                  a fully checked trial document (trainers/trial)
     structure_key(document)                 equal for trials that may share a pack
     pack = Pack.from_spec(spec)             trials of one structure, trained together on one device (trainers/engine)
-    lines = pack.advance(round)             report lines; pack.to_bytes(), Pack.restore(spec, data) for checkpoints,
-                                            which engine/packs/checkpoint.py takes apart by member and joins
-    Plan                                    how a pack is computed: forced by a resume
-    run(document)                           the lines of a whole trial
+    lines = pack.advance(rounds)            report lines; pack.to_bytes(), Pack.restore(spec, data) for checkpoints,
+                                            which engine/packs/checkpoint.py splits by member and joins
+    Plan                                    how a pack is computed; enforced when a pack is restored
+    run(document)                           the report lines of a whole trial
 
-The way of one round, from the document to the arithmetic:
+The path of one round, from the document to the arithmetic:
 
-    trial/document.py          reads the document once, from top to bottom
+    trial/document.py          reads the document
     engine/packs/pack.py       trains all trials of a pack round by round
-    engine/packs/lane.py       asks the schedule for the rates of the round, and for every trial
-    methods/fedavg.py          says what clients and server do: its own term only
-    engine/rounds/cohort.py    what a method may ask of the clients of a round; counts what is sent
+    engine/packs/lane.py       trains one round, with the rates from the schedule
+    methods/fedavg.py          what clients and server do in a round
+    engine/rounds/cohort.py    the method's interface to the clients; counts communication
     engine/local/loop.py       the local steps of all clients and trials at once
     engine/oracles, models     gradients
 
-Folders of plug-ins, one module each: methods, optimizers, schedules, reports, tasks, models; `registry` finds them,
-`contracts` says what each must define. `theory` has closed forms on quadratics. Nothing here knows a network, a
-database, Ray, Optuna, MLflow or Kubernetes. Imports run downwards in this order:
+Folders of plug-ins, one module each: methods, optimizers, schedules, reports, tasks, models. `registry` finds them;
+`contracts` says what each must define. `theory` has closed forms on quadratics. Nothing in this package depends on a
+network, a database, Ray, Optuna, MLflow or Kubernetes. A package may import those to its right:
 
     run, catalogue > methods | models | reports > engine > tasks | trial > theory | data | schedules | optimizers
     > registry > contracts > plugins | problem > hyperparameters > spelling > values > errors

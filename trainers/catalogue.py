@@ -1,4 +1,4 @@
-"""All methods, optimizers and schedules on one page of Markdown, made from what their modules say of themselves.
+"""Prints docs/methods.md: all methods, optimizers and schedules, from their docstrings and hyperparameters.
 
 python -m trainers.catalogue > docs/methods.md
 """
@@ -23,14 +23,14 @@ _HEAD = """# Methods, optimizers and schedules
 
 A trial has one method, an optimizer in every role that the method has (plain SGD unless the trial names another) and
 one schedule (constant rates unless it names another). The roles are `client` (local steps), `server`, and in mixed
-federated learning `central` (the server's branch) and `merge`; settings have dotted names, as `client.beta1` and
+federated learning `central` (the server's branch) and `merge`; settings have dotted names, such as `client.beta1` and
 `server.momentum`. FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with `sgd` (with momentum), `adam`, `yogi` and
 `adagrad` on the server; in a study `preset: fedadam` is such an entry. `driftline methods NAME` prints the update
 equations.
 
-A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients;
-of `server_lr`, `delta_lr` and `tied` one is given, of `local_steps` and `local_epochs` too. What is marked * separates
-packs: its value is the same for all members of one.
+A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients.
+Give exactly one of `server_lr`, `delta_lr` and `tied`, and one of `local_steps` and `local_epochs`. All members of a
+pack have the same value of a hyperparameter that is marked *.
 """
 
 _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit case")
@@ -45,7 +45,7 @@ def page() -> str:
 
 
 def range_of(item: Hyperparameter) -> str:
-    """What a value must be, in words.
+    """The range of a hyperparameter in words.
 
     Args:
         item: the hyperparameter.
@@ -57,7 +57,7 @@ def range_of(item: Hyperparameter) -> str:
     if item.choices:
         return "one of " + ", ".join(str(choice) for choice in item.choices)
     lists = {"floats": "numbers", "ints": "whole numbers"}
-    words = {"bool": "true or false", "str": "text", "any": "see the text"}
+    words = {"bool": "true or false", "str": "string", "any": "see the text"}
     if item.kind in lists:
         return f"{lists[item.kind]}, each {item.range_text()}"
     if item.kind in words:
@@ -66,7 +66,7 @@ def range_of(item: Hyperparameter) -> str:
 
 
 def roles(module: object) -> str:
-    """The roles of optimizers that a method has, or those in which an optimizer serves; "" for a schedule.
+    """The roles that a method has, or in which an optimizer serves; "" for a schedule.
 
     Args:
         module: a plug-in.
@@ -85,11 +85,11 @@ def roles(module: object) -> str:
 
 
 def default_of(item: Hyperparameter, module: object) -> str:
-    """The default of a hyperparameter in words, of an optimizer's in every role; "" where it must be given.
+    """The default of a hyperparameter in words, for an optimizer in every role; "" if it must be given.
 
     Args:
-        item: as it is offered.
-        module: that offers it.
+        item: the hyperparameter.
+        module: the plug-in that has it.
     """
     if not isinstance(module, Optimizer):
         return "" if item.required else json.dumps(item.default, default=str)
@@ -101,17 +101,17 @@ def default_of(item: Hyperparameter, module: object) -> str:
 
 
 def source(module: object) -> str:
-    """The papers that a module names after "Source:" in its docstring; "" where it names none."""
+    """The text after "Source:" in a module's docstring; "" if there is none."""
     return _after("Source", module, r"(?:\n\n|\Z)").rstrip(".")
 
 
 def exchanges(module: object) -> str:
-    """What a module says after "Exchanges:" in its docstring, up to the end of that sentence; "" where nothing."""
+    """The sentence after "Exchanges:" in a module's docstring; "" if there is none."""
     return _after("Exchanges", module, r"\.(?=\s|\Z)")
 
 
 def summary(module: object) -> str:
-    """The first sentence of a module's docstring, without what follows it on the line."""
+    """The first paragraph of a module's docstring, on one line."""
     first = inspect.cleandoc(module.__doc__ or "").partition("\n\n")[0]
     return " ".join(first.split()).rstrip(".")
 

@@ -1,6 +1,6 @@
-"""The contracts of methods, optimizers and schedules: what a plug-in must define, and the defaults of what it may.
+"""The contracts of methods, optimizers and schedules: what a plug-in must define, and defaults of what it may define.
 
-Those of other kinds stand beside what they deal with: `problem.Task`, `engine.oracles.oracle.ModelBuilder`,
+Contracts of other kinds are in `problem.Task`, `engine.oracles.oracle.ModelBuilder` and
 `engine.evaluation.views.Report`.
 """
 
@@ -26,16 +26,16 @@ Values = Mapping[str, tuple[Any, ...]]
 
 @runtime_checkable
 class Method(Configured, Protocol):
-    """A module in trainers/methods. `Hyper` and `train_round` must be there; the rest is optional, with these defaults.
+    """A module in trainers/methods. `Hyper` and `train_round` are required; the rest is optional, with these defaults.
 
     Attributes:
         ROLES: role -> optimizers that it takes there: "any", "linear", or "none: REASON". Every method has a server.
-        TIED: server_lr follows client_lr and is no hyperparameter.
-        CENTRAL: it trains on data of the server, too.
-        CLIENTS_PER_ROUND: the only size of a cohort that it works with; None works with any.
-        WEIGHTING: of the clients, unless the trial says otherwise.
-        resolve: (values, problem, batch_size) -> the values with what follows from the task's data; `problem()` builds
-            it, batch_size None is all data of a client. None takes nothing from the data.
+        TIED: server_lr follows client_lr and is not a hyperparameter.
+        CENTRAL: it also trains on data of the server.
+        CLIENTS_PER_ROUND: the only size of a cohort that it supports; None supports any.
+        WEIGHTING: default weighting of the clients.
+        resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
+            `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
     """
 
     ROLES: Mapping[str, str] = MappingProxyType({})
@@ -47,25 +47,25 @@ class Method(Configured, Protocol):
 
     @abstractmethod
     def train_round(self, hyper: Any, state: State, cohort: Cohort) -> State:
-        """The state after one round; changes no tensor that came in.
+        """The state after one round. Must not change any given tensor.
 
         Args:
             hyper: the module's Hyper, traced fields (T, 1, 1).
-            state: before the round.
+            state: state before the round.
             cohort: the clients of the round.
         """
 
     def init(self, hyper: Any, params: Tensor) -> dict[str, Tensor]:
-        """What the server remembers before the first round, by name.
+        """The server's memory before the first round, by name.
 
         Args:
             hyper: traced fields (T, 1, 1).
-            params: (T, 1, P), the first models.
+            params: (T, 1, P) initial models.
         """
         return {}
 
     def stored(self, hyper: Any) -> tuple[str, ...]:
-        """Names of what every client keeps from round to round.
+        """Names of the client states, which every client keeps from round to round.
 
         Args:
             hyper: traced fields (T, 1, 1).
@@ -75,13 +75,13 @@ class Method(Configured, Protocol):
 
 @runtime_checkable
 class Optimizer(Configured, Protocol):
-    """A module in trainers/optimizers. What has a value here is optional in a module, with this default.
+    """A module in trainers/optimizers. Attributes with a value here are optional and have that default.
 
     Attributes:
-        Hyper: its settings, with the defaults of the server.
-        DEFAULTS: role -> setting -> default, where that is another one.
-        ABSENT: role -> settings that it does not have there.
-        REFUSED: role -> why it cannot serve there.
+        Hyper: its settings, with the defaults for the server.
+        DEFAULTS: role -> setting -> default, if it differs from that for the server.
+        ABSENT: role -> settings that it does not have in that role.
+        REFUSED: role -> why it cannot serve in that role.
         LINEAR: its directions are linear in the gradients.
         DECOUPLED: weight decay is added to the directions, not to the gradients.
     """
@@ -94,7 +94,9 @@ class Optimizer(Configured, Protocol):
 
     @abstractmethod
     def init(self, hyper: Any, like: Tensor) -> dict[str, Tensor]:
-        """The memory before the first step, shaped and laid out as `like`, (T, M, P); the padding must do no harm.
+        """The memory before the first step, with the shape and layout of `like`, (T, M, P).
+
+        Directions must be 0 in the padding, where all gradients are 0.
 
         Args:
             hyper: traced fields (T, 1, 1).
@@ -103,10 +105,10 @@ class Optimizer(Configured, Protocol):
 
     @abstractmethod
     def direction_(self, hyper: Any, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-        """The direction of one step, (T, M, P); changes the memory in place, and may the gradient.
+        """The direction of one step, (T, M, P). Changes the memory in place, and may change the gradient.
 
-        The direction may be a tensor of the memory or the gradient itself: read it before the next step. It must be 0
-        where all gradients were 0.
+        The direction may be a tensor of the memory or the gradient itself, so callers read it before the next step. It
+        must be 0 where all gradients so far were 0.
 
         Args:
             hyper: traced fields (T, 1, 1).
@@ -117,11 +119,11 @@ class Optimizer(Configured, Protocol):
 
 
 class Schedule(Configured, Protocol):
-    """A module in trainers/schedules. What has a value or a body here is optional in a module, with this default.
+    """A module in trainers/schedules. Attributes and functions with a value or body here are optional.
 
     Attributes:
-        LOSS_DATA: data on which train_loss is taken, unless the trial says otherwise.
-        FOLLOWS: hyperparameter -> its value for methods that do not have it; left out, it is the method's own.
+        LOSS_DATA: default data that train_loss is measured on.
+        FOLLOWS: hyperparameters that default to the method's -> their defaults for methods that do not have them.
     """
 
     LOSS_DATA: Literal["full", "batches"]
@@ -129,12 +131,12 @@ class Schedule(Configured, Protocol):
 
     @abstractmethod
     def init(self, hyper: Any, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
-        """The state before the first round, by name; every tensor begins with the trials.
+        """The state before the first round, by name; the first dimension of every tensor is T.
 
         Args:
             hyper: the module's Hyper, traced fields (T,).
-            client_lr: (T,) as the trials give it.
-            server_lr: (T,) as the trials give it.
+            client_lr: (T,) values of the trials.
+            server_lr: (T,) values of the trials.
         """
 
     @abstractmethod
@@ -147,7 +149,7 @@ class Schedule(Configured, Protocol):
 
     @abstractmethod
     def update(self, hyper: Any, state: dict[str, Tensor], monitored: Tensor) -> dict[str, Tensor]:
-        """The state after a round; a trial's part of it does not depend on the other trials.
+        """The state after a round; the state of a trial must not depend on the other trials.
 
         Args:
             hyper: traced fields (T,).

@@ -1,8 +1,8 @@
-"""What can go wrong in a trainer.
+"""Errors of trainers.
 
 TrainerError
-├── SpecError            the trial document is wrong (also a ValueError); says where by a dotted path
-│   └── MissingDataError the document is right, but the data it asks for is not on this machine
+├── SpecError            the trial document is invalid (also a ValueError); says where by a dotted path
+│   └── MissingDataError the document is valid, but its data is not on this machine
 ├── CheckpointError      a checkpoint is damaged, too new, or of another trial
 └── PluginError           a plug-in breaks the contract of its kind
 """
@@ -11,15 +11,15 @@ from __future__ import annotations
 
 
 class TrainerError(Exception):
-    """Anything a trainer refuses to do."""
+    """Base class of all errors of trainers."""
 
 
 class SpecError(TrainerError, ValueError):
-    """A wrong trial document: one line that says what must hold, what came and what to do.
+    """An invalid trial document: one line with the rule, the given value and what to do.
 
     Args:
-        message: the whole line, beginning with the path where there is one.
-        path: dotted place in the document, as "method.client_lr" or "members.3.client_lr"; "" is the document itself.
+        message: the whole line, beginning with the path if there is one.
+        path: dotted path in the document, such as "method.client_lr" or "members.3.client_lr"; "" is the document.
     """
 
     def __init__(self, message: str, path: str = "") -> None:
@@ -32,7 +32,7 @@ class MissingDataError(SpecError):
 
 
 class CheckpointError(TrainerError):
-    """A checkpoint that cannot be continued from: wrong checksum, version or trial."""
+    """A checkpoint that cannot be continued: wrong checksum, version or trial."""
 
 
 class PluginError(TrainerError, TypeError):

@@ -1,4 +1,4 @@
-"""Hyperparameters: declared once as dataclass fields, described and checked everywhere from that.
+"""Hyperparameters: declared once as dataclass fields, from which all checks and descriptions follow.
 
     @dataclass(frozen=True)
     class Hyper:
@@ -6,8 +6,8 @@
         local_steps: Tensor = tunable(kind="int", low=1)
         clip_norm: float | None = tunable(None, low=0, low_open=True, traced=False)
 
-The kind comes from the annotation (float, int, bool, str, tuple[float, ...]; Tensor is float) unless it is given;
-a default of None, or "| None" in the annotation, lets None through.
+The kind follows from the annotation (float, int, bool, str, tuple[float, ...]; Tensor is float) unless it is given. A
+default of None, or "| None" in the annotation, allows None.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _WITHDRAWN = "withdrawn"
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameter:
-    """What is known of one hyperparameter.
+    """The description of one hyperparameter.
 
     Args:
-        name: as users write it.
+        name: name in documents.
         kind: one of KINDS; "floats" and "ints" are non-empty lists of numbers in the range; "any" is not checked here.
-        default: the value when absent; MISSING when it must be given.
+        default: the default; MISSING if the hyperparameter is required.
         low: smallest value; None is unbounded.
         high: largest value; None is unbounded.
         low_open: low itself is not allowed.
         high_open: high itself is not allowed.
-        unit: in words; "" is none.
+        unit: unit in words; "" is none.
         traced: may differ between the members of a pack; otherwise it is structural and separates packs.
-        optional: None is a value.
-        none_is: number that stands for None where other members of a pack have one; None refuses such packs.
-        limit: the limit case, as "0 is FedAvg".
-        choices: the values allowed; empty is any.
-        longest: the most numbers in a list; None is unbounded.
-        doc: one line.
+        optional: None is allowed.
+        none_is: number that replaces None if other members of a pack have a number; None refuses such packs.
+        limit: the limit case, such as "0 is FedAvg".
+        choices: the allowed values; empty allows any.
+        longest: largest length of a list; None is unbounded.
+        doc: description in one line.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Hyperparameter:
         return self.default is MISSING
 
     def range_text(self) -> str:
-        """What the value must be, as it stands in an error: "at least 1", "above 0", "in [0, 1)".
+        """The range for an error message: "at least 1", "above 0", "in [0, 1)".
 
         Examples:
             >>> Hyperparameter(name="momentum", kind="float", default=0, low=0, high=1, high_open=True).range_text()
@@ -93,7 +93,7 @@ class Hyperparameter:
         return "a number"
 
     def wanted(self) -> str:
-        """What to give, in an error about a value that is missing.
+        """The expected value, for an error message about a missing one.
 
         Examples:
             >>> Hyperparameter(name="gradient_weights", kind="floats", default=MISSING, low=0).wanted()
@@ -104,23 +104,23 @@ class Hyperparameter:
         if self.kind in ("floats", "ints"):
             what = "numbers" if self.kind == "floats" else "whole numbers"
             return what if (self.low, self.high) == (None, None) else f"{what} {self.range_text()}"
-        return {"bool": "true or false", "str": "a text"}.get(self.kind) or self.range_text()
+        return {"bool": "true or false", "str": "a string"}.get(self.kind) or self.range_text()
 
     def check(self, value: Any, path: str) -> Any:
-        """The value in its proper type.
+        """The checked value, converted to its type.
 
-        Whole floats count as integers, and texts such as "1e-3" as numbers (YAML 1.1 reads them as text); booleans are
-        not numbers, and nothing may be infinite or NaN.
+        Whole floats count as integers, and strings such as "1e-3" as numbers (YAML 1.1 reads them as strings). Booleans
+        are not numbers, and no number may be infinite or NaN.
 
         Args:
-            value: as it came from a document.
-            path: dotted place of the value, for the error.
+            value: the value from a document.
+            path: dotted path of the value, for the error.
 
         Returns:
-            A float, int, bool, str or tuple of numbers, or None where that is allowed.
+            A float, int, bool, str or tuple of numbers, or None if that is allowed.
 
         Raises:
-            SpecError: of the wrong type or outside the range.
+            SpecError: the value has the wrong type or is outside the range.
         """
         if value is None and self.optional:
             return None
@@ -143,7 +143,7 @@ class Hyperparameter:
             return value
         if self.kind == "str":
             if not isinstance(value, str):
-                raise SpecError(f"{path} must be a text, got {self.name}={shown(value)}", path)
+                raise SpecError(f"{path} must be a string, got {self.name}={shown(value)}", path)
             return value
         return integer(value, path, math.inf) if self.kind == "int" else number(value, path)
 
@@ -164,7 +164,7 @@ class Hyperparameter:
         if too_low or too_high:
             raise SpecError(f"{path} must be {self.range_text()}, got {last(path)}={shown(value)}", path)
         if self.kind in ("int", "ints"):
-            integer(value, path)  # nor larger than any whole number may be
+            integer(value, path)  # also refuses numbers above the largest whole number
 
 
 def tunable(
@@ -183,22 +183,22 @@ def tunable(
     kind: str | None = None,
     doc: str = "",
 ) -> Any:
-    """A dataclass field that is a hyperparameter; keyword-only, so that required ones may follow optional ones.
+    """A dataclass field that is a hyperparameter; keyword-only, so that required fields may follow optional ones.
 
     Args:
-        default: the value when absent; left out, the hyperparameter must be given. None makes None a value.
+        default: the default; without one the hyperparameter is required. A default of None allows None.
         low: smallest value.
         high: largest value.
         low_open: low itself is not allowed.
         high_open: high itself is not allowed.
-        unit: in words.
+        unit: unit in words.
         traced: may differ between the members of a pack.
-        none_is: number that stands for None where other members of a pack have one.
-        limit: the limit case, as "0 is FedAvg".
-        choices: the values allowed.
-        longest: the most numbers in a list.
-        kind: one of KINDS; left out, it comes from the annotation.
-        doc: one line.
+        none_is: number that replaces None if other members of a pack have a number.
+        limit: the limit case, such as "0 is FedAvg".
+        choices: the allowed values.
+        longest: largest length of a list.
+        kind: one of KINDS; by default it follows from the annotation.
+        doc: description in one line.
     """
     if kind is not None and kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got kind={kind!r}")
@@ -220,17 +220,17 @@ def tunable(
 
 
 def withdrawn(reason: str) -> Any:
-    """A dataclass field that takes an inherited hyperparameter back: it is None, and a document may not give it.
+    """A dataclass field that withdraws an inherited hyperparameter: it is None, and documents may not set it.
 
     Args:
-        reason: why, as "the adaptation steps are differentiated"; errors and docs/methods.md show it.
+        reason: why, such as "the adaptation steps are differentiated"; shown in errors and docs/methods.md.
     """
     return dataclasses.field(default=None, kw_only=True, metadata={_WITHDRAWN: reason})
 
 
 @cache
 def withdrawals(cls: type) -> Mapping[str, str]:
-    """Name -> reason of the hyperparameters that a Hyper dataclass has taken back.
+    """Name -> reason of the hyperparameters that a Hyper dataclass withdraws.
 
     Args:
         cls: a dataclass.
@@ -240,15 +240,15 @@ def withdrawals(cls: type) -> Mapping[str, str]:
 
 @cache
 def describe(cls: type) -> tuple[Hyperparameter, ...]:
-    """The hyperparameters of a Hyper dataclass, in the order in which they are written; inherited ones come after.
+    """The hyperparameters of a Hyper dataclass, in the order of their declaration; inherited ones come last.
 
-    Fields that are not declared by `tunable`, withdrawn ones too, are left out.
+    Fields that are not declared by `tunable` are left out, and so are withdrawn fields.
 
     Args:
         cls: a dataclass.
 
     Raises:
-        TypeError: an annotation from which no kind follows.
+        TypeError: no kind follows from an annotation.
     """
     hints = typing.get_type_hints(cls)
     found = []
@@ -269,13 +269,13 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
 
 
 def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[str] = ()) -> dict[str, Any]:
-    """The values of all hyperparameters of a Hyper dataclass, defaults filled in, types and ranges checked.
+    """The checked values of all hyperparameters of a Hyper dataclass, with defaults filled in.
 
     Args:
-        cls: a dataclass with fields declared by `hyper`.
-        mapping: the values given, by name.
-        path: dotted place of the mapping in its document, as "method".
-        known: further keys that the caller handles (they are skipped here, but offered for misspelt ones).
+        cls: a dataclass with fields declared by `tunable`.
+        mapping: the given values by name.
+        path: dotted path of the mapping in its document, such as "method".
+        known: further keys that the caller handles; they are skipped here, but suggested for misspelt ones.
 
     Returns:
         name -> value, in the order of the fields.
@@ -299,12 +299,12 @@ def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[s
 
 
 def refuse_unknown(mapping: Mapping[str, Any], known: Sequence[str], path: str) -> None:
-    """Raises a SpecError for the first key that is not known, naming the nearest one that is.
+    """Raises a SpecError for the first unknown key, with the nearest known one.
 
     Args:
-        mapping: as it came from a document.
-        known: all keys that are right here.
-        path: dotted place of the mapping; "" is the document itself.
+        mapping: a mapping from a document.
+        known: all valid keys.
+        path: dotted path of the mapping; "" is the document itself.
     """
     for key in mapping:
         if key not in known:
@@ -314,12 +314,12 @@ def refuse_unknown(mapping: Mapping[str, Any], known: Sequence[str], path: str) 
 
 
 def join(path: str, key: Any) -> str:
-    """The dotted path of a key inside a mapping at `path`; a long key is cut."""
+    """The dotted path of a key in the mapping at `path`; a long key is shortened."""
     return f"{path}.{step(key)}" if path else step(key)
 
 
 def _kind(annotation: Any) -> tuple[str | None, bool]:
-    """(kind, whether None is allowed) that follow from an annotation."""
+    """(kind, whether None is allowed), as follows from an annotation."""
     arguments = typing.get_args(annotation)
     if typing.get_origin(annotation) in (typing.Union, UnionType):
         inner = [argument for argument in arguments if argument is not type(None)]

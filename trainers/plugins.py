@@ -1,8 +1,8 @@
-"""Plug-ins: a module that keeps the contract of its kind, checked once when it is loaded.
+"""Loads plug-ins: modules that are checked against the contract of their kind.
 
-The contract is a Protocol. Attributes without a value and abstract functions must be in the module; the others are
-optional, with the value or the body as their default. A public name that the module defines beyond these is refused,
-unless the module lists it in `__all__`: a misspelt option must not be ignored.
+The contract is a Protocol. Attributes without a value and abstract functions are required; the others are optional, and
+default to the value or body in the Protocol. Other public names are refused, so that a misspelt option is not ignored,
+unless the module lists them in `__all__`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Configured(Protocol):
     Hyper: type
 
     def complete(self, values: dict[str, Any]) -> dict[str, Any]:
-        """One trial's values, checked together, with what follows from the others filled in.
+        """Checks one trial's values together, and fills in values that follow from others.
 
         Args:
             values: name -> value, one for each field of Hyper.
@@ -41,17 +41,18 @@ class Configured(Protocol):
 
 
 def load(kind: type, word: str, module: ModuleType) -> Any:
-    """The plug-in that a module is: an object of the kind with the module's attributes, and defaults for the rest.
+    """Turns a module into a plug-in: an object of the kind with the module's attributes, and defaults for the rest.
 
-    Functions of the module are attributes as they are, so calling one costs nothing more.
+    Functions of the module become static methods, so calls have no overhead.
 
     Args:
         kind: the Protocol.
-        word: what a plug-in of this kind is called in errors, as "method".
-        module: of the plug-in.
+        word: name of the kind for errors, such as "method".
+        module: the module.
 
     Raises:
-        PluginError: an unknown public name, a missing attribute, or one of the wrong type or signature.
+        PluginError: the module has an unknown public name, lacks a required one, or has one with the wrong type or
+            signature.
     """
     place = module.__name__.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py")
     contract = _contract(kind)
@@ -75,7 +76,7 @@ _Check = Callable[[Any, str], None]
 
 @cache
 def _contract(kind: type) -> Mapping[str, tuple[bool, _Check]]:
-    """Name -> (whether a module must define it, what checks it)."""
+    """Name -> (whether it is required, its check)."""
     contract: dict[str, tuple[bool, _Check]] = {}
     for name, hinted in typing.get_type_hints(kind).items():
         contract[name] = (not hasattr(kind, name), _type_check(hinted))
@@ -91,7 +92,7 @@ def _required(contract: Mapping[str, tuple[bool, _Check]]) -> str:
 
 
 def _defined(module: ModuleType) -> Iterator[str]:
-    """The public names that a module defines itself, without imported ones and those in `__all__`."""
+    """The public names that a module defines, without imported names and those in `__all__`."""
     listed = getattr(module, "__all__", ())
     for symbol in symtable(inspect.getsource(module), module.__name__, "exec").get_symbols():
         name = symbol.get_name()
@@ -113,7 +114,7 @@ def _type_check(hinted: Any) -> _Check:
 
 
 def _check_class(contract: type, cls: type, place: str) -> None:
-    """A class of a plug-in must have the methods of its own contract; it may have others."""
+    """Checks that a class has the methods of its contract; it may have others."""
     _signature_check(vars(contract)["__init__"])(cls, place)
     for name, (required, check) in _contract(contract).items():
         method = getattr(cls, name, None)
@@ -124,7 +125,7 @@ def _check_class(contract: type, cls: type, place: str) -> None:
 
 
 def _signature_check(function: Callable[..., Any]) -> _Check:
-    """Callers give arguments by position, keyword-only ones by name; a module may name the former as it likes."""
+    """A check of a function's signature. Positional parameters may have any names, keyword-only ones may not."""
     wanted = list(inspect.signature(function).parameters.values())[1:]
     names = {item.name: None for item in wanted if item.kind is item.KEYWORD_ONLY}
     shown = inspect.Signature([item.replace(annotation=item.empty) for item in wanted])
@@ -149,7 +150,7 @@ def _takes(signature: inspect.Signature, positional: int, names: Mapping[str, No
 
 
 def _fits(value: Any, hinted: Any) -> bool:
-    """Whether a value is of a type: the types that contracts use."""
+    """Whether a value is of a type; supports the types that contracts use."""
     origin, inner = typing.get_origin(hinted), typing.get_args(hinted)
     if hinted is Any:
         return True
@@ -175,7 +176,7 @@ def _fits(value: Any, hinted: Any) -> bool:
 
 
 def _shown(hinted: Any) -> str:
-    """A type as it is written in the contract, without the names of modules."""
+    """A type as written in the contract, without module names."""
     return re.sub(r"\b(\w+\.)+(?=\w)", "", inspect.formatannotation(hinted))
 
 

@@ -1,4 +1,4 @@
-"""The contract of a task, and what it hands to the engine: a model by name, federated data, the optimum if known."""
+"""The contract of a task, and its result for the engine: a model by name, federated data, the optimum if known."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from trainers.hyperparameters import Hyperparameter
 
 MOST_CLIENTS = 10_000_000
-"""The most clients of a synthetic task."""
+"""Largest number of clients of a synthetic task."""
 
 MOST_DRAWN = 100_000_000
-"""The most numbers of a synthetic task: 0.8 GB. Random matrices of this size take minutes to draw."""
+"""Largest number of elements of a synthetic task: 0.8 GB. Random matrices of this size take minutes to draw."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Examples:
     """Examples of all clients, concatenated: client i owns rows offsets[i] .. offsets[i] + sizes[i].
 
     Args:
-        inputs: (examples, ...) floats; for classification already scaled.
+        inputs: (examples, ...) floats, already scaled for classification.
         targets: (examples,) class numbers (int64) or regression targets (float).
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
@@ -70,11 +70,11 @@ class Problem:
     Args:
         model: name of a module in trainers/models ("quadratic", "softmax", "linear", ...).
         train: the clients' data.
-        test: held-out examples, grouped by test client; None where there are none.
-        central: the server's own data (mixed federated learning), as of a single client; None where there are none.
-        client_weights: (clients,) sum 1, the task's own weights; None is uniform.
-        optimum: (d,) minimizer of the weighted mean loss where it is known in closed form.
-        model_settings: what the model needs besides the data (number of classes, weight of L2, ...).
+        test: held-out examples, grouped by test client; None if there are none.
+        central: the server's own data (mixed federated learning), as a single client; None if there are none.
+        client_weights: (clients,) weights of the task, with sum 1; None is uniform.
+        optimum: (d,) minimizer of the weighted mean loss, if known in closed form.
+        model_settings: settings of the model besides the data (number of classes, weight of L2, ...).
     """
 
     model: str
@@ -87,14 +87,14 @@ class Problem:
 
 
 class TaskSettings(Protocol):
-    """A checked task, as `parse` of its module returns it; it is hashable, by identity.
+    """A checked task, as returned by `parse` of its module; hashable by identity.
 
-    `trainers.data.federated.Federated` has all of this for tasks of examples.
+    `trainers.data.federated.Federated` implements it for tasks of examples.
     """
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The task with all defaults filled in, JSON-able."""
+        """The task with all defaults filled in, JSON-compatible."""
 
     @property
     def clients(self) -> int:
@@ -102,38 +102,38 @@ class TaskSettings(Protocol):
 
     @property
     def dimension(self) -> int | None:
-        """Number of parameters; None where the model decides."""
+        """Number of parameters; None if the model decides."""
 
     @property
     def examples(self) -> Any:
-        """(clients,) training examples of each client; None where they cannot be counted."""
+        """(clients,) number of training examples of each client; None if they cannot be counted."""
 
     @property
     def test(self) -> tuple[Any, ...] | None:
-        """Rows of each test client; None for a task of closed forms, whose clients adapt on their own losses."""
+        """Rows of each test client; None for a task with losses in closed form, whose clients adapt on them."""
 
     @property
     def central(self) -> Any:
-        """The server's own data; None where it has none."""
+        """The server's own data; None if it has none."""
 
     @property
     def smoothness(self) -> float | None:
-        """Largest curvature of any client's loss; None where it is not known."""
+        """Largest curvature of any client's loss; None if not known."""
 
     @property
     def metrics(self) -> tuple[str, ...] | None:
-        """What an evaluation reports; None is the METRICS of the module."""
+        """Metrics of an evaluation; None is the METRICS of the module."""
 
 
 @runtime_checkable
 class Task(Protocol):
-    """A module in trainers/tasks. What has a value or a body here is optional in a module, with this default.
+    """A module in trainers/tasks. Attributes and functions with a value or body here are optional.
 
     Attributes:
-        DTYPE: of parameters and inputs, unless the trial says otherwise.
-        BATCHING: how batches are drawn, unless the trial says otherwise.
-        METRICS: what an evaluation reports.
-        SETTINGS: what a document may say, for people.
+        DTYPE: default type of parameters and inputs.
+        BATCHING: default way to draw batches.
+        METRICS: metrics of an evaluation.
+        SETTINGS: settings in a document, for documentation.
     """
 
     DTYPE: Literal["float32", "float64"]
@@ -143,11 +143,11 @@ class Task(Protocol):
 
     @abstractmethod
     def parse(self, document: Mapping[str, Any], path: str) -> TaskSettings:
-        """The task that a document describes; checks everything, that the data is there, too.
+        """The task that a document describes; checks everything, including that the data is there.
 
         Args:
             document: {"name": ..., settings}.
-            path: dotted place of the document, as "task".
+            path: dotted path of the document, such as "task".
         """
 
     @abstractmethod
@@ -156,13 +156,13 @@ class Task(Protocol):
 
         Args:
             settings: from `parse`.
-            dtype: of the inputs, "float32" or "float64".
+            dtype: type of the inputs, "float32" or "float64".
         """
 
     def stamp(self, document: Mapping[str, Any]) -> Hashable:
-        """What tells one state of the document's data from another, as of a file that changes.
+        """A value that changes when the data of the document changes, for example a file.
 
         Args:
-            document: not checked yet.
+            document: the document, not checked yet.
         """
         return None

@@ -1,9 +1,9 @@
-"""What can be chosen by name: each module in a folder is one method, optimizer, schedule, task, model or report.
+"""Finds plug-ins by name: each module in a folder is one method, optimizer, schedule, task, model or report.
 
 Nothing has to be registered. Modules whose name begins with "_" are private and ignored. Installed packages may add
-their own through entry points of the groups driftline.methods, driftline.optimizers, driftline.schedules,
-driftline.tasks, driftline.models and driftline.reports; a name of the folder itself wins over an entry point of the
-same name. The contract of a kind is a Protocol, as `trainers.contracts.Method`.
+plug-ins through entry points of the groups driftline.methods, driftline.optimizers, driftline.schedules,
+driftline.tasks, driftline.models and driftline.reports; a module of the folder takes precedence over an entry point of
+the same name. The contract of a kind is a Protocol, such as `trainers.contracts.Method`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ P = TypeVar("P", covariant=True)
 
 
 class Registry(Mapping[str, P]):
-    """Names to plug-ins; names are listed without importing anything, a module is imported when it is asked for.
+    """Maps names to plug-ins. Listing names imports nothing; a module is imported on first access.
 
     Args:
-        package: name of the folder's package, as "trainers.methods".
-        kind: dotted name of the kind's Protocol, as "trainers.contracts.Method".
-        word: what one of them is called in errors, as "method".
-        names: modules of the folder that are plug-ins; None takes all that do not begin with "_".
+        package: name of the folder's package, such as "trainers.methods".
+        kind: dotted name of the kind's Protocol, such as "trainers.contracts.Method".
+        word: name of the kind for errors, such as "method".
+        names: modules of the folder that are plug-ins; None takes all whose names do not begin with "_".
     """
 
     def __init__(self, package: str, kind: str, word: str, names: Collection[str] | None = None) -> None:
@@ -69,14 +69,14 @@ class Registry(Mapping[str, P]):
         return len({*self._own, *self._added})
 
     def find(self, name: object, path: str) -> P:
-        """The plug-in of a name that a user wrote.
+        """The plug-in with a name from a document.
 
         Args:
-            name: as it came from a document.
-            path: dotted place of the name, for the error.
+            name: the name from the document.
+            path: dotted path of the name, for the error.
 
         Raises:
-            SpecError: not a text, or no such module; the message names the nearest one.
+            SpecError: the name is not a string, or there is no such plug-in.
             PluginError: the module breaks the contract of its kind.
         """
         if not isinstance(name, str):
@@ -130,5 +130,5 @@ def models() -> Registry[ModelBuilder]:
 
 @cache
 def reports() -> Registry[Report]:
-    """Every report in trainers/reports, by name: what report lines may hold besides what they always do."""
+    """Every report in trainers/reports, by name: optional metrics of report lines."""
     return Registry("trainers.reports", "trainers.engine.evaluation.views.Report", "report")

@@ -1,11 +1,10 @@
-"""Train one trial document and print its report: one JSON object a line.
+"""Trains one trial document and prints its report: one JSON object per line.
 
     python -m trainers.run trial.json
     python -m trainers.run - --checkpoint trial.ckpt < trial.json
 
-The document is described in trainers/trial/document.py. Exit codes: 0 finished; 1 an error while training; 2 a wrong
-document, missing data or a checkpoint that does not fit, with one line on stderr; 130 or 143 interrupted; 141 nobody
-reads.
+trainers/trial/document.py describes the document. Exit codes: 0 finished; 1 error while training; 2 invalid document,
+missing data or unsuitable checkpoint, with one line on stderr; 130 or 143 interrupted; 141 output closed.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ _CHECKPOINT_SECONDS = 30.0
 
 
 def run(document: Any, *, device: str = "auto") -> Iterator[dict[str, Any]]:
-    """The report lines of a trial, as they come; the document is checked before anything is trained.
+    """Yields the report lines of a trial; checks the document before training.
 
     Args:
         document: a trial document (trainers/trial/document.py).
-        device: "auto", or what torch calls a device, as "cpu" or "cuda:1".
+        device: "auto", or a torch device, such as "cpu" or "cuda:1".
 
     Returns:
-        One dictionary for each round (and member), beginning with round 0. What is not finite is None; `member` is
-        there only when the document has members.
+        One dictionary for each round (and member), beginning with round 0. Values that are not finite are None;
+        `member` is there only if the document has members.
 
     Raises:
-        SpecError: the document is wrong.
+        SpecError: the document is invalid.
         MissingDataError: the task's data is not on this machine.
     """
     spec = parse(document)
@@ -58,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code.
 
     Args:
-        arguments: without the program's name; None takes those of the process.
+        arguments: without the program's name; None uses those of the process.
     """
     options = _parser().parse_args(arguments)
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
@@ -73,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # Nobody reads any more; without this the interpreter complains once more while it shuts down.
+        # The reader closed the pipe. Without this, the interpreter prints another error when it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (MemoryError, RuntimeError) as error:
@@ -98,7 +97,7 @@ def read(source: str) -> Any:
         source: path of the file, or "-" for standard input.
 
     Raises:
-        SpecError: no such file, or not JSON.
+        SpecError: the file cannot be read, or is not JSON.
     """
     name = "standard input" if source == "-" else source
     try:
@@ -111,7 +110,7 @@ def read(source: str) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """The same value with None for whatever is not finite, so that it is JSON.
+    """The value with None in place of numbers that are not finite, so that it is valid JSON.
 
     Examples:
         >>> finite({"train_loss": float("nan"), "params": [1.0, float("inf")]})
@@ -127,11 +126,11 @@ def finite(value: Any) -> Any:
 
 
 def save(data: bytes, path: Path) -> None:
-    """Writes a file so that at any moment there is the old one or the new one in full.
+    """Writes a file atomically.
 
     Args:
-        data: what it is to hold.
-        path: where; its folder must exist.
+        data: contents of the file.
+        path: path of the file; its folder must exist.
     """
     descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
     try:
@@ -146,7 +145,7 @@ def save(data: bytes, path: Path) -> None:
 
 
 def _train(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signals) -> int:
-    """Prints lines until the pack is done or a signal comes; a checkpoint never runs ahead of what is printed."""
+    """Prints lines until the pack is done or a signal arrives; a checkpoint is never ahead of the printed lines."""
     saved = time.monotonic()
     while not pack.done and signals.received is None:
         for line in _chunk(spec, pack):
@@ -159,7 +158,7 @@ def _train(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signa
         save(pack.to_bytes(), checkpoint)
     if signals.received is None:
         return 0
-    where = f"; run again with --checkpoint {checkpoint} to go on" if checkpoint else ""
+    where = f"; run again with --checkpoint {checkpoint} to continue" if checkpoint else ""
     print(f"interrupted after round {pack.round} of {pack.rounds}{where}", file=sys.stderr)
     return 128 + signals.received
 
@@ -188,7 +187,7 @@ def _check_device(name: str) -> None:
 
     try:
         torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:  # torch raises either for a device that it was not built for
+    except (RuntimeError, AssertionError) as error:  # torch raises either if it lacks the device
         reason = str(error).splitlines()[0]
         raise SpecError(f"--device must be one that torch can use here, got {name}: {reason}", "device") from error
 
@@ -204,7 +203,7 @@ def _chunk(spec: TrialSpec, pack: Pack) -> Iterator[dict[str, Any]]:
 
 
 class _Signals:
-    """Notes the first Ctrl-C or SIGTERM, so that a round is finished first; the second one acts at once."""
+    """Records the first Ctrl-C or SIGTERM, so that the round is finished first; a second one acts at once."""
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -230,7 +229,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise SpecError(f"every key must stand once in its object, got {shown(key)} twice", step(key))
+            raise SpecError(f"every key must occur once in its object, got {shown(key)} twice", step(key))
         result[key] = value
     return result
 
@@ -238,14 +237,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m trainers.run",
-        description="Trains one trial document and prints its report, one JSON object a line: round 0 is the start, "
-        "the last line is the last server update.",
+        description="Trains one trial document and prints its report, one JSON object per line: the first line is "
+        "round 0, before training, the last line is the last server update.",
     )
     parser.add_argument("trial", help="JSON file of the trial, or - for standard input")
     parser.add_argument(
         "--checkpoint",
         metavar="FILE",
-        help="written every half minute, at Ctrl-C and at the end; when it exists, the trial goes on from it",
+        help="written every 30 s, at Ctrl-C and at the end; if it exists, the trial continues from it",
     )
     parser.add_argument("--device", default="auto", help="auto (the default), cpu, cuda, cuda:1, ...")
     return parser

@@ -1,4 +1,4 @@
-"""The nearest known word, for error messages that help."""
+"""Finds the nearest known word, for error messages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from itertools import islice
 from trainers.values import step
 
 _CLOSE_ENOUGH = 0.55
-_LENGTH = 60  # characters of a word that are compared: a comparison takes time in proportion to their square
+_LENGTH = 60  # characters of a word that are compared; the time of a comparison is quadratic in it
 _COMPARED = 500  # known words that are compared
 _LISTED = 50  # known words that a message lists
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like `word`, or None when none is alike.
+    """The known word most similar to `word`, or None if none is similar.
 
-    Upper case, "-", spaces and "_" make no difference; of equally near words the first counts. Only the first 60
-    characters of a word count, so that a long word takes no longer than a short one.
+    Ignores case, "-", spaces and "_"; among equally near words, the first is taken. Only the first 60 characters of a
+    word are compared, so that long words do not take long.
 
     Args:
-        word: what was written.
-        known: the words that would have been right.
+        word: the given word.
+        known: the valid words.
 
     Examples:
         >>> nearest("client_rl", ["client_lr", "server_lr"])
@@ -46,11 +46,11 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def hint(word: object, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown word: its nearest neighbour, else all the words there are.
+    """The end of an error message about an unknown word: the nearest known word, else all known words.
 
     Args:
-        word: what was written.
-        known: the words that would have been right.
+        word: the given word.
+        known: the valid words.
 
     Examples:
         >>> hint("client_rl", ["client_lr", "server_lr"])

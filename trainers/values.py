@@ -1,4 +1,4 @@
-"""Numbers as they come from JSON and YAML documents: checked, and shown in errors."""
+"""Checks numbers from JSON and YAML documents, and formats values for errors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from trainers.errors import SpecError
 
 LARGEST = 2**63 - 1
-"""The largest whole number that a document may hold: the largest that fits a tensor."""
+"""The largest whole number in a document: the largest that fits into a tensor."""
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-_MOST_DIGITS = 400  # of a number that is read; the largest float has 309
+_MOST_DIGITS = 400  # of a number in a document; the largest float has 309
 _SHOWN_LENGTH = 60
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
@@ -22,14 +22,14 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 def number(value: Any, path: str) -> float:
     """A finite number as float.
 
-    Texts such as "1e-3" count, since YAML 1.1 loaders read that as text; booleans, infinities and NaN do not.
+    Strings such as "1e-3" count, since YAML 1.1 loaders read them as strings; booleans, infinities and NaN do not.
 
     Args:
-        value: as it came from a document.
-        path: dotted place of the value, for the error.
+        value: the value from a document.
+        path: dotted path of the value, for the error.
 
     Raises:
-        SpecError: not a finite number.
+        SpecError: the value is not a finite number.
 
     Examples:
         >>> number("1e-3", "method.client_lr")
@@ -53,12 +53,12 @@ def integer(value: Any, path: str, most: float = LARGEST) -> int:
     """A whole number as int; 10.0 and "10" count as 10.
 
     Args:
-        value: as it came from a document.
-        path: dotted place of the value, for the error.
-        most: the largest size; infinity where the caller checks the range.
+        value: the value from a document.
+        path: dotted path of the value, for the error.
+        most: the largest magnitude; infinity if the caller checks the range.
 
     Raises:
-        SpecError: not a whole number, or too large.
+        SpecError: the value is not a whole number, or is too large.
 
     Examples:
         >>> integer(10.0, "rounds")
@@ -80,15 +80,15 @@ def integer(value: Any, path: str, most: float = LARGEST) -> int:
 
 
 def digits(text: str) -> int:
-    """The whole number that the digits of a JSON or YAML document stand for.
+    """Reads a whole number from the digits in a JSON or YAML document.
 
-    Python refuses thousands of digits with a ValueError of its own, which says neither where nor why.
+    Python itself refuses thousands of digits with a ValueError that says neither where nor why.
 
     Args:
         text: decimal digits, with or without a sign.
 
     Raises:
-        SpecError: more digits than any number that counts here has.
+        SpecError: there are too many digits.
 
     Examples:
         >>> digits("-12")
@@ -100,9 +100,9 @@ def digits(text: str) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value as it stands in an error message: JSON where it can be, on one line, cut when long.
+    """A value for an error message: JSON if possible, on one line, shortened if long.
 
-    Whatever the size of the value, the text has at most 60 characters, and takes microseconds.
+    For values of any size the result has at most 60 characters and takes microseconds.
 
     Examples:
         >>> shown(0.5), shown("a b"), shown(None), shown([1, 2])
@@ -118,18 +118,18 @@ def shown(value: Any) -> str:
         return f"a number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     text = ""
     try:
-        for piece in _ENCODER.iterencode(value):  # piece by piece: a long list is not written out
+        for piece in _ENCODER.iterencode(value):  # piece by piece, so that a long list is not encoded in full
             text += piece[: _SHOWN_LENGTH + 1]
             if len(text) > _SHOWN_LENGTH:
                 break
-    except (TypeError, ValueError, RecursionError):  # no JSON, or a number of thousands of digits in it
+    except (TypeError, ValueError, RecursionError):  # not JSON, or contains a number of thousands of digits
         text = _written(value)
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")  # halves of characters cannot be printed
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")  # lone surrogates cannot be printed
     return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 4] + " ..."
 
 
 def step(key: Any) -> str:
-    """A key as it stands in a dotted path: as `shown`, without quotation marks.
+    """A key for a dotted path: like `shown`, without quotation marks.
 
     Examples:
         >>> step("client_lr"), step(3)
@@ -159,7 +159,7 @@ def _wrong(path: str, rule: str, value: Any) -> SpecError:
 
 
 def _written(value: Any) -> str:
-    """A value that is no JSON, as Python writes it."""
+    """The representation in Python of a value that is not JSON."""
     try:
         return " ".join(repr(value).split())
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What an administrator asks of a service: tokens and quotas."""
+"""Client for administrators: tokens and quotas."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from driftline.wire.access import MadeToken, NewToken, ProjectQuota, Quota, Toke
 
 
 class AdminClient(Connection):
-    """A connection for an administrator; may be used by several threads. Arguments are those of `Connection`."""
+    """A connection for an administrator; thread-safe. Arguments as in `Connection`."""
 
     def make_token(self, token: NewToken) -> MadeToken:
-        """Makes a token; it is shown this once. Sent once only: a second request would make a second one."""
+        """Creates a token, which is shown only once. The request is not repeated: it would create a second token."""
         content, headers = token.model_dump_json(), {"Content-Type": "application/json"}
         try:
             answer = self._http.post("/v1/tokens", content=content, headers=headers)
@@ -29,23 +29,23 @@ class AdminClient(Connection):
         return [token for page in self._pages("/v1/tokens", {}, TokenPage) for token in page.tokens]
 
     def revoke_token(self, token_id: str) -> None:
-        """Revokes a token; a second time changes nothing.
+        """Revokes a token; doing so again changes nothing.
 
         Raises:
-            NotFound: There is none of this id.
+            NotFound: No token has this id.
         """
         self._request("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
 
     def quota(self, project: str | None = None) -> ProjectQuota:
-        """What a project may have, and what it has.
+        """A project's limits and its current use.
 
         Args:
-            project: Its name; the token's own by default, for which no administrator is needed.
+            project: Its name; by default the token's own project, which does not require an administrator.
         """
         return self._get("/v1/quota" if project is None else _quota(project), ProjectQuota)
 
     def set_quota(self, project: str, quota: Quota) -> ProjectQuota:
-        """Sets what a project may have, in place of the service's defaults."""
+        """Sets a project's limits, in place of the service's defaults."""
         content = quota.model_dump_json()
         return ProjectQuota.model_validate_json(self._request("PUT", _quota(project), content=content).content)
 

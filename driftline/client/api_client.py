@@ -1,4 +1,4 @@
-"""What the owner of studies asks of a service: the SDK and the command line."""
+"""Client for the owner of studies, used by the SDK and the command line."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _TRIALS_AT_ONCE = 50
 
 
 class ApiClient(Connection):
-    """A connection for the owner of studies; may be used by several threads. Arguments are those of `Connection`."""
+    """A connection for the owner of studies; thread-safe. Arguments as in `Connection`."""
 
     def create(self, study: Mapping[str, Any], key: str | None = None) -> StudyRecord:
         """Submits a study.
 
         Args:
             study: The study's document.
-            key: The same key again gives the study made before, instead of another one; by default a fresh one.
+            key: Idempotency key: the same key again returns the study created with it; a fresh key by default.
 
         Raises:
-            InvalidSpec: The study is invalid, or the key was used for another one.
+            InvalidSpec: The study is invalid, or the key was used for another study.
         """
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return self._post("/v1/studies", study, StudyRecord, headers=headers)
@@ -57,22 +57,24 @@ class ApiClient(Connection):
         return self._get(study_path(study_id), StudyRecord)
 
     def pause(self, study_id: str) -> StudyRecord:
-        """Asks for a stop with checkpoints."""
+        """Asks the study to save checkpoints and stop."""
         return self._post(study_path(study_id, ":pause"), None, StudyRecord)
 
     def resume(self, study_id: str) -> StudyRecord:
-        """Goes on with a paused or failed study."""
+        """Continues a paused or failed study."""
         return self._post(study_path(study_id, ":resume"), None, StudyRecord)
 
     def cancel(self, study_id: str) -> StudyRecord:
-        """Ends a study for good."""
+        """Cancels a study for good."""
         return self._post(study_path(study_id, ":cancel"), None, StudyRecord)
 
     def extend(self, study_id: str, *, trials_per_method: int | None = None, seeds: int | None = None) -> StudyRecord:
-        """Gives a study a larger budget; the numbers are the new ones, and a finished study runs again.
+        """Gives a study a larger budget; a finished study runs again.
+
+        The numbers are the new totals.
 
         Raises:
-            InvalidSpec: A number is smaller than now.
+            InvalidSpec: A number is smaller than the present one.
         """
         body = Extension(trials_per_method=trials_per_method, seeds=seeds)
         return self._post(study_path(study_id, ":extend"), body, StudyRecord)
@@ -82,12 +84,12 @@ class ApiClient(Connection):
 
         Args:
             study_id: Its id.
-            trials: Their ids; none stands for all that are FAILED.
-            key: The same key again changes nothing; by default a fresh one.
+            trials: Their ids; all FAILED trials by default.
+            key: Idempotency key: the same key again changes nothing; a fresh key by default.
 
         Raises:
             NotFound: No such study or trial.
-            Conflict: No trial, or not every one that is named, is FAILED; or the study was cancelled.
+            Conflict: No trial is FAILED, a named trial is not FAILED, or the study was cancelled.
         """
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return self._post(study_path(study_id, ":retry"), Retry(trials=list(trials)), StudyRecord, headers=headers)
@@ -95,14 +97,14 @@ class ApiClient(Connection):
     def trials(
         self, study_id: str, *, label: str | None = None, phase: str | None = None, state: str | None = None
     ) -> list[TrialRecord]:
-        """The study's trials in the order label, phase (search before confirmation), number; all, or those that fit."""
+        """The study's trials that match, in the order label, phase (search before confirmation), number."""
         filters = {"label": label, "phase": phase, "state": state, "page_size": "1000"}
         params = {name: value for name, value in filters.items() if value is not None}
         path = study_path(study_id, "/trials")
         return [trial for page in self._pages(path, params, TrialPage) for trial in page.trials]
 
     def curves(self, study_id: str, trials: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
-        """Curves by trial id, one list a metric; of all trials unless some are named."""
+        """Curves by trial id, one list per metric; of all trials unless some are named."""
         found: dict[str, dict[str, list[Any]]] = {}
         path = study_path(study_id, "/curves")
         if not trials:
@@ -114,24 +116,24 @@ class ApiClient(Connection):
         return found
 
     def frontier(self, study_id: str) -> dict[str, Any]:
-        """The frontiers of all labels, as far as the study has come."""
+        """The frontiers of all labels so far."""
         answer: dict[str, Any] = self._request("GET", study_path(study_id, "/frontier")).json()
         return answer
 
     def compare(self, study_id: str, first: str, second: str) -> dict[str, Any]:
-        """Two labels at equal budgets, paired over seeds."""
+        """Compares two labels at equal budgets, paired over seeds."""
         params = {"a": first, "b": second}
         answer: dict[str, Any] = self._request("GET", study_path(study_id, "/compare"), params=params).json()
         return answer
 
     def events(self, study_id: str, after: int = 0) -> Iterator[Event]:
-        """What happens to a study, from its beginning or after an event, until it has finished.
+        """Yields the events of a study, from its beginning or after an event, until it has finished.
 
-        A broken connection is taken up again where it broke.
+        After a broken connection, the stream continues where it broke.
 
         Raises:
-            Unauthorized: The token has ended. The service then ends the stream, and refuses the next request.
-            Unavailable: The service stayed away for longer than the client's patience.
+            Unauthorized: The token is no longer valid: the service ends the stream and refuses the next request.
+            Unavailable: The service was unavailable for longer than the client's patience.
         """
         deadline: float | None = None
         between = self._pauses()
@@ -156,12 +158,12 @@ class ApiClient(Connection):
             self._sleep(next(between))
 
     def logs(self, study_id: str, after: int = 0) -> list[LogLine]:
-        """The lines of the drivers' logs that are kept, in their order, from the beginning or after a line."""
+        """The stored lines of the drivers' logs in order, from the beginning or after the line with this id."""
         params = {"after": str(after), "page_size": "1000"}
         return [line for page in self._pages(study_path(study_id, "/logs"), params, LogPage) for line in page.lines]
 
     def _stream(self, study_id: str, after: int) -> Iterator[Event | Literal["heartbeat", "end"]]:
-        """Events and heartbeats of one connection, and the end when the service says that there will be no more."""
+        """Events and heartbeats of one connection, and "end" when the service says that no more will come."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         timeout = httpx.Timeout(SILENCE_S, connect=10.0)
         with self._http.stream("GET", study_path(study_id, "/events"), headers=headers, timeout=timeout) as answer:
@@ -187,5 +189,5 @@ class ApiClient(Connection):
 
 
 def study_path(study_id: str, rest: str = "") -> str:
-    """The address of a study, or of something below it."""
+    """The URL path of a study, or of something below it."""
     return f"/v1/studies/{quote(study_id, safe='')}{rest}"

@@ -1,9 +1,8 @@
-"""How requests to a service are sent: again and again while it is away or overloaded, as long as patience lasts.
+"""A connection to a service that repeats requests while the service is unavailable or overloaded.
 
-Every request may be sent twice without harm: reading changes nothing, what a driver writes is idempotent, and a new
-study or a retry of trials carries an idempotency key. So a request that finds no service, or an overloaded one, is sent
-again with growing pauses until the client's patience ends. A service that says when to come again (Retry-After) is not
-asked before.
+Repeating a request is harmless: reads change nothing, drivers' writes are idempotent, and a new study or a retry of
+trials carries an idempotency key. So a request that finds the service unavailable or overloaded is sent again, with
+growing pauses, until the client's patience ends. If the service sends Retry-After, the pause is at least that long.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ from driftline.retry import pauses
 from driftline.wire.access import Whoami
 
 PAUSE_S = 0.1
-"""Seconds before the second attempt; each pause is twice the last (at most `LONGEST_PAUSE_S`), less some at random."""
+"""Seconds before the second attempt; pauses double up to `LONGEST_PAUSE_S`, and each is shortened at random."""
 
 LONGEST_PAUSE_S = 5.0
 JITTER = 0.5
 SILENCE_S = 45.0
-"""A stream that is silent for so long is taken for dead; a service sends a heartbeat every 15 seconds."""
+"""Seconds of silence after which a stream counts as dead; a service sends a heartbeat every 15 seconds."""
 
 AGAIN = frozenset({429, 502, 503, 504})
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Connection:
-    """A connection to a service; may be used by several threads.
+    """A connection to a service; thread-safe.
 
     Args:
         url: Address of the service: ``http://host:port``.
         token: Bearer token; None sends none.
-        socket: Path of a unix socket over which the service is reached; `url` then only names it.
-        transport: Instead of the network, for tests: `httpx.MockTransport`, or any synchronous transport.
+        socket: Path of the service's Unix socket; `url` then only names the service.
+        transport: Replaces the network in tests: `httpx.MockTransport`, or any synchronous transport.
         timeout_s: Seconds to wait for an answer.
-        patience_s: Seconds during which a request that cannot be answered for now is sent again.
-        sleep: Waits some seconds; tests pass their own.
+        patience_s: Seconds for which a request is repeated while the service is unavailable.
+        sleep: Replaces `time.sleep` in tests.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Connection:
         self._http.close()
 
     def ready(self) -> bool:
-        """Whether the service answers and its database does; asks once."""
+        """Whether the service and its database respond; sends one request."""
         try:
             return self._http.get("/readyz", timeout=5.0).status_code == 200
         except httpx.TransportError:
@@ -146,7 +145,7 @@ class Connection:
 
 
 def retry_after(answer: httpx.Response) -> float:
-    """Seconds after which the service wants to be asked again; 0 when it does not say (or names a date)."""
+    """Seconds to wait according to Retry-After; 0 without that header, or if it holds a date."""
     text = answer.headers.get("Retry-After", "")
     try:
         return max(0.0, float(text))
@@ -155,7 +154,7 @@ def retry_after(answer: httpx.Response) -> float:
 
 
 def failure(answer: httpx.Response) -> DriftlineError:
-    """The error that an answer stands for."""
+    """The error that a response describes."""
     try:
         body = answer.json()
     except ValueError:

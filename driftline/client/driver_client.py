@@ -1,4 +1,4 @@
-"""What the driver of a study asks of a service, beside what its owner may."""
+"""Client for the driver of a study: the owner's requests, and the driver's own."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from driftline.wire.records import StudyRecord, TrialPage, TrialRecord
 
 
 class DriverClient(ApiClient):
-    """A connection for the driver of a study; its token is for that study alone."""
+    """A connection for the driver of a study; its token is valid for that study only."""
 
     def acquire(self, study_id: str, holder: str) -> Lease:
-        """Takes the study for a driver.
+        """Acquires the lease of the study.
 
         Args:
             study_id: Its id.
-            holder: Who asks, as `names.holder` says it.
+            holder: Name of the driver's process, from `driftline.wire.ids.holder`.
 
         Raises:
-            Conflict: Another driver holds it, or it is in no state to be driven.
+            Conflict: Another driver holds the study, or its state allows no driver.
         """
         return self._post(study_path(study_id, "/driver:acquire"), Acquire(holder=holder), Lease)
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
-        """Renews the lease; returns what the study's owner wants.
+        """Renews the lease; returns what the study's owner wants the driver to do.
 
         Raises:
             StaleDriver: Another driver has taken over.
@@ -50,19 +50,19 @@ class DriverClient(ApiClient):
         return self._post(path, Heartbeat(attempt=attempt), HeartbeatAnswer).desired
 
     def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
-        """Creates trials; returns them in the order given, those that existed already as they are."""
+        """Creates trials; returns them in the given order, existing ones unchanged."""
         body = CreateTrials(attempt=attempt, trials=list(trials))
         return self._post(study_path(study_id, "/trials"), body, TrialPage).trials
 
     def start_pack(
         self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
     ) -> list[TrialRecord]:
-        """Marks trials as running in a pack that has so many GPUs; each one's attempt grows by 1."""
+        """Marks trials as running in a pack with this number of GPUs, and increments the attempt of each."""
         body = StartPack(attempt=attempt, pack=pack, trials=list(trials), gpus=gpus)
         return self._post(study_path(study_id, "/packs"), body, TrialPage).trials
 
     def report(self, study_id: str, report: Report) -> Stored:
-        """Stores what a pack has reported since last time."""
+        """Stores new reports of a pack."""
         return self._post(study_path(study_id, "/reports"), report, Stored)
 
     def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
@@ -71,11 +71,11 @@ class DriverClient(ApiClient):
         return self._post(study_path(study_id, "/results"), body, Stored)
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyRecord:
-        """Lets go of the study; returns it as it is afterwards."""
+        """Releases the study; returns its new record."""
         body = Release(attempt=attempt, state=state, reason=reason)
         return self._post(study_path(study_id, "/driver:release"), body, StudyRecord)
 
     def send_logs(self, study_id: str, attempt: int, lines: Sequence[NewLine]) -> int:
-        """Adds lines to the study's log; returns how many were new (none when they were sent before)."""
+        """Adds lines to the study's log; returns how many were new (0 if they were sent before)."""
         body = NewLines(attempt=attempt, lines=list(lines))
         return self._post(study_path(study_id, "/logs"), body, StoredLines).stored

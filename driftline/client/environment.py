@@ -1,4 +1,4 @@
-"""What the environment says to clients.
+"""Settings of clients, read from environment variables.
 
 | variable | meaning | default |
 |---|---|---|
@@ -20,10 +20,10 @@ from driftline.errors import InvalidSpec
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment's settings for clients.
+    """Settings of clients.
 
     Attributes:
-        url: Address of a service, without a slash at the end; None runs studies in this process.
+        url: Address of a service, without a trailing slash; None runs studies in this process.
         token: Bearer token; None sends none.
         out: Folder under which local studies keep their files.
     """
@@ -37,7 +37,7 @@ def read(environ: Mapping[str, str]) -> Environment:
     """Settings from a mapping of environment variables; an empty value counts as not set.
 
     Raises:
-        InvalidSpec: DRIFTLINE_URL is no http(s) address.
+        InvalidSpec: DRIFTLINE_URL is not an http(s) address.
 
     Examples:
         >>> read({"DRIFTLINE_URL": "http://tuner:8080/"}).url
@@ -57,7 +57,7 @@ def environment() -> Environment:
 
 
 def address(environ: Mapping[str, str], name: str) -> str | None:
-    """An http(s) address without a slash at the end, or None.
+    """The http(s) address in a variable, without a trailing slash; None if it is not set.
 
     Raises:
         InvalidSpec: The variable holds something else.

@@ -1,4 +1,4 @@
-"""Is one method better than another? Seeds are paired, and there is no verdict where the comparison is not fair."""
+"""Is one method better than another? Seeds are paired, and there is no verdict if the comparison is not fair."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from trainers import nearest, shown
 
 
 def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
-    """Two labels of one result against each other.
+    """Compares two labels of one result.
 
     Args:
-        result: What `document.frontier` made.
+        result: The document from `frontier_document`.
         a: A label.
         b: Another label.
 
     Returns:
-        ``{"a", "b", "verdict", "why", "reasons", "seeds", "difference", "ranges", "ledger", "definition"}``: the
-        verdict is the label with the larger hypervolume, or None with the reasons why there is none; `seeds` has
-        both hypervolumes for each common seed and `difference` their median (a minus b), smallest and largest;
-        `ranges` says where along the cost the bands of the frontiers lie apart, and which is better there. With a
-        and b exchanged verdict and ranges are the same and the differences change sign.
+        ``{"a", "b", "verdict", "why", "reasons", "seeds", "difference", "ranges", "ledger", "definition"}``. `verdict`
+        is the label with the larger hypervolume, or None, with `reasons`. `seeds` has both hypervolumes of each common
+        seed, `difference` the median (a minus b), smallest and largest difference. `ranges` says at which costs the
+        bands of the frontiers do not overlap, and which label is better there. Exchanging a and b keeps verdict and
+        ranges and changes the sign of the differences.
 
     Raises:
-        NotFound: There is no such label.
+        NotFound: No such label.
     """
     methods = result["methods"]
     first, second = (_method(methods, label) for label in (a, b))
@@ -68,18 +68,18 @@ def compare(result: Mapping[str, Any], a: str, b: str) -> dict[str, Any]:
 def ranges(
     a: str, b: str, first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]], metric: str
 ) -> list[dict[str, Any]]:
-    """Where along the cost two frontiers lie apart.
+    """Divides the costs into ranges by which of two frontiers is better with its whole band.
 
     Args:
         a: Label of `first`.
         b: Label of `second`.
-        first: Envelope with its band.
-        second: The same of the other.
-        metric: What they show; says which way is better.
+        first: Frontier of `a` with its band.
+        second: Frontier of `b` with its band.
+        metric: Metric of both; its name says which way is better.
 
     Returns:
-        ``[{"from", "to", "better"}]`` in a row from one round to the budget: the label whose whole band is better, or
-        None where the bands overlap. Empty when one of the frontiers is.
+        ``[{"from", "to", "better"}]``, adjacent ranges from one round to the budget. `better` is the label whose whole
+        band is better, or None where the bands overlap. Empty if either frontier is empty.
     """
     if not first or not second:
         return []
@@ -125,15 +125,13 @@ def _reasons(
     common: Sequence[int],
     parameters: Mapping[str, Any],
 ) -> list[str]:
-    """Why there can be no verdict; empty when there can be one."""
+    """The reasons against a verdict; empty if there can be one."""
     cost = parameters["cost"]
     reasons = []
     if a == b:
         reasons.append(f"a label must be compared with another one, got {a} twice")
     if cost == "seconds":
-        reasons.append(
-            "seconds depend on the machine and on what else it did: choose rounds, bytes or client_gradients"
-        )
+        reasons.append("seconds depend on the machine and its load: choose rounds, bytes or client_gradients")
     for name, unit in (("trials", "trials"), ("cost", f"{cost} granted")):
         left, right = first["granted"][name], second["granted"][name]
         more = max(left, right)

@@ -1,4 +1,4 @@
-"""What results are computed from: one trial's curve, and what its rounds have cost."""
+"""One trial's curve and the cost of its rounds: the input of all results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COSTS: dict[str, tuple[str, ...]] = {
     "client_gradients": ("client_gradients",),
     "seconds": ("wall_seconds",),
 }
-"""Costs that results can be read against, and the columns that add up to each. All count from the start of a trial."""
+"""The costs that a result can use, and the columns whose sum is each cost. All count from the start of a trial."""
 
 UNITS: dict[str, str] = {
     "rounds": "rounds",
@@ -63,12 +63,12 @@ class TrialCurve:
 
     @classmethod
     def from_record(cls, record: TrialRecord, columns: Mapping[str, Sequence[Any] | Array]) -> TrialCurve:
-        """From a stored trial and its stored columns (lists with None, or arrays with NaN where nothing was reported).
+        """Builds a curve from a stored trial and its columns (lists with None, or arrays with NaN, for missing values).
 
         Args:
             record: The trial.
             columns: ``{"round": [...], "test_loss": [...], ...}``, of equal lengths; empty when nothing was reported.
-                Arrays are taken as they are, and not changed.
+                Arrays of float64 are not copied; none is changed.
         """
         return cls(
             trial=record.id,
@@ -85,27 +85,27 @@ class TrialCurve:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What trials are ordered by: label, phase (search before confirmation), number."""
+        """Sort key: label, phase (search before confirmation), number."""
         return (self.label, "0" if self.phase == "search" else "1", self.number)
 
     @property
     def rounds(self) -> Array:
-        """Rounds that were reported, (reports,)."""
+        """Reported rounds, (reports,)."""
         return self.columns.get("round", np.zeros(0))
 
     @property
     def rounds_done(self) -> int:
-        """Server updates done, as far as it was reported."""
+        """Server updates done, according to the last report."""
         return int(self.rounds[-1]) if self.rounds.size else 0
 
     def metric(self, name: str) -> tuple[Array, Array]:
-        """Rounds in which a metric was evaluated, and its finite values there.
+        """Rounds in which a metric was evaluated with a finite value, and these values.
 
         Args:
             name: The metric.
 
         Returns:
-            Two arrays (evaluations,); empty when the trial never reported it.
+            Two arrays (evaluations,); empty if the trial never reported it.
         """
         values = self.columns.get(name)
         if values is None:
@@ -114,23 +114,23 @@ class TrialCurve:
         return self.rounds[there], values[there]
 
     def cost(self, name: str, rounds: Array | None = None) -> Array:
-        """What the trial had cost when these rounds were done.
+        """Cost of the trial up to each of these rounds.
 
         Args:
-            name: A cost, see `COSTS`.
-            rounds: Rounds that were reported; all of them by default.
+            name: One of `COSTS`.
+            rounds: Reported rounds; all of them by default.
 
         Returns:
-            Non-decreasing, one value a round.
+            One value per round, non-decreasing.
 
         Raises:
-            InvalidSpec: There is no such cost, or the trial did not count it.
+            InvalidSpec: Unknown cost, or the trial did not count it.
         """
         counted = self.computed(name, lambda: self._counted(name))
         return counted if rounds is None else counted[np.searchsorted(self.rounds, rounds)]
 
     def computed(self, key: str, compute: Callable[[], _Value]) -> _Value:
-        """What `compute` gives, computed once for each key."""
+        """The result of `compute`, cached under `key`."""
         if key not in self._cache:
             self._cache[key] = compute()
         found: _Value = self._cache[key]
@@ -150,15 +150,15 @@ class TrialCurve:
 
 
 def finite(values: Array) -> Array:
-    """`numpy.nan_to_num`, which takes its time over values that are all finite, too."""
+    """`numpy.nan_to_num`, skipped if all values are finite: it is slow even then."""
     return values if np.isfinite(values).all() else np.nan_to_num(values)
 
 
 def check_cost(name: str) -> str:
-    """The name itself, when there is such a cost.
+    """Returns the name if it is one of `COSTS`.
 
     Raises:
-        InvalidSpec: There is none; the message names the nearest.
+        InvalidSpec: Unknown cost; the message names the nearest.
     """
     if name not in COSTS:
         guess = nearest(name, COSTS)
@@ -168,7 +168,7 @@ def check_cost(name: str) -> str:
 
 
 def cost_per_round(curve: TrialCurve, cost: str) -> float | None:
-    """What one round of this trial costs on average; None before its first round."""
+    """Mean cost of one round of this trial; None before its first round."""
     if cost == "rounds":
         return 1.0
     done = curve.rounds_done

@@ -13,15 +13,15 @@ LEAST_SEEDS = 3  # seeds that both labels must have for a verdict
 
 
 def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
-    """What every word in a result means, and the numbers that went into it.
+    """The meaning of every term in a result, and the parameters of the definitions.
 
     Args:
-        metric: What is chosen as quality.
-        cost: What is chosen as cost.
+        metric: Metric chosen as quality.
+        cost: Chosen cost.
         rounds: Budget of a trial in rounds.
 
     Returns:
-        Texts by word, and ``"parameters"``.
+        Definitions by term, and ``"parameters"``.
     """
     width, within, half, tolerance = window(rounds), *map(_percent, (SETTLED_WITHIN, COUNTS_FROM, LEDGER_TOLERANCE))
     better = "larger is better" if direction(metric) == "rises" else "smaller is better"
@@ -34,9 +34,9 @@ def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
         "start to the study's best tail, so a frozen model is no point",
         "frontier": "best quality within a cost over the label's trials, a step function for each seed; quality is "
         "the median over seeds, low and high the smallest and the largest",
-        "pareto": "points that no other point of the label beats in cost and quality; configurations sums up all "
-        "seeds of a configuration that ended, by their medians; it is in the Pareto set only when it counts in more "
-        "than half of its seeds",
+        "pareto": "points that no other point of the label beats in cost and quality. Each row of configurations has "
+        "the medians over the seeds on which the configuration ended; it is in the Pareto set only if it counts on "
+        "more than half of its seeds",
         "hypervolume": "share of the plane that a seed's points dominate: log10 cost from one round (0) to the budget "
         "(1), quality from the start (0) to the study's best tail (1); the median over seeds, low and high beside it",
         "speed": "mean quality over log10 cost up to the last evaluation; what the sampler maximises beside the tail",

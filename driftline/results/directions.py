@@ -1,8 +1,8 @@
 """Which way a metric is better: losses fall, accuracies rise.
 
-A metric rises when one of the words of its name is among `RISING`; every other metric falls. So ``test_accuracy`` and
-``recall@10`` rise, ``train_loss``, ``distance`` and ``perplexity`` fall, and a task of your own that reports
-``test_bleu`` calls it ``test_bleu_score`` to have it rise.
+A metric rises if a word of its name is in `RISING`; every other metric falls. So ``test_accuracy`` and ``recall@10``
+rise; ``train_loss``, ``distance`` and ``perplexity`` fall. If your own task reports BLEU, name the metric
+``test_bleu_score``: ``test_bleu`` would fall.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RISING: frozenset[str] = frozenset(
         "reward", "likelihood", "similarity", "hits",
     }
 )  # fmt: skip
-"""Words that make a metric one that rises."""
+"""Words that mark a metric as rising."""
 
 
 def direction(metric: str) -> Direction:
@@ -28,7 +28,7 @@ def direction(metric: str) -> Direction:
         metric: Its name, as trials report it.
 
     Returns:
-        "rises" when a word of the name is in `RISING`, "falls" otherwise.
+        "rises" if a word of the name is in `RISING`, "falls" otherwise.
 
     Examples:
         >>> direction("test_accuracy"), direction("recall@10"), direction("train_loss"), direction("distance")
@@ -38,7 +38,7 @@ def direction(metric: str) -> Direction:
 
 
 def sign(metric: str) -> float:
-    """1.0 for a metric that rises, -1.0 for one that falls: times the metric, larger is better.
+    """1.0 for a metric that rises, -1.0 for one that falls: sign times metric is larger when better.
 
     Examples:
         >>> sign("test_accuracy"), sign("test_loss")

@@ -5,7 +5,7 @@
         "configurations": [...], "frontier": [{"cost", "quality", "low", "high"}], "hypervolume", "hypervolume_band",
         "hypervolume_seeds", "diverged", "not_counted", "failed", "reported", "ledger", "granted"}}}
 
-Qualities are in the metric's own unit: low and high are the smaller and the larger number, also for a loss.
+Qualities are in the metric's own unit: `low` is the smaller and `high` the larger number, for losses too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reading:
-    """What results are read against; may differ from what the sampler went for.
+    """The metric and the cost of a result; they may differ from the study's objective.
 
     Attributes:
         quality: A metric that trials report.
@@ -42,13 +42,13 @@ class Reading:
 
 @dataclass(frozen=True)
 class Scale:
-    """What the hypervolume is scaled with, one for the whole study.
+    """Scale of the hypervolume, the same for all labels of a study.
 
     Attributes:
         start: Oriented quality of the untrained model: the median of the trials' first evaluations.
-        best: Best oriented tail of all reported trials; `start` when there is none.
-        one_round: Cost of one round: of the cheapest trial's.
-        budget: Cost of all rounds: of the dearest trial's.
+        best: Best oriented tail of all complete reported trials; `start` without any.
+        one_round: Cost of one round of the cheapest trial.
+        budget: Cost of all rounds of the most expensive trial.
     """
 
     start: float
@@ -72,15 +72,15 @@ def frontier_document(
     Args:
         study: Its name.
         curves: Its trials, in any order; those of a running study may be incomplete.
-        reading: What is chosen as quality and as cost. Any of both that trials report: results can be read again.
+        reading: Chosen metric and cost: any that the trials reported.
         rounds: Budget of a trial in rounds.
-        labels: Labels in the order they shall appear, with those that have no trial yet; the trials' labels follow.
+        labels: Labels in the order of the document, also those without a trial yet; other labels of trials follow.
 
     Returns:
-        The document, JSON-able; it does not depend on the order of the trials.
+        The document, ready for JSON; it does not depend on the order of the trials.
 
     Raises:
-        InvalidSpec: The cost is not one, or trials did not count it.
+        InvalidSpec: Unknown cost, or trials did not count it.
     """
     check_cost(reading.cost)
     ordered = sorted(curves, key=lambda curve: curve.key)
@@ -115,7 +115,7 @@ class _Follow:
 
 
 def _reported(curves: Sequence[TrialCurve]) -> list[TrialCurve]:
-    """Finished confirmation trials, or those of the search while no confirmation trial has finished."""
+    """The finished confirmation trials; until there is one, the finished search trials."""
     finished = [curve for curve in curves if curve.state in COUNTED]
     confirmed = [curve for curve in finished if curve.phase == "confirmation"]
     return confirmed or finished
@@ -193,10 +193,10 @@ def _points(points: Sequence[_Point], direction: float) -> list[Json]:
 def _configurations(
     ended: Sequence[_Point], points: Sequence[_Point], reported: Sequence[TrialCurve], direction: float
 ) -> list[Json]:
-    """Configurations with a point, summed up over all seeds that came to an end, whether these count or not.
+    """Configurations with a point, each summarised over all its complete seeds, whether they count or not.
 
-    Leaving out the seeds on which a configuration failed to learn would flatter it. On the frontier are only
-    configurations that count in more than half of their seeds, diverged ones included.
+    Leaving out the seeds on which a configuration failed to learn would flatter it. Only configurations that count on
+    more than half of their seeds, diverged ones included, can be in the Pareto set.
     """
     ran: dict[int, list[TrialCurve]] = {}
     for curve in reported:
@@ -240,7 +240,7 @@ def _summary(
 
 
 def _median(values: Array) -> float:
-    """Of one value that value: `numpy.median` takes its time, and in a search every configuration has one trial."""
+    """The median; a single value, which is all that a configuration has in a search, skips the slow `numpy.median`."""
     return float(values[0] if len(values) == 1 else np.median(values))
 
 

@@ -1,4 +1,4 @@
-"""The best quality that a method reaches within a cost: one step function a seed, and the band over seeds."""
+"""The best quality that a method reaches within a cost: one step function per seed, and the band over seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepFunction:
     start: float
 
     def at(self, cost: Array) -> Array:
-        """Its values at these costs, of their shape."""
+        """Its values at these costs, in the same shape."""
         padded = np.concatenate([[self.start], self.quality])
         return padded[np.searchsorted(self.cost, cost, side="right")]
 
@@ -34,8 +34,8 @@ class StepFunction:
 def best_within(trials: Sequence[SmoothedCurve], start: float) -> StepFunction:
     """Best smoothed quality within a cost, over trials.
 
-    e(c) = max over trials and evaluations with cost <= c of the smoothed quality, and never below `start`, which is
-    had for nothing. No trials give the constant `start`.
+    e(c) = max over trials and evaluations with cost <= c of the smoothed quality, and at least `start`, which costs
+    nothing. Without trials it is the constant `start`.
 
     Args:
         trials: Trials of one label and one seed.
@@ -52,7 +52,7 @@ def best_within(trials: Sequence[SmoothedCurve], start: float) -> StepFunction:
 
 @dataclass(frozen=True)
 class Band:
-    """Envelopes of several seeds, summed up at the costs where any of them changes.
+    """Median and range of the step functions of several seeds, at the costs where one of these changes.
 
     Attributes:
         cost: (n,), increasing.
@@ -68,10 +68,10 @@ class Band:
 
 
 def band(steps: Sequence[StepFunction], first: float, last: float) -> Band:
-    """Median, worst and best attainment over seeds.
+    """Median, worst and best quality over seeds.
 
     Args:
-        steps: One a seed, at least one.
+        steps: One per seed, at least one.
         first: Cost of one round: where the band begins.
         last: The budget: where it ends.
 

@@ -10,15 +10,15 @@ import numpy as np
 from driftline.results.curves import TrialCurve, cost_per_round, finite
 
 COUNTED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
-"""States of trials that have had their whole budget."""
+"""States of trials that were granted their whole budget."""
 
 
 def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
-    """What the trials of a label have spent so far, in search and confirmation together, whatever became of them.
+    """What all trials of a label have spent so far, in search and confirmation together, whatever their state.
 
     Returns:
-        ``{"trials", "rounds", "client_gradients", "bytes"}``; trials that have reported nothing are not in it, and a
-        counter that trials did not report is 0.
+        ``{"trials", "rounds", "client_gradients", "bytes"}``; trials without a report are left out, and a counter that
+        was not reported is 0.
     """
     begun = [curve for curve in curves if curve.rounds.size]
     return {
@@ -32,8 +32,8 @@ def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
 def granted(curves: Sequence[TrialCurve], cost: str, rounds: int) -> dict[str, float]:
     """What the finished trials of a label were granted: the budget on which a verdict is judged.
 
-    A trial that diverged stops early and spends less, but it was granted all its rounds: it counts with its cost a
-    round times the budget's rounds (the label's median cost a round where it diverged before its first).
+    A diverged trial stops early and spends less, but it was granted all its rounds: it counts with its cost per round
+    times the budget's rounds. If it diverged before its first round, the label's median cost per round is used.
 
     Args:
         curves: All trials of the label.

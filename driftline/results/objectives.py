@@ -10,16 +10,16 @@ from driftline.results.points import SmoothedCurve, progress
 from trainers import shown
 
 FIRST_COST: dict[str, float] = {"rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "seconds": 1e-3}
-"""Where speed starts to count: one round, one byte, one gradient, a millisecond. The same for every trial, so that
-of two trials with equal curves over rounds the one with cheaper rounds is the faster."""
+"""The cost from which speed counts: one round, one byte, one gradient, a millisecond. It is the same for all trials, so
+that of two trials with equal curves over rounds, the one with cheaper rounds is faster."""
 
 
 def quality(curve: TrialCurve, metric: str, rounds: int) -> float:
-    """Tail quality: the last value of the smoothed metric, its sign turned when the metric falls.
+    """Tail quality: the last value of the smoothed metric, negated if the metric falls.
 
     Args:
         curve: A trial that did not diverge.
-        metric: What is chosen as quality.
+        metric: Metric chosen as quality.
         rounds: Budget of a trial in rounds; sets the smoothing window (`points.window`).
 
     Raises:
@@ -32,17 +32,17 @@ def speed(curve: TrialCurve, metric: str, cost: str, rounds: int) -> float:
     """Mean smoothed quality over log10 cost.
 
     (1 / (log10 c_end - log10 c_first)) · integral of the quality over log10 cost from c_first (`FIRST_COST`) to c_end,
-    the cost at the last evaluation; between two evaluations the quality is the earlier one's. Never the settling
-    cost, which a frozen trial would minimise: a frozen trial's speed is the quality it started with.
+    the cost at the last evaluation; between two evaluations the quality is the earlier one's. The settling cost would
+    not do as an objective, because a frozen trial minimises it; a frozen trial's speed is its initial quality.
 
     Args:
         curve: A trial that did not diverge.
-        metric: What is chosen as quality.
-        cost: What is chosen as cost, see `curves.COSTS`.
+        metric: Metric chosen as quality.
+        cost: Chosen cost, one of `curves.COSTS`.
         rounds: Budget of a trial in rounds; sets the smoothing window.
 
     Returns:
-        A value in the range of the oriented quality. With a single evaluation, that evaluation.
+        A value in the range of the oriented quality. With a single evaluation, its quality.
 
     Raises:
         InvalidSpec: The trial never reported the metric, or did not count the cost.

@@ -1,4 +1,4 @@
-"""Which points no other point beats: non-dominated sorting, crowding, and the hypervolume."""
+"""Pareto sets: non-dominated sorting, crowding distance, and hypervolume."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from driftline.results.curves import Array
 
 
 def non_dominated(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.bool_]:
-    """Which points are in the Pareto set: no other is as cheap and as good, and better in one of the two.
+    """Which points are in the Pareto set: no other is at least as cheap and as good, and better in one of the two.
 
     Equal points do not dominate each other.
 
@@ -36,7 +36,7 @@ def non_dominated(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.bool_]:
 
 
 def layers(values: ArrayLike) -> NDArray[np.int64]:
-    """Non-dominated sorting: 0 for points that none dominates, 1 for those that only layer 0 dominates, and so on.
+    """Non-dominated sorting: 0 for points that no point dominates, 1 for those that only layer 0 dominates, and so on.
 
     Args:
         values: (n, objectives), all larger when better.
@@ -66,7 +66,7 @@ def layers(values: ArrayLike) -> NDArray[np.int64]:
 
 
 def crowding(values: ArrayLike) -> Array:
-    """How much room a point has among its neighbours in its layer; infinite at the ends (NSGA-II).
+    """Crowding distance of each point in its layer; infinite at the ends (NSGA-II).
 
     Sum over objectives of the distance between the two neighbours, divided by the layer's range in that objective.
 
@@ -74,7 +74,7 @@ def crowding(values: ArrayLike) -> Array:
         values: Points of one layer, (n, objectives).
 
     Returns:
-        (n,); equal points share the room: all but the first of them (in the given order) have 0.
+        (n,). Of equal points, only the first in the given order has a distance; the others have 0.
     """
     table = np.asarray(values, dtype=np.float64)
     unique, first = np.unique(table, axis=0, return_index=True)
@@ -92,14 +92,14 @@ def crowding(values: ArrayLike) -> Array:
 
 
 def select(values: ArrayLike, count: int) -> list[int]:
-    """The best `count` points by non-dominated sorting with crowding, filled up from the next layers.
+    """The best `count` points by non-dominated sorting and crowding distance.
 
     Args:
         values: (n, objectives), all larger when better.
-        count: How many; all when there are fewer.
+        count: Number of points; all of them if there are fewer.
 
     Returns:
-        Indices, best first: by layer, within a layer the roomiest first, then in the given order.
+        Indices, best first: by layer, then by decreasing crowding distance, then in the given order.
 
     Examples:
         >>> select([[0, 3], [1, 2], [3, 0], [2.5, 0.4], [0, 0]], 3)
@@ -127,9 +127,9 @@ def hypervolume(
         cost: (n,), positive.
         quality: Oriented, (n,).
         one_round: Cost at which x is 0.
-        budget: Cost at which x is 1; where it equals `one_round`, x is 0 for all.
+        budget: Cost at which x is 1; if it equals `one_round`, x is 0 for all points.
         start: Quality at which y is 0: the untrained model, the reference.
-        best: Quality at which y is 1: the best in the study; nothing has a volume unless it is above `start`.
+        best: Quality at which y is 1: the best in the study; unless it is above `start`, the hypervolume is 0.
 
     Returns:
         0 without points, 1 for a point of the best quality after one round.

@@ -41,7 +41,7 @@ class SmoothedCurve:
     def settles(self) -> float:
         """Cost from which the quality stays within 5 % of the way from the start to the tail.
 
-        The way is measured from the first evaluation. A trial that ends where it began settles at its first evaluation.
+        The way is measured from the first evaluation. A frozen trial settles at its first evaluation.
         """
         away = np.abs(self.quality - self.tail) > SETTLED_WITHIN * abs(self.tail - self.start)
         last = np.flatnonzero(away)
@@ -50,14 +50,14 @@ class SmoothedCurve:
     def counts(self, best: float) -> bool:
         """Whether its tail has come at least half of the way from its start to the study's best tail.
 
-        False for a frozen model: it settles at once, at nothing.
+        False for a frozen model, which settles at once without having learned anything.
         """
         way = best - self.start
         return way > 0 and self.tail - self.start >= COUNTS_FROM * way
 
 
 def window(rounds: int) -> int:
-    """Rounds that are averaged: a twentieth of the budget, at least 1 and at most 100.
+    """Number of rounds that are averaged: a twentieth of the budget, at least 1 and at most 100.
 
     Args:
         rounds: Budget of a trial, in rounds.
@@ -88,7 +88,7 @@ def smooth(rounds: Array, values: Array, width: int) -> Array:
         [4.0, 3.0, 1.0, 1.0]
     """
     total = values.astype(np.float64, copy=True)
-    if bool((np.diff(rounds) == 1).all()):  # the usual case, without looking for neighbours; the same sums in order
+    if bool((np.diff(rounds) == 1).all()):  # the usual case needs no search for neighbours; same order of sums
         for back in range(1, min(width, len(values))):
             total[back:] += values[:-back]
         held: Array = np.minimum(np.arange(1.0, len(values) + 1), width)
@@ -109,12 +109,12 @@ def progress(curve: TrialCurve, metric: str, cost: str, rounds: int) -> Smoothed
 
     Args:
         curve: The trial.
-        metric: What is chosen as quality.
-        cost: What is chosen as cost, see `curves.COSTS`.
+        metric: Metric chosen as quality.
+        cost: Chosen cost, one of `curves.COSTS`.
         rounds: Budget of a trial in rounds; sets the window.
 
     Returns:
-        None when the metric was never evaluated.
+        The smoothed curve; None if the metric was never evaluated.
     """
     return curve.computed(f"progress {metric} {cost} {rounds}", lambda: _progress(curve, metric, cost, rounds))
 

@@ -1,4 +1,4 @@
-"""The result of one stored study, and the files it is shown in."""
+"""The result of one stored study, and its files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StudyResult:
     Attributes:
         document: frontier.json, see `driftline.results.document`.
         curves: Its trials.
-        reading: What it is read against.
+        reading: Its metric and cost.
         rounds: Budget of a trial in rounds.
     """
 
@@ -40,13 +40,13 @@ class StudyResult:
         return table(self.document, width)
 
     def require_reported(self, quality: str | None) -> None:
-        """Checks that there is something to read.
+        """Checks that trials reported a metric.
 
         Args:
-            quality: The metric that was asked for; None is the study's own.
+            quality: The requested metric; None, for the study's own, always passes.
 
         Raises:
-            InvalidSpec: Trials reported, but none of them this metric.
+            InvalidSpec: Trials have reported, but not this metric.
         """
         reported = {name for curve in self.curves for name in curve.columns}
         if quality is not None and reported and quality not in reported:
@@ -69,10 +69,10 @@ class StudyResult:
 
 
 def needed(quality: str) -> frozenset[str]:
-    """The columns that the document of a result is made from; a result's files need the others, too.
+    """The columns that the document of a result needs; its files need all columns.
 
     Args:
-        quality: What it is read against.
+        quality: Metric of the result.
     """
     return frozenset({"round", quality, *(column for columns in COSTS.values() for column in columns)})
 
@@ -85,17 +85,17 @@ def study_result(
     quality: str | None = None,
     cost: str | None = None,
 ) -> StudyResult:
-    """The result of a study from what is stored of it.
+    """Computes the result of a study from its records and curves.
 
     Args:
         study: The study.
         trials: All its trials.
-        columns: Their curves by trial id; trials without any have reported nothing.
-        quality: Read against another metric than the study's objective.
-        cost: Read against another cost than the study's objective.
+        columns: Their curves by trial id; a missing trial has reported nothing.
+        quality: Metric to use instead of the study's objective.
+        cost: Cost to use instead of the study's objective.
 
     Raises:
-        InvalidSpec: The cost is not one, or trials did not count it.
+        InvalidSpec: Unknown cost, or trials did not count it.
     """
     whole = study.study
     reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)

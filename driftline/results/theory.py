@@ -1,8 +1,8 @@
-"""The theory's prediction beside what was measured, for studies on quadratic tasks.
+"""Predicted beside measured results, for studies on quadratic tasks.
 
-A round with exact gradients and all clients is an affine map, so the curve of a trial is known without training. The
-point is taken from it with the definitions of `driftline.results.points`: what differs is then noise, sampled clients,
-or a mistake. Imported only for studies on quadratic tasks; it needs numpy, not torch.
+A round with exact gradients and all clients is an affine map, so a trial's curve can be predicted without training.
+`driftline.results.points` turns it into a point, as it does a measured curve: the two differ by noise, sampled
+clients, rounding, or a mistake. Imported only for studies on quadratic tasks; needs numpy, not torch.
 """
 
 from __future__ import annotations
@@ -28,44 +28,45 @@ from trainers.theory.rounds.methods import ONE_CLIENT
 
 Json = dict[str, Any]
 ROUNDING = 1e-6
-"""Qualities below this share of the start's are told apart only as much as they differ from it."""
+"""Relative differences of qualities divide by at least this share of the initial quality."""
 
 DIGITS = 12
-"""Predicted qualities that agree to so many digits are equal: rounding takes nothing off the frontier."""
+"""Predicted qualities that agree to this many digits count as equal: rounding must drop no point of the frontier."""
 
 MOST_WORK = 2e9
-"""Multiplications for the predictions of a label; configurations beyond them have none."""
+"""Most multiplications for the predictions of a label; configurations beyond this limit get no prediction."""
 
 THEORY = (
-    "what a trial with exact gradients and all clients measures, from the affine map of its rounds: its cost to settle "
-    "and its tail by the definitions above, the limit of its quality after infinitely many rounds, and its asymptotic "
-    "rate. Each configuration has its own; theory of a label lists those that no other beats (drawn dashed)"
+    "what a trial with exact gradients and all clients would measure, from the affine map of its rounds: its cost to "
+    "settle and its tail by the definitions above, the limit of its quality after infinitely many rounds, and its "
+    "asymptotic rate. Each configuration has its own prediction; theory of a label lists those that no other beats "
+    "(drawn dashed)"
 )
 DISAGREEMENT = (
     "median and largest, over a label's configurations, of the relative difference between what is measured (median "
     "over seeds) and predicted: of the tail (quality), of the cost to settle (cost), and of the measured tail from the "
-    "predicted limit (limit). Relative to the larger of both numbers; for qualities at least to "
-    f"{ROUNDING:g} of the start's"
+    "predicted limit (limit). Relative to the larger of the two numbers; for qualities, to at "
+    f"least {ROUNDING:g} of the initial quality"
 )
 
 
 def with_theory(
     document: Mapping[str, Any], study: Study, curves: Iterable[TrialCurve], reading: Reading, rounds: int
 ) -> Json:
-    """The result with the theory's predictions.
+    """Adds the theory's predictions to a result.
 
     Args:
-        document: What `document.frontier` made of the study.
-        study: The study, its task quadratic.
+        document: The study's document from `frontier_document`.
+        study: The study, with a quadratic task.
         curves: Its trials.
-        reading: What the document is read against.
+        reading: Metric and cost of the document.
         rounds: Budget of a trial in rounds.
 
     Returns:
-        The document; in it, for each label, ``"theory"`` ([{"cost", "quality", "limit", "configuration"}], by cost,
-        empty where there is none), ``"theory_note"`` (what is left out of the prediction, or why there is none) and
-        ``"disagreement"`` (None without a prediction); each of ``"configurations"`` with ``"theory"``, {"cost",
-        "quality", "limit", "rate"} or None. Definitions tell what they are.
+        A new document. Each label has ``"theory"`` ([{"cost", "quality", "limit", "configuration"}], sorted by cost,
+        empty without predictions), ``"theory_note"`` (what the prediction leaves out, or why there is none) and
+        ``"disagreement"`` (None without a prediction). Each of ``"configurations"`` has ``"theory"``: {"cost",
+        "quality", "limit", "rate"} or None. The definitions explain these.
     """
     held = {curve.trial: curve for curve in curves}
     task = quadratic.parse(study.task, "task")
@@ -112,7 +113,7 @@ class _Theory:
     def _configurations(
         self, rows: Sequence[Mapping[str, Any]], entry: Entry
     ) -> tuple[dict[int, Setting], Counter[str]]:
-        """Configurations that have a prediction, and the reasons of those that have none."""
+        """The configurations that can be predicted, by number, and the reasons why others cannot, counted."""
         found: dict[int, Setting] = {}
         reasons: Counter[str] = Counter()
         if self.reading.quality not in METRICS:
@@ -123,7 +124,7 @@ class _Theory:
         for row in sorted(rows, key=lambda row: (not row["pareto"], row["configuration"])):
             work += self.rounds * 4.0 * dimension**2 + 4.0 * clients * dimension**3
             if work > MOST_WORK:
-                reasons["so many models of this size would take long to predict"] += 1
+                reasons["predicting this many models of this size would take too long"] += 1
                 continue
             parts = _parts(entry, row["hyperparameters"])
             try:
@@ -141,7 +142,7 @@ class _Theory:
         return found, reasons
 
     def _point(self, configuration: Setting, values: Array, trials: Sequence[TrialCurve]) -> Json:
-        """The prediction in the rounds in which these trials were evaluated, at what their rounds cost."""
+        """The predicted point for the rounds and costs of these trials' evaluations: medians over the trials."""
         metric, cost = self.reading.quality, self.reading.cost
         direction = sign(metric)
         settles, tails = [], []
@@ -170,7 +171,7 @@ def _parts(entry: Entry, hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def _left_out(study: Study, method: str, task: quadratic.Settings) -> str:
-    """What the study does with a method that the prediction does not."""
+    """A sentence that says what the prediction leaves out; "" if nothing."""
     sampled = 1 if method in ONE_CLIENT else study.clients_per_round
     noise = task.losses.gradient_noise
     said = [f"the noise of the gradients ({noise:g})"] if noise else []

@@ -1,5 +1,5 @@
-"""What people use from Python: `Client`, `Job`, `Frontier`, `AsyncClient`, `OfflineService`.
+"""The Python interface: `Client`, `Job`, `Frontier`, `AsyncClient`, `OfflineService`.
 
-`client.Client` asks `studies.Studies`: those of a service (`remote`), or those of this process, which the entry point
-group ``driftline.local`` provides. Imports client, results, wire and study.
+`client.Client` uses a `studies.Studies`: `remote` for a service, or for this process the one that the entry point group
+``driftline.local`` provides. Imports client, results, wire and study.
 """

@@ -6,7 +6,7 @@
         async for line in job.logs():
             print(line.text)
 
-Requests run in threads, with the same code as `Client`; a task that is cancelled stops waiting at once.
+Requests run in threads, with the same code as `Client`; a cancelled task stops waiting at once.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class AsyncJob:
     """One study in a service; see `Job`.
 
     Args:
-        job: The same for threads.
+        job: The synchronous job.
 
     Attributes:
-        id: Its id.
+        id: Id of the study.
     """
 
     def __init__(self, job: Job) -> None:
@@ -53,11 +53,11 @@ class AsyncJob:
         """Waits until the study has finished or is paused.
 
         Args:
-            timeout_s: Seconds after which to give up waiting (the study goes on); None waits for ever.
+            timeout_s: Seconds after which to give up waiting (the study continues); None waits forever.
 
         Raises:
-            StudyFailed: It has failed.
-            TimeoutError: It has not finished in time.
+            StudyFailed: The study has failed.
+            TimeoutError: The study has not finished in time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -67,7 +67,7 @@ class AsyncJob:
             if record.state in RESTING:
                 return self
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it goes on")
+                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it continues")
             await asyncio.sleep(POLL_S)
 
     async def trials(
@@ -77,29 +77,29 @@ class AsyncJob:
         return await asyncio.to_thread(self._job.trials, label, phase, state)
 
     async def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
-        """Curves by trial id, one list a metric; of all trials unless some are named."""
+        """Curves by trial id, one list per metric; of all trials unless some are named."""
         return await asyncio.to_thread(self._job.curves, *trials)
 
     async def frontier(self, *, quality: str | None = None, cost: str | None = None) -> Frontier:
-        """The frontiers of all labels, as far as the study has come; see `Job.frontier`."""
+        """The frontiers of all labels so far; see `Job.frontier`."""
         return await asyncio.to_thread(self._job.frontier, quality=quality, cost=cost)
 
     async def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Two labels at equal budgets, paired over seeds."""
+        """Compares two labels at equal budgets, paired over seeds."""
         return await asyncio.to_thread(self._job.compare, first, second)
 
     async def pause(self) -> Self:
-        """Asks for a stop with checkpoints."""
+        """Asks the study to save checkpoints and stop."""
         await asyncio.to_thread(self._job.pause)
         return self
 
     async def resume(self) -> Self:
-        """Goes on with a paused or failed study."""
+        """Continues a paused or failed study."""
         await asyncio.to_thread(self._job.resume)
         return self
 
     async def cancel(self) -> Self:
-        """Ends the study for good."""
+        """Cancels the study for good."""
         await asyncio.to_thread(self._job.cancel)
         return self
 
@@ -114,12 +114,12 @@ class AsyncJob:
         return self
 
     async def logs(self, follow: bool = False, after: int = 0) -> AsyncIterator[LogLine]:
-        """The lines of the drivers' logs that are kept; see `Job.logs`."""
+        """Yields the stored lines of the drivers' logs; see `Job.logs`."""
         async for line in _awaited(self._job.logs(follow, after)):
             yield line
 
     async def events(self, after: int = 0) -> AsyncIterator[Event]:
-        """What happens to the study, as it happens; see `Job.events`."""
+        """Yields the study's events as they happen; see `Job.events`."""
         async for event in _awaited(self._job.events(after)):
             yield event
 
@@ -130,7 +130,7 @@ class AsyncClient:
     Args:
         url: Its address: ``https://driftline.example``.
         token: Bearer token; None sends none.
-        transport: Instead of the network, for tests: `driftline.sdk.offline.OfflineService`.
+        transport: Replaces the network in tests: `driftline.sdk.offline.OfflineService`.
     """
 
     def __init__(
@@ -139,15 +139,15 @@ class AsyncClient:
         self._client = RemoteStudies(url, token, transport=transport)
 
     async def submit(self, study: Study, key: str | None = None) -> AsyncJob:
-        """Submits a study; the same key again gives the study that was submitted under it before."""
+        """Submits a study; the same key again returns the study submitted with it before."""
         return AsyncJob(await asyncio.to_thread(self._client.submit, study, key))
 
     async def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
-        """Checks a study in full and says what it will cost; see `Client.validate`."""
+        """Checks a study in full and estimates its cost; see `Client.validate`."""
         return await asyncio.to_thread(self._client.validate, study, estimate=estimate)
 
     async def job(self, study: str) -> AsyncJob:
-        """A study that was submitted before: its id, or its name (the newest of that name)."""
+        """Finds a submitted study by its id or its name (the newest of that name)."""
         return AsyncJob(await asyncio.to_thread(self._client.job, study))
 
     async def jobs(self) -> list[AsyncJob]:
@@ -155,7 +155,7 @@ class AsyncClient:
         return [AsyncJob(job) for job in await asyncio.to_thread(self._client.jobs)]
 
     async def close(self) -> None:
-        """Closes the connection; studies go on."""
+        """Closes the connection; studies continue."""
         await asyncio.to_thread(self._client.close)
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""`Client`: a service elsewhere when there is one, this process when there is none; the same lines serve both."""
+"""`Client` runs studies in a service if it has an address, otherwise in this process, with the same code."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Client:
     Args:
         url: Address of a service; DRIFTLINE_URL by default. Without either, studies run in this process.
         token: Bearer token; DRIFTLINE_TOKEN by default.
-        out: Local studies: folder under which each study keeps its files in a folder of its name; DRIFTLINE_OUT or
-            "out" by default.
+        out: For local studies: the folder in which each study has a folder of its name; DRIFTLINE_OUT or "out" by
+            default.
         transport: Replaces the network in your tests: `driftline.OfflineService`, or an `httpx.MockTransport`.
 
     Attributes:
@@ -59,11 +59,11 @@ class Client:
 
         Args:
             study: What to run.
-            key: With a service: the same key again gives the study that was submitted under it before.
-            out: Local studies: the study's folder; by default one of its name under the client's.
+            key: For a service: the same key again returns the study submitted with it before.
+            out: For local studies: the study's folder; by default one of its name in the client's folder.
 
         Returns:
-            The job. The same study into the same folder goes on where it stopped, or is finished at once.
+            The job. Submitting the same study to the same folder again continues it; a finished study stays finished.
 
         Raises:
             InvalidSpec: The study is invalid; the message names the key.
@@ -72,17 +72,17 @@ class Client:
         return self._studies.submit(study, key, out=out)
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
-        """Checks a study in full and says what it will cost; starts nothing.
+        """Checks a study in full and estimates its cost; starts nothing.
 
-        A service checks it, and estimates from what earlier studies of the project measured. Without one, a process
-        on this computer trains for 5 seconds at most.
+        A service estimates from measurements of the project's earlier studies. Without a service, a process on this
+        computer trains for at most 5 seconds.
 
         Args:
-            study: What would be run.
+            study: The study.
             estimate: Whether to estimate the cost as well.
 
         Returns:
-            The canonical form, with remarks on what is probably not meant, and the estimate.
+            The canonical form, with warnings about what is probably unintended, and the estimate.
 
         Raises:
             InvalidSpec: The study is invalid; the message names the key.
@@ -90,13 +90,13 @@ class Client:
         return self._studies.validate(study, estimate=estimate)
 
     def job(self, study: str) -> Job:
-        """A study that was submitted before.
+        """Finds a study that was submitted before.
 
         Args:
-            study: Its id, or its name (the newest of that name); local: the name of its folder under the client's.
+            study: Its id, or its name (the newest of that name); for local studies, the name of its folder.
 
         Raises:
-            NotFound: There is none; the message names those there are.
+            NotFound: No such study; the message names the existing ones.
         """
         return self._studies.job(study)
 
@@ -105,11 +105,11 @@ class Client:
         return self._studies.jobs()
 
     def records(self) -> list[StudyRecord]:
-        """All studies as they are stored now, newest first."""
+        """The present records of all studies, newest first."""
         return self._studies.records()
 
     def close(self) -> None:
-        """Closes the connection; local studies stop cleanly, those of a service go on."""
+        """Closes the connection; local studies stop cleanly, those of a service continue."""
         self._studies.close()
 
     def __enter__(self) -> Self:

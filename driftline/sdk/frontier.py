@@ -1,4 +1,4 @@
-"""The result of a study in the user's hands: a table, a picture, a page, the numbers themselves."""
+"""`Frontier`, the result of a study: as a table, a picture, a page, or JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Frontier:
 
     Args:
         data: The document of frontier.json.
-        curves: Gives the study's trials when a page wants their learning curves; None leaves these out.
+        curves: Returns the study's trials, for the learning curves of a page; None leaves these out.
 
     Attributes:
         data: The document of frontier.json: points, frontiers with bands, hypervolumes, ledgers, definitions.
@@ -34,10 +34,10 @@ class Frontier:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The result in a frontier.json, or in an output folder that holds one.
+        """Reads the result from a frontier.json, or from an output folder that holds one.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no frontier.json.
         """
         place = Path(path)
         file = place / "frontier.json" if place.is_dir() else place
@@ -55,10 +55,10 @@ class Frontier:
         return table(self.data)
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` says it in words.
+        """Compares two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` explains it.
 
         Raises:
-            NotFound: There is no such label.
+            NotFound: No such label.
         """
         return compare(self.data, first, second)
 
@@ -72,7 +72,7 @@ class Frontier:
             The path.
 
         Raises:
-            InvalidSpec: Another ending.
+            InvalidSpec: The path has another ending.
         """
         file = Path(path)
         if file.suffix.lower() == ".png":
@@ -97,7 +97,7 @@ class Frontier:
         return f"Frontier({self.data['study']!r}, labels={list(self.labels)})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the picture and the table."""
+        """HTML for notebooks: the picture and the table."""
         import base64
         import html
 

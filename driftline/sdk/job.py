@@ -1,4 +1,4 @@
-"""A submitted study, seen from the outside: its state, its trials, its result."""
+"""A submitted study: its state, its trials, its result."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, StudyRecord, TrialRecord
 
 POLL_S = 0.5
-"""Seconds between two looks at a study while waiting for it."""
+"""Seconds between two polls of a study while waiting for it."""
 
 BEST_EVERY_S = 2.0
-"""Seconds between two looks at all finished trials, for the best quality in the progress view."""
+"""Seconds between two requests for all finished trials, for the best quality in the progress view."""
 
 LOGS_S = 1.0
-"""Seconds between two looks at a log that is followed."""
+"""Seconds between two polls of a log that is followed."""
 
 RESTING = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "PAUSED"})
-"""States in which nothing happens without somebody's doing."""
+"""States that a study leaves only if its owner acts."""
 
 
 class StudyFailed(DriftlineError):
-    """The study that was waited for has failed; the message says why."""
+    """The study that `wait` waits for has failed; the message says why."""
 
     code = "study-failed"
     exit_code = 1
@@ -44,10 +44,10 @@ class Job:
 
     Args:
         api: Connection to the service.
-        study_id: Its id.
+        study_id: Id of the study.
 
     Attributes:
-        id: Its id.
+        id: Id of the study.
     """
 
     def __init__(self, api: ApiClient, study_id: str) -> None:
@@ -69,22 +69,22 @@ class Job:
 
     @property
     def mlflow_url(self) -> str | None:
-        """Where its curves can be seen in MLflow: an address, or embedded the command that shows them; None nowhere."""
+        """Its curves in MLflow: an address, or for a local study the command that shows them; None if not there."""
         return self.record().mlflow_url
 
     def wait(self, progress: bool = False, timeout_s: float | None = None) -> Job:
         """Waits until the study has finished or is paused.
 
         Args:
-            progress: Show it on stderr: a live table in a terminal, lines elsewhere.
-            timeout_s: Seconds after which to give up waiting (the study goes on); None waits for ever.
+            progress: Whether to show progress on stderr: a live table in a terminal, lines elsewhere.
+            timeout_s: Seconds after which to give up waiting (the study continues); None waits forever.
 
         Returns:
             The job itself, so that calls can be chained.
 
         Raises:
-            StudyFailed: It has failed.
-            TimeoutError: It has not finished in time.
+            StudyFailed: The study has failed.
+            TimeoutError: The study has not finished in time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         shown = Progress(sys.stderr, self._metric(self.record())) if progress else None
@@ -110,14 +110,14 @@ class Job:
             if record.state in RESTING:
                 return self
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it goes on")
+                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it continues")
             time.sleep(POLL_S)
 
     def _watch(self, shown: Progress | None) -> None:
-        """Called at every look while waiting; nothing to do for a service elsewhere."""
+        """Hook that is called at every poll while waiting; does nothing for a remote service."""
 
     def best(self, record: StudyRecord | None = None) -> dict[str, float]:
-        """The best quality of each label so far, as the metric reads (an accuracy as it is, a loss as it is)."""
+        """The best quality of each label so far, in the metric's own sign: losses are not negated."""
         direction = sign(self._metric(record or self.record()))
         found: dict[str, float] = {}
         for trial in self.trials(state="COMPLETE"):
@@ -130,18 +130,18 @@ class Job:
         return list(self._api.trials(self.id, label=label, phase=phase, state=state))
 
     def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
-        """Curves by trial id, one list a metric; of all trials unless some are named."""
+        """Curves by trial id, one list per metric; of all trials unless some are named."""
         return self._api.curves(self.id, trials)
 
     def frontier(self, *, quality: str | None = None, cost: str | None = None) -> Frontier:
-        """The frontiers of all labels, as far as the study has come.
+        """The frontiers of all labels so far.
 
         Args:
-            quality: Read against another metric that the trials reported; the study's objective by default.
-            cost: Read against "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
+            quality: Any metric that the trials reported; the study's objective by default.
+            cost: "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
 
         Raises:
-            InvalidSpec: There is no such cost, or no trial reported the metric.
+            InvalidSpec: Unknown cost, or no trial reported the metric.
         """
         if quality is None and cost is None:
             return Frontier(self._api.frontier(self.id), self._load_curves)
@@ -150,21 +150,21 @@ class Job:
         return Frontier(result.document, lambda: result.curves)
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` says it in words."""
+        """Compares two labels at equal budgets, paired over seeds: ``verdict`` is a label or None, ``why`` explains."""
         return self._api.compare(self.id, first, second)
 
     def pause(self) -> Job:
-        """Asks for a stop with checkpoints; `resume` goes on from there."""
+        """Asks the study to save checkpoints and stop; `resume` continues from there."""
         self._api.pause(self.id)
         return self
 
     def resume(self) -> Job:
-        """Goes on with a paused or failed study; repeats no finished trial."""
+        """Continues a paused or failed study; repeats no finished trial."""
         self._api.resume(self.id)
         return self
 
     def cancel(self) -> Job:
-        """Ends the study for good; what was measured stays."""
+        """Cancels the study for good; its results so far stay."""
         self._api.cancel(self.id)
         return self
 
@@ -172,37 +172,37 @@ class Job:
         """Gives the study a larger budget; a finished one runs again, and repeats no finished trial.
 
         Args:
-            trials_per_method: Configurations searched for each label, at least as many as now; None leaves them.
-            seeds: Fresh seeds for confirmation, at least as many as now; None leaves them.
+            trials_per_method: Configurations searched for each label, at least as many as now; None changes nothing.
+            seeds: Fresh seeds for confirmation, at least as many as now; None changes nothing.
 
         Raises:
-            InvalidSpec: A number is smaller than now.
+            InvalidSpec: A number is smaller than the present one.
         """
         self._api.extend(self.id, trials_per_method=trials_per_method, seeds=seeds)
         return self
 
     def retry(self, *trials: str) -> Job:
-        """Runs FAILED trials again, all of them or those that are named; a finished study goes on.
+        """Runs FAILED trials again, all of them or the named ones; a finished study continues.
 
         Args:
             trials: Their ids.
 
         Raises:
             NotFound: The study has no such trial.
-            Conflict: No trial, or not every one that is named, is FAILED; or the study was cancelled.
+            Conflict: No trial is FAILED, a named trial is not FAILED, or the study was cancelled.
         """
         self._api.retry(self.id, trials)
         return self
 
     def logs(self, follow: bool = False, after: int = 0) -> Iterator[LogLine]:
-        """The lines of the drivers' logs that are kept, the oldest first.
+        """Yields the stored lines of the drivers' logs, oldest first.
 
         Args:
-            follow: Go on until the study has finished or is paused.
-            after: Only lines after the one of this id.
+            follow: Whether to wait for further lines until the study has finished or is paused.
+            after: Only lines after the one with this id.
         """
         while True:
-            resting = not follow or self.state in RESTING  # looked at before the lines: none is missed
+            resting = not follow or self.state in RESTING  # read before the lines, so that none is missed
             for line in self._api.logs(self.id, after):
                 after = line.id
                 yield line
@@ -211,15 +211,15 @@ class Job:
             time.sleep(LOGS_S)
 
     def events(self, after: int = 0) -> Iterator[Event]:
-        """What happens to the study (states, progress, remarks), as it happens, until it has finished.
+        """Yields the study's events (state, progress, log) as they happen, until it has finished.
 
         Args:
-            after: Only events after the one of this id.
+            after: Only events after the one with this id.
         """
         return self._api.events(self.id, after)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: state, progress of each label, where the curves are."""
+        """HTML for notebooks: state, progress of each label, link to the curves."""
         return job_html(self.record())
 
     def _load_curves(self) -> list[TrialCurve]:

@@ -1,4 +1,4 @@
-"""What a notebook shows of a submitted study."""
+"""HTML for notebooks of a submitted study."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from driftline.wire.records import TRIAL_FINISHED, LabelProgress, StudyRecord, T
 
 
 def job_html(record: StudyRecord) -> str:
-    """A submitted study: its state, how far each label has come, where its curves are."""
+    """A submitted study: its state, the progress of each label, a link to its curves."""
     rows = [(label, *_done(progress)) for label, progress in record.progress.items()]
     reason = f"<p>{escape(escaped(record.reason))}</p>" if record.reason else ""
     link = record.mlflow_url or ""

@@ -3,7 +3,7 @@
 from driftline import Client, Study
 from driftline.sdk.offline import OfflineService
 
-service = OfflineService(frontier)                 # a frontier.json that was kept, or any document like it
+service = OfflineService(frontier)                 # a stored frontier.json, or any document like it
 client = Client(transport=service)
 job = client.submit(Study.from_yaml("study.yaml")).wait()
 assert service.submitted[0]["name"] == "my-study"
@@ -38,17 +38,17 @@ _INTENTS: dict[str, StudyState] = {
 
 
 class OfflineService(httpx.BaseTransport):
-    """Answers as a Driftline service does, from memory; give it to `Client(transport=...)`.
+    """Answers like a Driftline service, from memory; pass it to `Client(transport=...)`.
 
-    Studies are checked as ever. They need no driver: the state they get is that of `ends`.
+    Studies are checked as usual but do not run: they are in the state `ends` at once.
 
     Args:
         frontier: The result of every study: a document like frontier.json.
-        ends: The state that a submitted or resumed study is in at once.
+        ends: The state of a submitted or resumed study.
         reason: Why it is in that state.
 
     Attributes:
-        submitted: The studies' documents, in the order in which they came.
+        submitted: The documents of the submitted studies, in order.
     """
 
     def __init__(self, frontier: Mapping[str, Any], *, ends: StudyState = "SUCCEEDED", reason: str = "") -> None:
@@ -60,7 +60,7 @@ class OfflineService(httpx.BaseTransport):
         self.submitted: list[dict[str, Any]] = []
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """The answer to a request."""
+        """Answers a request."""
         try:
             return self._answer(request)
         except DriftlineError as error:
@@ -73,7 +73,7 @@ class OfflineService(httpx.BaseTransport):
             return httpx.Response(200, json={"status": "ok"})
         match = _PATH.fullmatch(path)
         if match is None:
-            raise NotFound(f"the offline service does not know {request.method} {path}")
+            raise NotFound(f"the offline service does not support {request.method} {path}")
         if match["study"] is None:
             return self._create(request) if request.method == "POST" else self._list()
         record = self._studies.get(match["study"])
@@ -113,7 +113,7 @@ class OfflineService(httpx.BaseTransport):
 
     def _intend(self, record: StudyRecord, verb: str) -> httpx.Response:
         if verb not in _INTENTS:
-            raise NotFound(f"the offline service does not know :{verb}")
+            raise NotFound(f"the offline service does not support :{verb}")
         target = _INTENTS[verb]
         if record.finished and verb in ("pause", "cancel") and record.state != target:
             raise Conflict(f"{verb} needs a study that is not finished, got {record.state}: {record.id}")
@@ -142,7 +142,7 @@ class OfflineService(httpx.BaseTransport):
                 return _json(LogPage(lines=[]))
             case "events":
                 return self._events(record)
-        raise NotFound(f"the offline service does not know /{part}")
+        raise NotFound(f"the offline service does not support /{part}")
 
     def _events(self, record: StudyRecord) -> httpx.Response:
         event = Event(

@@ -1,4 +1,4 @@
-"""What people see while a study runs: a live table in a terminal, a plain line now and then elsewhere."""
+"""Shows the progress of a study: a live table in a terminal, a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PLAIN_EVERY_S = 10.0
-"""Seconds between two plain lines while nothing but counts changes."""
+"""Seconds between two plain lines while only counts change."""
 
 RATE_WINDOW_S = 30.0
-"""Rounds a second are measured over this many seconds."""
+"""Rounds per second are measured over this many seconds."""
 
 
 RATE_AFTER_S = 5.0
@@ -34,7 +34,7 @@ class LabelView:
         search: Finished and planned search trials.
         confirmation: Finished and planned confirmation trials.
         diverged: Diverged trials so far.
-        best: Best quality so far, as the metric reads; None before the first.
+        best: Best quality so far, in the metric's own sign; None before the first.
     """
 
     label: str
@@ -50,9 +50,9 @@ class View:
 
     Attributes:
         state: The study's state.
-        rows: One row a label, in the study's order.
-        rate: Rounds of single trials a second; None until it is known.
-        left_s: Seconds left at this rate; None until it is known.
+        rows: One row per label, in the study's order.
+        rate: Rounds per second, summed over trials; None until known.
+        left_s: Seconds left at this rate; None until known.
     """
 
     state: str
@@ -62,10 +62,10 @@ class View:
 
 
 class Rate:
-    """Rounds a second over a trailing window.
+    """Rounds per second over a trailing window.
 
     Args:
-        clock: Seconds, monotonic.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,10 +73,10 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def add(self, rounds_done: int) -> float | None:
-        """Takes the rounds done so far; returns the rate, None until there has been progress for `RATE_AFTER_S`."""
+        """Adds the rounds done so far and returns the rate; None until there has been progress for `RATE_AFTER_S`."""
         now = self._clock()
         if self._seen and self._seen[-1][1] == self._seen[0][1] == rounds_done:
-            self._seen.clear()  # what comes before the first progress (Ray starts) is no time of work
+            self._seen.clear()  # time before the first progress does not count: Ray is starting
         self._seen.append((now, rounds_done))
         while len(self._seen) > 2 and now - self._seen[1][0] > RATE_WINDOW_S:
             self._seen.popleft()
@@ -87,12 +87,12 @@ class Rate:
 
 
 def view(record: StudyRecord, best: Mapping[str, float], rate: float | None) -> View:
-    """What to show of a study.
+    """The view of a study.
 
     Args:
         record: The study.
-        best: Best quality by label, as the metric reads.
-        rate: Rounds a second; None when it is not known.
+        best: Best quality by label, in the metric's own sign.
+        rate: Rounds per second; None if unknown.
     """
     budget = record.study.budget
     rows = tuple(
@@ -113,7 +113,7 @@ def view(record: StudyRecord, best: Mapping[str, float], rate: float | None) -> 
 
 
 def rounds_done(progress: Mapping[str, LabelProgress]) -> int:
-    """Rounds of single trials reported so far, over all labels."""
+    """Rounds reported so far, summed over the trials of all labels."""
     return sum(label.rounds_done for label in progress.values())
 
 
@@ -123,7 +123,7 @@ def plain(shown: View) -> str:
     Examples:
         >>> row = LabelView("fedavg", (12, 64), (0, 24), 1, 0.91234)
         >>> plain(View("RUNNING", (row,), 812.0, 95.0))
-        'running | fedavg 12/64 trials, 0/24 repeats, 1 diverged, best 0.9123 | 812 rounds/s | 1:35 left'
+        'running | fedavg 12/64 trials, 0/24 confirmed, 1 diverged, best 0.9123 | 812 rounds/s | 1:35 left'
     """
     parts = [shown.state.lower()]
     for row in shown.rows:
@@ -141,7 +141,7 @@ def plain(shown: View) -> str:
 
 
 def clock_text(seconds: float) -> str:
-    """Minutes and seconds, hours where there are any.
+    """Minutes and seconds, from one hour on with hours.
 
     Examples:
         >>> clock_text(95), clock_text(4000)
@@ -157,9 +157,9 @@ class Progress:
     """Shows a study's progress until it is closed.
 
     Args:
-        stream: Where to; a terminal gets a live table, anything else plain lines.
+        stream: Output; a terminal gets a live table, anything else plain lines.
         metric: Name of the quality, for the heading.
-        clock: Seconds, monotonic.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, stream: TextIO, metric: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -187,7 +187,7 @@ class Progress:
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Leaves the last view standing."""
+        """Stops updating; the last view stays visible."""
         if self._live is not None:
             self._live.stop()
             self._live = None

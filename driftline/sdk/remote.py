@@ -1,4 +1,4 @@
-"""The studies of a service: submit them, find them again."""
+"""Submits studies to a service and finds them again."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class RemoteStudies:
         token: Bearer token; None sends none.
         transport: Replaces the network in tests.
 
-    A request that finds no service, or an overloaded one, is sent again with growing pauses (for 15 seconds in all),
-    not before the service wants to be asked again; submitting carries an idempotency key, so that it makes one study.
+    While the service is unavailable or overloaded, requests are repeated for up to 15 seconds, as described in
+    `driftline.client.connection`. Submitting sends an idempotency key, so that it creates a single study.
     """
 
     def __init__(self, url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
         self._api = ApiClient(url, token, transport=transport)
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
-        """Submits a study; see `driftline.Client.submit`. The service keeps its files, so `out` changes nothing."""
+        """Submits a study; see `driftline.Client.submit`. `out` is ignored, because the service keeps the files."""
         return Job(self._api, self._api.create(study.to_json(), key).id)
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
-        """Has the service check a study; see `driftline.Client.validate`."""
+        """Asks the service to check a study; see `driftline.Client.validate`."""
         checked = self._api.validate(study.to_json())
         return checked if estimate else checked.model_copy(update={"estimate": None})
 
     def job(self, study: str) -> Job:
-        """A study that was submitted before; see `driftline.Client.job`."""
+        """Finds a study that was submitted before; see `driftline.Client.job`."""
         if _ID.fullmatch(study):
             with contextlib.suppress(NotFound):
                 return Job(self._api, self._api.study(study).id)
@@ -61,9 +61,9 @@ class RemoteStudies:
         return [Job(self._api, record.id) for record in self._api.studies()]
 
     def records(self) -> list[StudyRecord]:
-        """All studies as they are stored now, newest first."""
+        """The present records of all studies, newest first."""
         return self._api.studies()
 
     def close(self) -> None:
-        """Closes the connection; studies go on."""
+        """Closes the connection; studies continue."""
         self._api.close()

@@ -1,4 +1,4 @@
-"""The shortest way from a study to a result, without a client in hand."""
+"""Functions that lead from a study to its result without a client."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, progress: b
     Args:
         study: The study, or its YAML file.
         out: Its output folder; out/NAME by default.
-        progress: Show it on stderr.
+        progress: Whether to show progress on stderr.
 
     Returns:
-        Its frontiers; all files lie in the output folder.
+        Its frontiers; all files are in the output folder.
 
     Raises:
         InvalidSpec: The study is invalid; the message names the key.
@@ -28,30 +28,30 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, progress: b
     studies = local_studies()
     try:
         frontier = studies.submit(whole, out=out).wait(progress=progress).frontier()
-        return Frontier(frontier.data)  # outlives the run
+        return Frontier(frontier.data)  # without the loader of curves, which ends with the run
     finally:
         studies.close()
 
 
 def frontier(folder: str | Path, *, quality: str | None = None, cost: str | None = None) -> Frontier:
-    """The frontiers of an output folder, as far as its study has come.
+    """The frontiers so far of the study in an output folder.
 
     Args:
         folder: The output folder.
-        quality: Read against another metric that the trials reported; the study's objective by default.
-        cost: Read against "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
+        quality: Any metric that the trials reported; the study's objective by default.
+        cost: "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
 
     Raises:
-        NotFound: It holds no study.
-        InvalidSpec: There is no such cost, or no trial reported the metric.
+        NotFound: The folder holds no study.
+        InvalidSpec: Unknown cost, or no trial reported the metric.
     """
     return local_studies().frontier(Path(folder), quality, cost)
 
 
 def compare(folder: str | Path, first: str, second: str) -> dict[str, Any]:
-    """Two labels of an output folder at equal budgets: ``verdict`` is a label or None, ``why`` says it in words.
+    """Compares two labels of an output folder at equal budgets: ``verdict`` is a label or None, ``why`` explains it.
 
     Raises:
-        NotFound: It holds no study, or no such label.
+        NotFound: The folder holds no study, or the study has no such label.
     """
     return frontier(folder).compare(first, second)

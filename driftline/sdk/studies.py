@@ -14,11 +14,11 @@ from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
 
 LOCAL = "driftline.local"
-"""Entry point group; its one entry makes a `InProcessStudies` from the folder for output, or None for the default."""
+"""Entry point group. Its one entry returns an `InProcessStudies` for an output folder; None is the default folder."""
 
 
 class Studies(Protocol):
-    """What a client asks of the place where its studies run."""
+    """The interface between a client and the place where its studies run."""
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`."""
@@ -29,7 +29,7 @@ class Studies(Protocol):
         ...
 
     def job(self, study: str) -> Job:
-        """A study that was submitted before; see `driftline.Client.job`."""
+        """Finds a study that was submitted before; see `driftline.Client.job`."""
         ...
 
     def jobs(self) -> list[Job]:
@@ -37,16 +37,16 @@ class Studies(Protocol):
         ...
 
     def records(self) -> list[StudyRecord]:
-        """All studies as they are stored now, newest first."""
+        """The present records of all studies, newest first."""
         ...
 
     def close(self) -> None:
-        """Frees what is held."""
+        """Releases all resources."""
         ...
 
 
 class InProcessStudies(Studies, Protocol):
-    """Studies that run in this process, each over an output folder."""
+    """Studies that run in this process, each in an output folder."""
 
     def frontier(self, folder: Path, quality: str | None, cost: str | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
@@ -54,13 +54,13 @@ class InProcessStudies(Studies, Protocol):
 
 
 def local_studies(out: str | Path | None = None) -> InProcessStudies:
-    """Studies of this process, by the entry point group ``driftline.local``.
+    """Studies in this process, provided by the entry point group ``driftline.local``.
 
     Args:
         out: Folder under which each study keeps its files; DRIFTLINE_OUT or "out" by default.
 
     Raises:
-        DriftlineError: Nothing installed can run studies here.
+        DriftlineError: No installed package can run studies.
     """
     found = sorted(entry_points(group=LOCAL), key=lambda point: point.name)
     if not found:

@@ -1,6 +1,6 @@
-"""What people write: studies with their entries, budgets and samplers, read from YAML or made in Python.
+"""Studies as users write them, in YAML or Python: entries, budgets and samplers.
 
-`spec.Study` is parsed once, with errors that name the key. `check` reads its trials with the trainers (and torch), on
-demand; `trial_document` turns an entry and hyperparameters into what a worker trains. `version_0_1` alone knows the
-spelling of Driftline 0.1. Imports only search_spaces and trainers.
+`spec.Study` is parsed once, with errors that name the key. On demand, `check` parses its trials with the trainers (and
+torch); `trial_document` turns an entry and hyperparameters into the document that a worker trains. Only `version_0_1`
+knows the names of Driftline 0.1. Outside this package and its errors, only search_spaces and trainers are imported.
 """

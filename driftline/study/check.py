@@ -1,8 +1,8 @@
-"""A study checked in full before anything runs, by the same code that reads trials.
+"""Checks a study in full before anything runs, with the code that parses trials.
 
 The configurations at the corners of every entry's space (all low, all high, and each end or choice with the rest low)
-are made into trial documents and read; an error is reported under the study's own key. Configurations that
-would merely diverge are fine.
+become trial documents and are parsed; an error is reported under the study's own key. Configurations that would only
+diverge are valid.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from trainers import (
 )
 
 MOST_POINTS = 100_000
-"""The most points of a range on a grid."""
+"""Most points of a range on a grid."""
 
 
 def check(study: Study) -> list[str]:
-    """Everything that can be found wrong with a study before it runs; imports the trainers and torch.
+    """Checks everything that can be checked before a study runs; imports the trainers and torch.
 
     Args:
         study: The study.
 
     Returns:
-        Remarks: what is allowed but probably not meant, one line each.
+        Warnings about what is valid but probably unintended, one line each.
 
     Raises:
-        InvalidSpec: One line with the key, what must hold, and what came.
+        InvalidSpec: One line with the key, what must hold, and what was given.
     """
     remarks = []
     first: trainers.TrialSpec | None = None
@@ -77,30 +77,30 @@ def check(study: Study) -> list[str]:
     _check_quality(study, first)
     if study.budget.seeds and study.budget.confirm > study.budget.trials_per_method:
         remarks.append(
-            f"budget.confirm: {study.budget.confirm} configurations are to be repeated, but only "
-            f"{study.budget.trials_per_method} are searched: all of them will be"
+            f"budget.confirm: {study.budget.confirm} configurations are to be confirmed, but only "
+            f"{study.budget.trials_per_method} are searched: all of them will be confirmed"
         )
     return remarks
 
 
 def _readable(study: Study, label: str, configurations: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether these can be read as one pack: much faster than one by one, which then says what is wrong."""
+    """Whether these parse as one pack, which is much faster than one by one; the caller then looks for the error."""
     try:
         if configurations:
             trainers.parse(trial_document(study, label, configurations, study.seed))
-    except (SpecError, ValueError):  # or they may not share a pack
+    except (SpecError, ValueError):  # ValueError: they cannot share a pack
         return False
     return True
 
 
 def _step_sizes(ends: Sequence[trainers.TrialSpec], path: str) -> list[str]:
-    """What is to be said of the step sizes of a mixed method: at the low ends of its space, else at the high ends.
+    """Warnings about the step sizes of a mixed method: at the low ends of its space, otherwise at the high ends.
 
     Args:
-        ends: Trials with all configurations low, and with all high where that is another configuration.
-        path: Of the entry.
+        ends: The trial with all hyperparameters low, and the one with all high if it differs.
+        path: Path of the entry.
     """
-    where = ["at the low ends of its space already", "towards the high ends of its space"]
+    where = ["even at the low ends of its space", "towards the high ends of its space"]
     if len(ends) == 1:
         where = ["with its one configuration"]
     for trial, place in zip(ends, where, strict=True):
@@ -111,7 +111,7 @@ def _step_sizes(ends: Sequence[trainers.TrialSpec], path: str) -> list[str]:
 
 
 def _check_sizes(study: Study) -> None:
-    """What would take minutes or all memory only to be looked at is refused: it cannot be meant.
+    """Refuses sizes that would take minutes, or all memory, just to check: they must be mistakes.
 
     Raises:
         InvalidSpec: Too many choices in all, or too many points on a grid.
@@ -129,7 +129,7 @@ def _check_sizes(study: Study) -> None:
 
 
 def _check_packs(study: Study, first: trainers.TrialSpec) -> None:
-    """A number of trials in a pack must not be too large for any machine."""
+    """Refuses a number of trials in a pack that is too large for any machine."""
     packs = study.resources.packs
     if not isinstance(packs, int):
         return
@@ -141,7 +141,7 @@ def _check_packs(study: Study, first: trainers.TrialSpec) -> None:
 
 
 def _check_spaces(entry: Entry, path: str) -> None:
-    """Method, optimizers and schedule must exist, and have hyperparameters that take the values of the spaces."""
+    """Checks that method, optimizers and schedule exist, and that their hyperparameters accept their spaces."""
     named: dict[str, Entry | Part] = {"method": entry, **entry.parts()}
     for kind, part in named.items():
         registry, place = REGISTRIES[kind](), path if kind == "method" else f"{path}.{kind}"
@@ -168,7 +168,7 @@ def _check_spaces(entry: Entry, path: str) -> None:
 
 
 def _new_place(key: str, entry: Entry) -> str | None:
-    """Where an entry says what was a hyperparameter of the method in version 0.1; None where nothing has changed."""
+    """The present place in an entry of a method's hyperparameter of version 0.1; None if it has not changed."""
     values = {name: form.options[0] for name, form in entry.space.items() if isinstance(form, Choice)}
     now = new_name(key, {"name": entry.name, **values})
     if now is None:
@@ -220,7 +220,7 @@ def _study_path(path: str, index: int) -> str:
 
 
 def _check_quality(study: Study, trial: trainers.TrialSpec) -> None:
-    """The metric must be one that the task reports, to a trial of the first method as to all."""
+    """Checks that the task reports the metric; the trials of all methods report the same ones."""
     reported = (*trial.metrics, "train_loss")
     if study.objective.quality not in reported:
         quality = study.objective.quality
@@ -237,7 +237,7 @@ def _among(value: Any, points: Iterable[Any]) -> bool:
 
 
 def _start(study: Study, index: int) -> list[str]:
-    """Reads the configurations that are tried first, the low ends for what one leaves out; remarks on repeated ones."""
+    """Checks the `start` configurations, filled up with low ends; returns warnings about repeated ones."""
     entry = study.methods[index]
     low = next(corners(entry.parameters()))
     remarks = []
@@ -256,7 +256,7 @@ def _start(study: Study, index: int) -> list[str]:
 
 
 def _grid(study: Study, index: int) -> list[str]:
-    """With the grid sampler: refuses a budget beyond the grid, remarks on one short of it."""
+    """For the grid sampler: refuses a budget beyond the grid, and returns a warning if it is smaller."""
     if name_of(study.sampler) != "grid":
         return []
     entry, trials = study.methods[index], study.budget.trials_per_method

@@ -1,4 +1,4 @@
-"""The entries of a study: methods, optimizers and schedules with what may be tried of their settings."""
+"""The entries of a study: methods, optimizers and schedules with their search spaces."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 def _label(value: str) -> str:
     if not _LABEL.fullmatch(value):
-        raise ValueError(f"must be 1 to 50 letters, digits, '_' or '-', the first no mark, got {shown(value)}")
+        raise ValueError(
+            f"must be 1 to 50 letters, digits, '_' or '-', starting with a letter or digit, got {shown(value)}"
+        )
     return value
 
 
 def _space(value: Any) -> Space:
     if not isinstance(value, Mapping):
         raise InvalidSpec(
-            "", f"must be a mapping of hyperparameters to what may be tried, or default, got {shown(value)}"
+            "", f"must be a mapping of hyperparameters to their search spaces, or default, got {shown(value)}"
         )
     space: Space = {}
     for name, form in value.items():
@@ -43,7 +45,7 @@ def _space(value: Any) -> Space:
 
 
 def _short(form: Any, name: str) -> None:
-    """Refuse lists of choices that would take minutes only to be compared with one another."""
+    """Refuses lists of choices so long that comparing them with one another would take minutes."""
     parts = form.items() if isinstance(form, Mapping) else ()
     for key, part in parts:
         if isinstance(part, list) and len(part) > MOST_CHOICES:
@@ -61,11 +63,13 @@ def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
 
 
 def _preset(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with a preset written out; what stands beside it replaces what it says."""
+    """The values with a preset written out; the other given keys override the preset's."""
     if "preset" not in values:
         return values
     if "name" in values:
-        raise InvalidSpec("preset", f"must stand without name, got preset {shown(values['preset'])} and name")
+        raise InvalidSpec(
+            "preset", f"must not be given together with name, got preset {shown(values['preset'])} and name"
+        )
     try:
         return presets.entry(values["preset"]) | {key: value for key, value in values.items() if key != "preset"}
     except SpecError as error:
@@ -76,16 +80,16 @@ SpaceField = Annotated[
     Space,
     PlainValidator(_space),
     PlainSerializer(lambda space: {name: parameter.to_json() for name, parameter in space.items()}),
-    WithJsonSchema({"type": "object", "description": "hyperparameter -> what may be tried, or the text default"}),
+    WithJsonSchema({"type": "object", "description": "hyperparameter -> its search space, or the string default"}),
 ]
 
 
 class Part(Section):
-    """An optimizer or a schedule with what may be tried of its settings.
+    """An optimizer or a schedule with its search space.
 
     Attributes:
         name: As in trainers/optimizers or trainers/schedules.
-        space: Setting -> parameter; settings that are left out keep their own defaults. "default" is the default space.
+        space: Hyperparameter -> search space; omitted ones keep their defaults. "default" is the default space.
     """
 
     kind: ClassVar[spaces.Kind]
@@ -99,36 +103,36 @@ class Part(Section):
         if not isinstance(values, dict):
             return values
         if strange := [key for key in values if key not in cls.model_fields]:
-            raise InvalidSpec(step(strange[0]), "unknown key: known are name and space, and settings stand under space")
+            raise InvalidSpec(step(strange[0]), "unknown key: use name and space; settings belong under space")
         return _resolve(values, cls.kind)
 
 
 class ClientOptimizer(Part):
-    """The optimizer of the clients with what may be tried of its settings."""
+    """The optimizer of the clients with its search space."""
 
     kind = "client"
 
 
 class ServerOptimizer(Part):
-    """A server optimizer with what may be tried of its settings."""
+    """A server optimizer with its search space."""
 
     kind = "server"
 
 
 class CentralOptimizer(Part):
-    """The optimizer of the server's branch with what may be tried of its settings."""
+    """The optimizer of the server's branch with its search space."""
 
     kind = "central"
 
 
 class MergeOptimizer(Part):
-    """The optimizer of the merge with what may be tried of its settings."""
+    """The optimizer of the merge with its search space."""
 
     kind = "merge"
 
 
 class Schedule(Part):
-    """A schedule with what may be tried of its settings."""
+    """A schedule with its search space."""
 
     kind = "schedules"
 
@@ -137,15 +141,15 @@ class Entry(Section):
     """A method with its optimizers, schedule and spaces, under a label.
 
     Attributes:
-        label: What results call it; unique in the study. The method's name by default.
+        label: Its name in results, unique in the study; the method's name by default.
         name: As in trainers/methods; or ``preset`` in its place, see `search_spaces.presets`.
-        space: Hyperparameter -> parameter; its default space by default.
+        space: Hyperparameter -> search space; the method's default space by default.
         client: The clients' optimizer, for methods that take one; sgd by default.
-        server: sgd without momentum by default.
+        server: The server's optimizer; sgd without momentum by default.
         central: The optimizer of the server's branch, for methods with one; sgd by default.
         merge: The optimizer of the merge, for the same methods; sgd by default.
-        schedule: constant rates by default.
-        start: Settings that are tried first, see `driftline.study.starting_points`; none by default.
+        schedule: The schedule of the rates; constant by default.
+        start: Configurations to try first, see `driftline.study.starting_points`; none by default.
     """
 
     label: Annotated[str, AfterValidator(_label)]
@@ -174,11 +178,11 @@ class Entry(Section):
         return self
 
     def parameters(self) -> Space:
-        """Everything that may be tried, by dotted name: client_lr, server.momentum, schedule.window."""
+        """All search spaces of the entry, by dotted name: client_lr, server.momentum, schedule.window."""
         parts = self.parts().items()
         return self.space | {f"{kind}.{name}": form for kind, part in parts for name, form in part.space.items()}
 
     def parts(self) -> dict[str, Part]:
-        """Optimizers, as far as the entry names them, by role, and the schedule."""
+        """The optimizers that the entry names, by role, and the schedule."""
         found = {kind: getattr(self, kind) for kind in (*ROLES, "schedule")}
         return {kind: part for kind, part in found.items() if part is not None}

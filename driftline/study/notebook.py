@@ -1,4 +1,4 @@
-"""What a notebook shows of a study: plain tables in the page's own colours."""
+"""HTML for notebooks of a study: plain tables in the page's own colours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
 
 
 def study_html(study: Study) -> str:
-    """A study: task, budget, objective, and what is tuned of each entry."""
+    """A study: task, budget, objective, and the hyperparameters of each entry that are tuned."""
     budget, objective = study.budget, study.objective
     facts = [
         ("task", str(study.task["name"])),

@@ -1,11 +1,11 @@
 """The `sampler` of a study: a name, or a mapping of the name and the sampler's settings.
 
     sampler: tpe
-    sampler: {name: tpe, startup: 20}             # settings that are quasi-random before TPE begins
+    sampler: {name: tpe, startup: 20}             # quasi-random configurations before TPE begins
     sampler: {name: nsga2, population_size: 24}   # trials in a generation
-    sampler: {name: gp, cap: 100}                 # finished trials on which the processes are fitted, at most
+    sampler: {name: gp, cap: 100}                 # most finished trials on which the processes are fitted
 
-Settings that are left out are the sampler's own; a mapping without any is the same as the plain name.
+Omitted settings keep the sampler's defaults; a mapping without settings is the same as the plain name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from driftline.study.validation import Section, Whole, from_spec_error
 from trainers import Hyperparameter, Registry, SpecError, hint, shown
 
 MOST = 1_000_000
-"""The largest number in a sampler's settings: as many as an entry may have trials."""
+"""The largest number in a sampler's settings: the most trials that an entry may have."""
 
 
 class _Plain(Section):
@@ -55,14 +55,14 @@ NAMES = tuple(_SECTIONS)
 
 
 class _Settable(Protocol):
-    """What is read here of `service.samplers.base.SamplerModule`."""
+    """The part of `service.samplers.base.SamplerModule` that this module reads."""
 
     SETTINGS: tuple[Hyperparameter, ...]
 
 
 @cache
 def registry() -> Registry[_Settable]:
-    """Every sampler, by name; a module is imported when it is asked for."""
+    """Every sampler, by name; modules are imported on demand."""
     return Registry("service.samplers", "service.samplers.base.SamplerModule", "sampler", names=NAMES)
 
 
@@ -71,7 +71,7 @@ Chosen = str | dict[str, Any]
 
 
 def read(value: Any) -> Chosen:
-    """The sampler that a study asks for, checked, in its canonical form.
+    """Checks the sampler of a study and returns its canonical form.
 
     Args:
         value: A name, or a mapping of the name and settings.
@@ -101,12 +101,12 @@ def read(value: Any) -> Chosen:
 
 
 def name_of(chosen: Chosen) -> str:
-    """The name of a sampler that was read."""
+    """The name of a sampler from `read`."""
     return chosen if isinstance(chosen, str) else str(chosen["name"])
 
 
 def settings_of(chosen: Chosen) -> dict[str, Any]:
-    """The settings of a sampler that was read."""
+    """The settings of a sampler from `read`."""
     return {} if isinstance(chosen, str) else {key: value for key, value in chosen.items() if key != "name"}
 
 
@@ -117,7 +117,7 @@ def _known(name: Any, path: str) -> None:
 
 
 def _added(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a sampler of another package, checked."""
+    """Checks the settings of a sampler from another package."""
     described = {item.name: item for item in registry()[name].SETTINGS}
     for key in given:
         if key not in described:

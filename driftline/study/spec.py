@@ -20,8 +20,8 @@ Example::
 
 Forms of a space: `search_spaces.forms`; of a sampler: `driftline.study.sampler`; of `start`:
 `driftline.study.starting_points`.
-``space: default`` is the method's own default space and what an entry has that gives none; a server optimizer or
-schedule without a space keeps its own default settings.
+``space: default`` is the method's default space, which an entry without `space` also gets; an optimizer or schedule
+without `space` keeps its default settings.
 """
 
 from __future__ import annotations
@@ -51,14 +51,16 @@ MOST_ROUNDS = 1_000_000_000
 MOST_SEEDS = 10_000
 MOST_ENTRIES = 200
 LARGEST = 2**53
-"""Limits that no study comes near, and that every database, sampler and generator of random numbers can hold."""
+"""Limits far above any real study, which every database, sampler and random generator can represent."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def _name(value: str) -> str:
     if not _NAME.fullmatch(value):
-        raise ValueError(f"must be 1 to 100 letters, digits, '.', '_' or '-', the first no mark, got {shown(value)}")
+        raise ValueError(
+            f"must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit, got {shown(value)}"
+        )
     return value
 
 
@@ -68,7 +70,7 @@ class Objective(Section):
     Attributes:
         quality: A metric that the task reports; test_accuracy by default (loss for quadratics).
         cost: "rounds", "bytes", "client_gradients" or "seconds".
-        optimize: What the sampler goes for: "both", "quality" (at the end) or "speed" (on the way).
+        optimize: What the sampler maximises: "both", "quality" (at the end) or "speed" (on the way).
     """
 
     quality: str
@@ -82,13 +84,13 @@ class Objective(Section):
 
 
 class Budget(Section):
-    """How much is spent on every entry alike.
+    """The budget of each entry, the same for all.
 
     Attributes:
         trials_per_method: Configurations searched for each entry.
         rounds: Server updates of a trial.
         rungs: Not available yet: must be left out.
-        seeds: Fresh seeds on which the best configurations are confirmed; 0 reports from the search itself.
+        seeds: Fresh seeds on which the best configurations are confirmed; with 0, results come from the search.
         confirm: How many configurations of each entry are run again, on fresh seeds.
     """
 
@@ -106,7 +108,7 @@ class Budget(Section):
 
     @property
     def confirmed(self) -> int:
-        """Configurations of each entry that are run again: the same number for all, so that ledgers stay equal."""
+        """Number of configurations of each entry that are run again: the same for all, so that ledgers stay equal."""
         return confirmed(self.trials_per_method, self.confirm, self.seeds)
 
     @property
@@ -121,12 +123,12 @@ class Budget(Section):
 
 
 def confirmed(trials_per_method: int, confirm: int, seeds: int) -> int:
-    """Configurations of an entry that are run again; see `Budget`."""
+    """Number of configurations of an entry that are run again; see `Budget`."""
     return min(confirm, trials_per_method) if seeds else 0
 
 
 class Resources(Section):
-    """What a pack of trials gets.
+    """The resources of each pack of trials.
 
     Attributes:
         gpu: GPUs for each pack, or a share of one; "auto" uses a GPU if there is one.
@@ -148,9 +150,9 @@ class Study(Section):
         methods: The entries to compare.
         objective: What is traded against what.
         budget: Trials, rounds and seeds of every entry.
-        resources: What a pack gets.
+        resources: GPUs and CPU cores of each pack, and its size.
         sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
-        seed: Of the search: cohorts, batches and initial models of all its trials, and the sampler.
+        seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
         clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As
             in a trial; None leaves them to the task.
     """
@@ -220,7 +222,7 @@ class Study(Section):
         """The entry of a label.
 
         Raises:
-            InvalidSpec: There is none.
+            InvalidSpec: No such label.
         """
         for entry in self.methods:
             if entry.label == label:
@@ -229,13 +231,13 @@ class Study(Section):
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> Self:
-        """The study in a YAML file, or in a YAML text.
+        """Reads a study from a YAML file or a YAML string.
 
         Args:
-            source: A path; or a text, told from a path by its line breaks.
+            source: A path, or a YAML string, which must have a line break.
 
         Raises:
-            InvalidSpec: One line with the key, what must hold, and what came.
+            InvalidSpec: One line with the key, what must hold, and what was given.
             NotFound: There is no such file.
         """
         document = loading.read(source)
@@ -245,7 +247,7 @@ class Study(Section):
         return cls.from_json(document)
 
     def to_json(self) -> dict[str, Any]:
-        """The canonical JSON form: default spaces written out, what is left to the task or not given left out."""
+        """The canonical JSON form: default spaces are written out, unset keys are left out."""
         document: dict[str, Any] = self.model_dump(mode="json", exclude_none=False)
         optional = [
             name for name, key in type(self).model_fields.items() if not key.is_required() and key.default is None
@@ -270,17 +272,17 @@ class Study(Section):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: task, budget, and what is tuned of each entry."""
+        """HTML for notebooks: task, budget, and the tuned hyperparameters of each entry."""
         return study_html(self)
 
     def check(self) -> list[str]:
-        """Everything that can be found wrong before anything runs, by `driftline.study.check.check`.
+        """Checks everything that can be checked before anything runs, see `driftline.study.check.check`.
 
         Returns:
-            Remarks: things that are allowed but probably not meant, one line each.
+            Warnings about what is valid but probably unintended, one line each.
 
         Raises:
-            InvalidSpec: One line with the key, what must hold, and what came.
+            InvalidSpec: One line with the key, what must hold, and what was given.
         """
         from driftline.study.check import check  # imports the trainers, and with them torch
 

@@ -1,10 +1,9 @@
-"""The `start` of an entry: configurations that are tried before any sampler's, as far as they are given.
+"""The `start` of an entry: full or partial configurations that are tried before the sampler's.
 
     start: [{client_lr: 0.1, server_lr: 1.0, local_steps: 10}, {client_lr: 0, server.momentum: 0.9}]
 
-Names are dotted for optimizers and the schedule. Every value lies in its space; what a point leaves out is filled in by
-the sampler. The points are among the `trials_per_method` of the entry, so every label still has the same number of
-trials.
+Names are dotted for optimizers and the schedule. Every value must lie in its space; the sampler fills in what a point
+leaves out. The points are among the entry's `trials_per_method`, so that all labels have the same number of trials.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from trainers import ROLES, hint, shown, step
 
 
 def read(points: Sequence[Any], space: Space) -> list[dict[str, Any]]:
-    """The points, checked, each value in the type of its space.
+    """Checks the points, and converts each value to the type of its space.
 
     Args:
         points: Mappings of dotted names to values.
-        space: What may be tried, by dotted name.
+        space: Search spaces by dotted name.
 
     Raises:
-        InvalidSpec: Something that cannot be tried; the path is ``start[1].client_lr``.
+        InvalidSpec: A name or value outside the space; the path is like ``start[1].client_lr``.
 
     Examples:
         >>> read([{"client_lr": "1e-1"}], {"client_lr": Float(0.01, 1), "local_steps": Choice((1, 5))})
@@ -43,7 +42,7 @@ def _point(point: Any, space: Space, path: str) -> dict[str, Any]:
         if name in (*ROLES, "schedule") and isinstance(value, Mapping):
             raise InvalidSpec(place, f"write its settings with a dot: {name}.{step(next(iter(value), 'setting'))}")
         if name not in space:
-            raise InvalidSpec(place, f"no hyperparameter of the entry's spaces: {hint(name, space)}")
+            raise InvalidSpec(place, f"not in the entry's search space: {hint(name, space)}")
         if not space[name].contains(plain(value)):
             problem = f"must lie in its space {shown(space[name].to_json())}, got {shown(value)}: widen the space"
             raise InvalidSpec(place, problem)

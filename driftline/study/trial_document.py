@@ -1,4 +1,4 @@
-"""From a study and configurations to the document that a trainer gets."""
+"""Builds the trial document that a trainer gets, from a study and configurations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHARED = (
     "clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init", "report",
     "adaptation",
 )  # fmt: skip
-"""Keys that a study hands on to its trials as they are."""
+"""Keys that a study passes on to its trials unchanged."""
 
 
 def trial_document(study: Study, label: str, configurations: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
@@ -22,12 +22,12 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
     Args:
         study: The study.
         label: Label of the entry.
-        configurations: One configuration a member, by dotted name; structural values (gradient_weights,
+        configurations: One configuration per member, by dotted name; structural values (gradient_weights,
             server.nesterov, ...) must be the same in all.
-        seed: Of cohorts, batches and initial models.
+        seed: Seed of cohorts, batches and initial models.
 
     Returns:
-        A trial document with ``members``; whatever may differ between members stands there, the rest in its part.
+        A trial document. Its ``members`` hold the values that may differ between them; each part holds the others.
 
     Raises:
         ValueError: No configuration, or configurations that cannot share a pack.
@@ -56,7 +56,7 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
 
 
 def _structural(entry: Entry) -> dict[str, tuple[str, str]]:
-    """Dotted name -> (part, name in it) of what must be the same for all members of a pack."""
+    """Dotted name -> (part, name in it) of the hyperparameters that all members of a pack must share."""
     found = {}
     named: dict[str, Entry | Part] = {"method": entry, **entry.parts()}
     for kind, part in named.items():

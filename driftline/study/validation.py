@@ -1,4 +1,4 @@
-"""A part of a study: a pydantic model whose errors are one line that names the key as the user wrote it."""
+"""Base of a study's parts: a pydantic model with one-line errors that name the key as the user wrote it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from driftline.errors import InvalidSpec
 from trainers import SpecError, hint, integer, number, shown, step
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_DEEPEST = 64  # as of a body that the API reads
-_STEPS = 12  # of a path that is shown
+_DEEPEST = 64  # the API's limit for request bodies
+_STEPS = 12  # most steps of a path in a message
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("above", "gt"),
@@ -23,7 +23,7 @@ _LIMITS = {
 }
 _KINDS = {
     "missing": "must be given",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "bool_type": "must be true or false",
     "list_type": "must be a list",
     "tuple_type": "must be a list",
@@ -31,12 +31,12 @@ _KINDS = {
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
     "too_short": "must not be empty",
-    "too_long": "must not have that many items",
+    "too_long": "must have fewer items",
 }
 
 
 class Section(BaseModel):
-    """Base of a study's parts: immutable, unknown keys refused, errors as `InvalidSpec` with the key's path."""
+    """Base of a study's parts: immutable; refuses unknown keys; raises `InvalidSpec` with the key's path."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
 
@@ -49,13 +49,13 @@ class Section(BaseModel):
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """The section that a JSON value stands for.
+        """Builds the section from a JSON value.
 
         Args:
-            document: A mapping, as it came from JSON or YAML.
+            document: A mapping, from JSON or YAML.
 
         Raises:
-            InvalidSpec: One line with the key, what must hold, and what came.
+            InvalidSpec: One line with the key, what must hold, and what was given.
         """
         if not isinstance(document, dict):
             raise InvalidSpec("", f"must be a mapping of keys to values, got {shown(document)}")
@@ -64,20 +64,20 @@ class Section(BaseModel):
 
 
 def _refuse_strange(document: Any) -> None:
-    """Refuses keys that are no text, halves of characters, and nesting so deep that reading would fail elsewhere."""
+    """Refuses keys that are not strings, halves of characters, and nesting too deep to be read elsewhere."""
     level: list[tuple[str, Any]] = [("", document)]
     for _ in range(_DEEPEST):
         below: list[tuple[str, Any]] = []
         for path, value in level:
             if isinstance(value, dict):
                 if strange := [key for key in value if not isinstance(key, str)]:
-                    raise InvalidSpec(join(path, step(strange[0])), "keys must be text")
+                    raise InvalidSpec(join(path, step(strange[0])), "keys must be strings")
                 below += [(path or step(key), inner) for key, inner in value.items()]
                 below += [(path or step(key), key) for key in value]
             elif isinstance(value, list | tuple):
                 below += [(path, inner) for inner in value]
             elif isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
-                raise InvalidSpec(path, f"must hold whole characters, got {shown(value)}")
+                raise InvalidSpec(path, f"must not hold half a character (\\ud800 to \\udfff), got {shown(value)}")
         level = below
     if level:
         raise InvalidSpec(level[0][0], f"must be nested at most {_DEEPEST} deep, got more")
@@ -87,8 +87,8 @@ def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
     """Raises the first of pydantic's errors (unknown keys before others) as `InvalidSpec`.
 
     Args:
-        error: What pydantic found.
-        model: What it validated.
+        error: The error from pydantic.
+        model: The model that was validated.
     """
     found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")[0]
     place: tuple[int | str, ...] = found["loc"]
@@ -117,11 +117,11 @@ def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
 
 
 def from_spec_error(error: SpecError, path: str | None = None) -> InvalidSpec:
-    """The trainers' error as one of ours: the path once, in front.
+    """Converts the trainers' error to an `InvalidSpec`, with the path once, in front.
 
     Args:
-        error: Its message begins with its own path, or does not name it.
-        path: Where it is for the user; the error's own path by default.
+        error: An error whose message begins with its path, or does not name it.
+        path: Path in the user's document; the error's own path by default.
 
     Examples:
         >>> error = SpecError("method.prox must be at least 0, got prox=-1", "method.prox")
@@ -157,7 +157,7 @@ def join(path: str, rest: str) -> str:
 
 def _whole(value: Any) -> int:
     try:
-        return integer(value, "", math.inf)  # the field has a limit of its own
+        return integer(value, "", math.inf)  # the field checks its own limit
     except SpecError as error:
         raise ValueError(str(error)) from None
 
@@ -170,7 +170,7 @@ def _real(value: Any) -> float:
 
 
 def auto_or_number(least: float, most: float, whole: bool = False) -> BeforeValidator:
-    """A validator that takes the text auto, or a number in a range (a whole one, if need be); None passes."""
+    """A validator that accepts "auto", None, or a number in a range (a whole number if `whole`)."""
 
     def check(value: Any) -> Any:
         if value is None or value == "auto":

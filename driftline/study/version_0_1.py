@@ -1,7 +1,7 @@
-"""The spelling of Driftline 0.1, translated into today's: the only place that knows it.
+"""Translates the names of Driftline 0.1 into the present ones; no other module of driftline knows them.
 
-One set of pure functions serves the migration of databases, the reading of old output folders, and the error that a
-document in the old spelling gets.
+The same pure functions serve the migration of databases, the reading of old output folders, and the errors for
+documents with old names.
 
 | 0.1 | now |
 |---|---|
@@ -11,8 +11,8 @@ document in the old spelling gets.
 | envelope | frontier |
 | on_frontier | pareto |
 
-`trainers.trial.version_0_1` has the hyperparameters: optimizers of clients, of the server's branch and of the merge
-were settings of the method.
+`trainers.trial.version_0_1` translates hyperparameters: in 0.1, the optimizers of clients, of the server's branch and
+of the merge were settings of the method.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RENAMED = {
 
 
 def study(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A study's document in today's spelling; one that has it already comes back equal."""
+    """A study's document with the present names; a present document is returned equal."""
     new = dict(document)
     budget = new.get("budget")
     if isinstance(budget, Mapping) and "front" in budget:
@@ -48,9 +48,10 @@ def study(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entry(document: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry in today's spelling; one that tunes the choice of an optimizer, which several entries do now, as it is.
+    """An entry with the present names.
 
-    `Study` then names the key.
+    An entry that tunes the choice of an optimizer, which now needs several entries, is returned unchanged; `Study` then
+    reports the key.
     """
     try:
         return entry(document)
@@ -59,7 +60,7 @@ def _entry(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def renamed(document: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The first key of a study that is in the old spelling, and its new spelling; None where there is none."""
+    """The first old key in a study, and its new name; None if there is none."""
     budget = document.get("budget")
     if isinstance(budget, Mapping) and "front" in budget:
         return "budget.front", "budget.confirm"
@@ -72,7 +73,7 @@ def phase(name: str | None) -> str | None:
 
 
 def trial_id(name: str) -> str:
-    """A trial's id: that of a confirmation trial tells its phase by another letter.
+    """A trial's id; the letter for confirmation trials has changed.
 
     Examples:
         >>> trial_id("01k6.fedavg.f00003"), trial_id("01k6.fedavg.s00012")
@@ -82,7 +83,7 @@ def trial_id(name: str) -> str:
 
 
 def event(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a study's event: progress counts trials by phase."""
+    """The data of a study's event, with the phases in its progress renamed."""
     progress = data.get("progress")
     if not isinstance(progress, Mapping):
         return dict(data)
@@ -91,9 +92,9 @@ def event(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def frontier(document: dict[str, Any]) -> dict[str, Any]:
-    """The document of a frontier.json; one in today's spelling comes back as it is.
+    """The document of a frontier.json; a present document is returned unchanged.
 
-    Its definitions and hyperparameters keep the words that they were written in.
+    The texts of the definitions, and the hyperparameters, keep their old names.
     """
     definitions = document.get("definitions", {})
     if "envelope" not in definitions:

@@ -1,4 +1,4 @@
-"""YAML files, studies and settings alike: numbers as people mean them, and no key twice."""
+"""Reads YAML files, of studies and of settings: numbers as in YAML 1.2, and no duplicate keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import yaml
 from driftline.errors import InvalidSpec, NotFound
 from trainers import SpecError, digits, shown
 
-_LONGEST = 300  # characters of what the parser says of a text
+_LONGEST = 300  # most characters of a parser's message
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML 1.2's core types: 1e-3 is a number, ``no`` and ``on`` are texts, 1:30 is no time of day."""
+    """Reads YAML 1.2's core types: 1e-3 is a number; ``no``, ``on`` and 1:30 are strings."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[Any, Any] = {}
@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a string", key_node.start_mark)
             if key in seen:
                 problem = f"key {shown(key)} is given twice (first in line {seen[key].line + 1}): keep one"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
@@ -56,14 +56,14 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _int)
 
 
 def parse(text: str, origin: str = "") -> Any:
-    """The value of a YAML text.
+    """Parses a YAML string.
 
     Args:
         text: One YAML document.
         origin: Name of the file, for errors.
 
     Raises:
-        InvalidSpec: Not YAML, or a key twice; says line and column.
+        InvalidSpec: Invalid YAML or a duplicate key; the message gives line and column.
 
     Examples:
         >>> parse("{client_lr: 1e-3, server_lr: [1, 1.5E+2], label: no}")
@@ -80,19 +80,19 @@ def parse(text: str, origin: str = "") -> Any:
     except yaml.YAMLError as error:
         raise InvalidSpec("", f"{prefix}{' '.join(str(error)[:_LONGEST].split())}") from error
     except RecursionError as error:
-        raise InvalidSpec("", f"{prefix}must not be nested that deeply") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # PyYAML's, of a tag such as !!int on a word
+        raise InvalidSpec("", f"{prefix}is nested too deeply") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # from PyYAML, for a tag such as !!int on a word
         raise InvalidSpec("", f"{prefix}a tag (!!) must suit its value, got {shown(str(error))}") from error
 
 
 def read(source: str | Path) -> Any:
-    """The value of a YAML file or text.
+    """Reads a YAML file or string.
 
     Args:
-        source: A path; or a text, told from a path by its line breaks.
+        source: A path, or a YAML string, which must have a line break.
 
     Raises:
-        InvalidSpec: Not readable as text, or as `parse` says.
+        InvalidSpec: The file cannot be read as text, or for the reasons of `parse`.
         NotFound: There is no such file.
     """
     if isinstance(source, str) and "\n" in source:

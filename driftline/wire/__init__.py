@@ -1,5 +1,5 @@
-"""What travels between clients, the API and drivers: frozen pydantic records, unknown keys refused.
+"""Messages between clients, the API and drivers: frozen pydantic records that refuse unknown keys.
 
-`records` has studies and trials, `driver_messages` what only a driver sends, `curve_codec` how curves are packed,
-`access` tokens and quotas, `ids` how studies, trials and packs are named. Imports only `driftline.errors`.
+`records` has studies and trials, `driver_messages` the requests that only a driver sends, `curve_codec` the encoding of
+curves, `access` tokens and quotas, `ids` the identifiers of studies, trials and packs.
 """

@@ -1,4 +1,4 @@
-"""Tokens, quotas and the audit trail, as they travel."""
+"""Messages about tokens, quotas and the audit trail."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ SCOPES: frozenset[Scope] = frozenset({"read", "write", "driver", "admin"})
 """read; write: submit, pause, resume, cancel, extend, retry; driver: a driver's requests; admin: tokens, quotas."""
 
 GivenScope = Literal["read", "write", "admin"]
-"""What a token may be given; the service itself makes tokens of drivers, each for one study."""
+"""Scopes that can be requested for a token. Only the service creates drivers' tokens, each for one study."""
 
 PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ProjectName = Annotated[str, StringConstraints(pattern=PROJECT)]
-"""1 to 64 letters, digits, '.', '_' or '-', the first no mark."""
+"""1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit."""
 
 
 class NewToken(Record):
     """POST tokens.
 
     Attributes:
-        name: Whose it is or what it is for; need not be unique.
-        project: Whose studies it sees and makes.
+        name: Its owner or purpose; need not be unique.
+        project: Project whose studies it can read and submit.
         scopes: What it may do.
-        expires_in_days: After which it is no longer known; None never.
+        expires_in_days: Days until it expires; None for never.
     """
 
     model_config = ConfigDict(strict=True)
@@ -43,15 +43,15 @@ class TokenRecord(Record):
     """A token, without the token itself: only its SHA-256 is stored.
 
     Attributes:
-        id: What `DELETE tokens/{id}` names.
-        name: Whose it is or what it is for.
-        project: Whose studies it sees and makes.
+        id: Its id, as in `DELETE tokens/{id}`.
+        name: Its owner or purpose.
+        project: Project whose studies it can read and submit.
         scopes: What it may do.
-        created_at: When it was made.
-        created_by: Name of the token that made it.
-        expires_at: When it ends; None never.
-        last_used_at: When it was last used, to some minutes; None never.
-        revoked_at: When it was revoked; None when it was not.
+        created_at: When it was created.
+        created_by: Name of the token that created it.
+        expires_at: When it expires; None for never.
+        last_used_at: When it was last used, to within a few minutes; None for never.
+        revoked_at: When it was revoked; None if it was not.
     """
 
     id: str
@@ -66,7 +66,7 @@ class TokenRecord(Record):
 
 
 class MadeToken(TokenRecord):
-    """Answer to `NewToken`: the token is shown this once."""
+    """Answer to `NewToken`, the only one that shows the token."""
 
     token: str
 
@@ -82,12 +82,12 @@ class Whoami(Record):
     """What the request's token allows.
 
     Attributes:
-        id: Of the token.
-        name: Of the token.
-        project: Whose studies it sees and makes.
+        id: Id of the token.
+        name: Name of the token.
+        project: Project whose studies it can read and submit.
         scopes: What it may do.
-        study: The only study it may touch; None for all of the project.
-        expires_at: When it ends; None never.
+        study: The only study that it can access; None for all of the project.
+        expires_at: When it expires; None for never.
     """
 
     id: str
@@ -99,15 +99,15 @@ class Whoami(Record):
 
 
 class Quota(Record):
-    """How much a project may have; None is no limit.
+    """The limits of a project; None is no limit.
 
     Attributes:
-        studies: Studies that are not finished (paused ones count).
-        trials: Trials that these may have in all.
-        gpu_hours: GPU-hours used by all its studies since the beginning; once they are used, nothing new starts.
+        studies: Unfinished studies, paused ones included.
+        trials: Trials of these studies in total.
+        gpu_hours: GPU-hours used by all its studies so far; once they are used up, nothing new starts.
     """
 
-    model_config = ConfigDict(strict=True)  # true is no number
+    model_config = ConfigDict(strict=True)  # true is not a number
 
     studies: int | None = Field(default=None, ge=0, le=2**31 - 1)
     trials: int | None = Field(default=None, ge=0, le=2**53)
@@ -115,7 +115,7 @@ class Quota(Record):
 
 
 class Use(Record):
-    """How much a project has; see `Quota`."""
+    """What a project uses of its `Quota`."""
 
     studies: int = 0
     trials: int = 0
@@ -123,12 +123,12 @@ class Use(Record):
 
 
 class ProjectQuota(Record):
-    """What a project may have, and what it has.
+    """A project's limits and its current use.
 
     Attributes:
         project: The project.
-        limits: The project's own limits where an admin has set them, else the service's.
-        use: What it has now.
+        limits: The project's own limits if an admin has set them, otherwise the service's.
+        use: Current use.
         own: Whether an admin has set limits for this project.
     """
 
@@ -142,15 +142,15 @@ class AuditEvent(Record):
     """Who did what.
 
     Attributes:
-        id: Grows.
+        id: Increases with every event.
         at: When.
-        project: Whose project it is about; "" where none is known.
-        actor: Id of the token; "" where none is known.
+        project: The project concerned; "" if unknown.
+        actor: Id of the token; "" if unknown.
         actor_name: Name of the token.
         action: study.submit, study.pause, study.resume, study.cancel, study.extend, study.retry, token.create,
             token.revoke, quota.set, auth.failed.
         target: Id of the study or token, or the project.
-        details: What else there is to say.
+        details: Further details.
     """
 
     id: int

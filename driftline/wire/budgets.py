@@ -1,4 +1,4 @@
-"""More of a study: a larger budget, failed trials once more; and what a study will cost."""
+"""Messages that give a study a larger budget, retry failed trials, or estimate the cost of a study."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from driftline.wire.records import Record
 
 
 class Extension(Record):
-    """POST :extend. Numbers are the new ones, not what is added: the same again changes nothing.
+    """POST :extend. The numbers are the new totals, not increments, so that repeating a request changes nothing.
 
     Attributes:
         trials_per_method: Configurations searched for each entry, at least as many as now.
@@ -34,7 +34,7 @@ class Retry(Record):
     """POST :retry. Runs FAILED trials again.
 
     Attributes:
-        trials: Ids of FAILED trials; none stands for all of them.
+        trials: Ids of FAILED trials; an empty list stands for all of them.
     """
 
     model_config = ConfigDict(strict=True)
@@ -43,7 +43,7 @@ class Retry(Record):
 
 
 class StudyEstimate(Record):
-    """What a study will cost; None where earlier studies of the project do not say.
+    """The estimated cost of a study; None where earlier studies of the project give no estimate.
 
     Attributes:
         trials: Trials, repeats on fresh seeds included.
@@ -54,8 +54,8 @@ class StudyEstimate(Record):
         bytes_down: Bytes that clients receive.
         gpu_hours: GPUs times hours.
         cpu_hours: CPU cores times hours.
-        seconds: Seconds from its start to its end.
-        finish: When it ends, if it waits for all unfinished studies before it.
+        seconds: Seconds from start to end.
+        finish: When it ends, if all unfinished studies run before it.
         rests_on: Where the numbers come from, and what is unknown and why, one line each.
     """
 
@@ -73,13 +73,13 @@ class StudyEstimate(Record):
 
 
 class CheckedStudy(Record):
-    """A valid study, checked and not stored.
+    """A valid study that was checked but not stored.
 
     Attributes:
         spec: Its canonical form, with defaults written out.
-        fingerprint: SHA-256 of that.
-        remarks: Things that are allowed but probably not meant, one line each.
-        estimate: What it will cost; None if that was not asked for.
+        fingerprint: `Study.fingerprint` of it.
+        remarks: Warnings about what is valid but probably unintended, one line each.
+        estimate: Its estimated cost; None if not requested.
     """
 
     spec: dict[str, Any]

@@ -1,13 +1,12 @@
 """Curves as compressed blocks: a worker encodes them once, the store appends them. Imports numpy and zlib, no pydantic.
 
-A block holds reported rounds of one trial, all of one segment: segment s has rounds 256 s to 256 s + 255. It is a head
+A block holds rounds of one trial and one segment: segment s has rounds 256 s to 256 s + 255. It consists of a head
 (`Head`, 19 bytes) and a body. The body is zlib over: the length of a JSON header (4 bytes, little-endian), the header
 ``{"v": 1, "rows": n, "columns": [[name, kind, bytes], ...]}``, then the columns' bodies. Kinds: ``f`` float64 with NaN
-for "not reported", ``i`` int64, ``j`` JSON (flags, and columns of several types). `decode` returns the same types and
-bits as `encode` was given.
+for "not reported", ``i`` int64, ``j`` JSON (flags, and columns of mixed types). Decoding restores the same types and
+bits.
 
-The payload of a stored segment is its blocks in the order of their rounds. Driftline 0.1 stored one body without a
-head; such a payload begins with zlib's first byte (`ZLIB`), and becomes a block when a report adds to it.
+`service.api.curve_checks` checks blocks from drivers; all other readers trust them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,31 +27,31 @@ Arrays = dict[str, NDArray[np.float64]]
 SEGMENT_ROUNDS = 256
 """Rounds in one stored segment: segment s holds rounds 256 s to 256 s + 255."""
 
-MOST_BLOCKS = 16
-"""Blocks of a payload; with one more, and when the segment is full, they are encoded again as one."""
-
 MOST_BYTES = 8 * 2**20
-"""Decompressed size of a block's body: 256 rounds of 4096 columns."""
+"""Largest decompressed body of a block: 256 rounds of 4096 columns."""
 
-ZLIB = b"\x78"
-"""The first byte of a payload without a head."""
+BLOCK = 2
+"""Form of a block."""
 
-_HEAD = struct.Struct("<BIIHII")
-_LENGTH = struct.Struct("<I")
-_FORM = 2
+PLAIN = 1
+"""Form of a block whose driver sent columns, as those of 0.2.0 do: the store keeps its body without the head."""
+
+HEAD = struct.Struct("<BIIHII")
 VERSION = 1
+_LENGTH = struct.Struct("<I")
+_ROUND_LIMIT = 2**32
 
 
 class Head(NamedTuple):
-    """What a block says of itself before its body.
+    """The head of a block.
 
     Attributes:
-        form: 2.
+        form: `BLOCK` or `PLAIN`.
         first: First round.
         last: Last round.
         rounds: Number of rounds.
-        size: Bytes of the body, decompressed.
-        length: Bytes of the body in the block.
+        size: Size of the decompressed body in bytes.
+        length: Size of the compressed body in bytes.
     """
 
     form: int
@@ -64,23 +63,26 @@ class Head(NamedTuple):
 
     @property
     def segment(self) -> int:
-        """The segment that the rounds are of."""
+        """The segment of the rounds."""
         return self.first // SEGMENT_ROUNDS
 
 
-# ---- writing
-
-
-def encode(columns: Mapping[str, Sequence[Cell]]) -> list[bytes]:
+def encode(columns: Mapping[str, Sequence[Cell]], form: int = BLOCK) -> list[bytes]:
     """Compresses columns of equal length.
 
     Args:
         columns: Name -> values, finite or None; ``round`` increases.
+        form: `BLOCK` or `PLAIN`.
 
     Returns:
-        One block for every segment that has some of the rounds, in rising order; none for no rounds.
+        One block for every segment with some of the rounds, in ascending order; none if there are no rounds.
+
+    Raises:
+        ValueError: A round is 2**32 or larger.
     """
     numbers = [int(number or 0) for number in columns.get("round", ())]
+    if numbers and numbers[-1] >= _ROUND_LIMIT:
+        raise ValueError(f"rounds must be below {_ROUND_LIMIT}, got one with {numbers[-1].bit_length()} bits")
     blocks, start = [], 0
     while start < len(numbers):
         segment, end = numbers[start] // SEGMENT_ROUNDS, start + 1
@@ -88,50 +90,22 @@ def encode(columns: Mapping[str, Sequence[Cell]]) -> list[bytes]:
             end += 1
         body = _body({name: values[start:end] for name, values in columns.items()}, end - start)
         packed = zlib.compress(body, 4)
-        blocks.append(_HEAD.pack(_FORM, numbers[start], numbers[end - 1], end - start, len(body), len(packed)) + packed)
+        blocks.append(HEAD.pack(form, numbers[start], numbers[end - 1], end - start, len(body), len(packed)) + packed)
         start = end
     return blocks
 
 
-def add(payload: bytes, block: bytes) -> bytes:
-    """A segment's payload with one more block: appended when its rounds come later than all stored ones, else merged.
-
-    Args:
-        payload: What is stored; b"" is nothing.
-        block: Rounds of the same segment; they replace stored ones.
-
-    Returns:
-        `payload` itself when all rounds of the block are stored already with the same values.
-    """
-    known, new = heads(payload), head(block)
-    if not payload:
-        return block
-    later = bool(known) and new.first > known[-1].last
-    full = new.last % SEGMENT_ROUNDS == SEGMENT_ROUNDS - 1
-    if later and len(known) < MOST_BLOCKS and not full:
-        return payload + block
-    old, fresh = decode(payload), decode(block)
-    if not later and contains(old, fresh):
-        return payload
-    return encode(upsert(old, fresh))[0]
-
-
-def sealed(payload: bytes) -> bytes:
-    """A segment's payload as one block: what `encode` makes of all its rounds. Readers then have one body to decode."""
-    return payload if len(heads(payload)) <= 1 else encode(decode(payload))[0]
-
-
-def without_head(payload: bytes) -> bytes:
-    """A segment's payload as Driftline 0.1 stored it, and can read it."""
-    return encode(decode(payload))[0][_HEAD.size :]
+def decode(block: bytes, names: Container[str] | None = None) -> Columns:
+    """The columns of a block; with `names` only these columns, which should include ``round``."""
+    return columns_of(inflated(block, head(block)), names)
 
 
 def upsert(old: Columns, new: Mapping[str, list[Cell]]) -> Columns:
-    """Columns with the rounds of `new` behind those of `old`, or in their place; None where one lacks the other's name.
+    """Appends the rounds of `new` to `old`, or replaces them there; None where one lacks a column of the other.
 
     Args:
         old: Changed in place.
-        new: Rounds that increase.
+        new: Columns with increasing rounds.
 
     Examples:
         >>> upsert({"round": [0, 1], "loss": [3.0, 2.0]}, {"round": [1, 2], "loss": [2.5, 1.0]})
@@ -154,29 +128,19 @@ def upsert(old: Columns, new: Mapping[str, list[Cell]]) -> Columns:
     return old
 
 
-def contains(old: Mapping[str, list[Cell]], new: Mapping[str, list[Cell]]) -> bool:
-    """Whether every round of `new` is in `old` with the same values (None and absent are the same)."""
-    merged = upsert({name: list(values) for name, values in old.items()}, new)
-    none: list[Cell] = [None] * len(merged["round"])
-    return all(values == old.get(name, none) for name, values in merged.items())
-
-
-# ---- reading
-
-
 def head(block: bytes) -> Head:
     """The head of a block.
 
     Raises:
-        ValueError: This is not one block, or its head contradicts itself.
+        ValueError: Not exactly one block, or the head contradicts itself.
     """
-    if len(block) < _HEAD.size:
-        raise ValueError(f"a block of a curve must have at least {_HEAD.size} bytes, got {len(block)}")
-    found = Head._make(_HEAD.unpack_from(block))
-    if found.form != _FORM:
-        raise ValueError(f"a block of a curve must be of form {_FORM}, got {found.form}")
-    if len(block) != _HEAD.size + found.length:
-        raise ValueError(f"the body of a block must have the {found.length} bytes of its head")
+    if len(block) < HEAD.size:
+        raise ValueError(f"a block of a curve must have at least {HEAD.size} bytes, got {len(block)}")
+    found = Head._make(HEAD.unpack_from(block))
+    if found.form not in (BLOCK, PLAIN):
+        raise ValueError(f"a block of a curve must be of form {BLOCK}, got {found.form}")
+    if len(block) != HEAD.size + found.length:
+        raise ValueError(f"the body of a block must have the {found.length} bytes that its head announces")
     if not 0 < found.rounds <= found.last - found.first + 1 or found.segment != found.last // SEGMENT_ROUNDS:
         rounds = f"{found.rounds} rounds from {found.first} to {found.last}"
         raise ValueError(f"a block must hold rounds of one segment of {SEGMENT_ROUNDS}, got {rounds}")
@@ -185,35 +149,19 @@ def head(block: bytes) -> Head:
     return found
 
 
-def heads(payload: bytes) -> list[Head]:
-    """The heads of a stored payload's blocks; none of a payload of 0.1.
-
-    Raises:
-        ValueError: A newer Driftline wrote it.
-    """
-    found: list[Head] = []
-    start = 0
-    while start < len(payload) and payload[:1] != ZLIB:
-        found.append(Head._make(_HEAD.unpack_from(payload, start)))
-        if found[-1].form != _FORM:
-            raise ValueError(f"a stored block must be of form {_FORM}, got {found[-1].form}; use a newer Driftline")
-        start += _HEAD.size + found[-1].length
-    return found
-
-
 def inflated(block: bytes | memoryview, about: Head) -> bytes:
-    """The decompressed body of a block, in no more memory than its head says.
+    """The decompressed body of a block; never uses more memory than its head announces.
 
     Raises:
-        ValueError: It has another size, or is damaged.
+        ValueError: The body has another size, or is damaged.
     """
     stream = zlib.decompressobj()
     try:
-        body = stream.decompress(block[_HEAD.size :], about.size + 1)
+        body = stream.decompress(block[HEAD.size :], about.size + 1)
     except zlib.error as error:
         raise ValueError(f"the body of a block must be compressed by zlib: {error}") from None
     if len(body) != about.size or not stream.eof or stream.unused_data:
-        raise ValueError(f"the body of a block must have the {about.size} bytes of its head decompressed")
+        raise ValueError(f"the body of a block must have the {about.size} bytes that its head announces, decompressed")
     return body
 
 
@@ -224,25 +172,28 @@ def header(body: bytes) -> tuple[Any, int]:
     return json.loads(body[_LENGTH.size : start]), start
 
 
-def decode(payload: bytes, names: Container[str] | None = None) -> Columns:
-    """The columns of a block, or of all blocks of a stored payload.
-
-    Args:
-        payload: What `encode` or `add` made.
-        names: Only these columns, ``round`` among them; all by default.
+def columns_of(body: bytes, names: Container[str] | None = None) -> Columns:
+    """The columns of a decompressed body; with `names` only these.
 
     Raises:
         ValueError: A newer Driftline wrote it.
     """
-    return join(_decoded(body, names) for body in _bodies(payload))
+    columns: Columns = {}
+    for name, kind, values in _entries(body, names):
+        if kind == "f":
+            numbers = np.frombuffer(values, "<f8")
+            cells: list[Any] = numbers.tolist()
+            sparse = np.isnan(numbers).any()
+            columns[name] = [None if cell != cell else cell for cell in cells] if sparse else cells
+        elif kind == "i":
+            columns[name] = np.frombuffer(values, "<i8").tolist()
+        else:
+            columns[name] = json.loads(values)
+    return columns
 
 
-def arrays(payload: bytes, names: Container[str] | None = None) -> Arrays:
-    """The same as numbers to compute with: several times as fast, and an eighth of the memory.
-
-    Args:
-        payload: What `encode` or `add` made.
-        names: Only these columns, ``round`` among them; all by default.
+def arrays_of(body: bytes, names: Container[str] | None = None) -> Arrays:
+    """Like `columns_of`, as float arrays: several times faster, with an eighth of the memory.
 
     Returns:
         Name -> (rounds,), NaN where nothing was reported, 1 and 0 for flags.
@@ -250,30 +201,15 @@ def arrays(payload: bytes, names: Container[str] | None = None) -> Arrays:
     Raises:
         ValueError: A newer Driftline wrote it.
     """
-    return join_arrays([_numbers(body, names) for body in _bodies(payload)])
-
-
-def join(parts: Iterable[Mapping[str, list[Cell]]]) -> Columns:
-    """Columns of blocks or segments in rising order, put together; None where one lacks another's metric."""
-    joined: Columns = {"round": []}
-    for part in parts:
-        upsert(joined, part)
-    return joined
-
-
-def join_arrays(parts: Sequence[Arrays]) -> Arrays:
-    """Arrays of blocks or segments in rising order, put together; NaN where one lacks another's metric."""
-    if len(parts) == 1:
-        return parts[0]
-    names = dict.fromkeys(name for part in parts for name in part)
-    missing = [np.full(len(part["round"]), np.nan) for part in parts]
-    return {
-        name: np.concatenate([part.get(name, nothing) for part, nothing in zip(parts, missing, strict=True)])
-        for name in names
-    }
-
-
-# ---- bodies
+    found: Arrays = {}
+    for name, kind, values in _entries(body, names):
+        if kind == "f":
+            found[name] = np.frombuffer(values, "<f8")
+        elif kind == "i":
+            found[name] = np.frombuffer(values, "<i8").astype(np.float64)
+        else:
+            found[name] = np.array([_number(cell) for cell in json.loads(values)], dtype=np.float64)
+    return found
 
 
 def _body(columns: Mapping[str, Sequence[Cell]], rows: int) -> bytes:
@@ -294,65 +230,24 @@ def _column(values: Sequence[Cell]) -> tuple[str, bytes]:
     if kinds == {int}:
         try:
             return "i", np.array(values, dtype="<i8").tobytes()
-        except OverflowError:  # above 64 bits: as text
+        except OverflowError:  # above 64 bits: stored as JSON
             pass
     return "j", json.dumps(list(values), separators=(",", ":"), allow_nan=False).encode()
 
 
-def _bodies(payload: bytes) -> Iterator[bytes]:
-    """The decompressed bodies of a payload's blocks."""
-    view, start = memoryview(payload), 0
-    if payload[:1] == ZLIB:
-        yield zlib.decompress(payload)
-    for about in heads(payload):
-        end = start + _HEAD.size + about.length
-        yield inflated(view[start:end], about)
-        start = end
-
-
-def _columns(body: bytes) -> Iterator[tuple[str, str, bytes]]:
+def _entries(body: bytes, names: Container[str] | None) -> Iterator[tuple[str, str, bytes]]:
     """Name, kind and body of each column."""
     about, start = header(body)
     if about["v"] != VERSION:
         raise ValueError(f"a stored curve must be of version {VERSION}, got {about['v']}; use a newer Driftline")
     for name, kind, length in about["columns"]:
-        yield name, kind, body[start : start + length]
+        if names is None or name in names:
+            yield name, kind, body[start : start + length]
         start += length
-
-
-def _decoded(body: bytes, names: Container[str] | None) -> Columns:
-    columns: Columns = {}
-    for name, kind, values in _columns(body):
-        if names is not None and name not in names:
-            continue
-        if kind == "f":
-            numbers = np.frombuffer(values, "<f8")
-            cells: list[Any] = numbers.tolist()
-            sparse = np.isnan(numbers).any()
-            columns[name] = [None if cell != cell else cell for cell in cells] if sparse else cells
-        elif kind == "i":
-            columns[name] = np.frombuffer(values, "<i8").tolist()
-        else:
-            columns[name] = json.loads(values)
-    return columns
-
-
-def _numbers(body: bytes, names: Container[str] | None) -> Arrays:
-    found: Arrays = {}
-    for name, kind, values in _columns(body):
-        if names is not None and name not in names:
-            continue
-        if kind == "f":
-            found[name] = np.frombuffer(values, "<f8")
-        elif kind == "i":
-            found[name] = np.frombuffer(values, "<i8").astype(np.float64)
-        else:
-            found[name] = np.array([_number(cell) for cell in json.loads(values)], dtype=np.float64)
-    return found
 
 
 def _number(value: Cell) -> float:
     try:
         return float("nan") if value is None else float(value)
-    except OverflowError:  # a whole number beyond all floats is as good as infinite: no measurement
+    except OverflowError:  # an integer beyond the range of floats counts as not reported
         return float("nan")

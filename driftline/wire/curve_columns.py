@@ -1,4 +1,4 @@
-"""Curves as readers get them: one list a metric, all of one length, ``round`` among them."""
+"""Curves in messages: one list per metric, all of equal length, one of them ``round``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _checked(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
         raise ValueError("rounds must increase")
     for name, column in columns.items():
         if len(column) != len(rounds):
-            raise ValueError(f"column {shown(name)} must have {len(rounds)} values, one a round, got {len(column)}")
+            raise ValueError(f"column {shown(name)} must have {len(rounds)} values, one per round, got {len(column)}")
         for index, value in enumerate(column):
             if isinstance(value, float) and not math.isfinite(value):
                 column[index] = None
@@ -35,7 +35,7 @@ CurveColumns = Annotated[dict[str, list[Cell]], AfterValidator(_checked)]
 
 
 class CurvesPage(Record):
-    """Curves by trial id; without asking for certain trials, a page of all of the study's."""
+    """Curves by trial id: of the requested trials, or a page of all trials of the study."""
 
     curves: dict[str, CurveColumns]
     next_page_token: str | None = None

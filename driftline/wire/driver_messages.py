@@ -1,17 +1,29 @@
-"""Bodies of the driver's requests and their answers.
+"""Bodies of a driver's requests, and their answers.
 
-Every write carries the attempt under which the driver holds the study; a stale one is answered with `StaleDriver`.
+Every write carries the driver's attempt. If another driver has taken over since, the answer is `StaleDriver`.
 """
 
 from __future__ import annotations
 
 import base64
 import itertools
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
-from driftline.wire.curve_codec import head
+from driftline.wire.curve_codec import PLAIN, Cell, encode, head
+from driftline.wire.curve_columns import CurveColumns
 from driftline.wire.records import Hyperparameters, Phase, Record, Values
 
 Desired = Literal["run", "pause", "cancel"]
@@ -19,39 +31,56 @@ Outcome = Literal["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
 Released = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED"]
 
 
-def _bytes(value: object) -> object:
-    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
-
-
-def _rising(blocks: list[bytes]) -> list[bytes]:
-    heads = [head(block) for block in blocks]
-    if any(after.first <= before.last for before, after in itertools.pairwise(heads)):
-        raise ValueError("the rounds of a trial's blocks must increase")
-    return blocks
+def _decoded(block: object) -> object:
+    return base64.b64decode(block, validate=True) if isinstance(block, str) else block
 
 
 Block = Annotated[
     bytes,
-    BeforeValidator(_bytes),
+    BeforeValidator(_decoded),
     PlainSerializer(lambda block: base64.b64encode(block).decode("ascii"), return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
 ]
-Blocks = Annotated[list[Block], AfterValidator(_rising)]
-"""Rounds of one trial as `curve_codec.encode` packs them; in JSON as base64. Only their heads are checked here."""
+_COLUMNS: TypeAdapter[dict[str, list[Cell]]] = TypeAdapter(CurveColumns)
+
+
+def _from_columns(value: object) -> object:
+    """Drivers of 0.2.0 send columns, also after an upgrade of the API."""
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        return encode(_COLUMNS.validate_python(value), PLAIN)
+    except ValidationError as error:
+        raise ValueError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+
+
+def _ascending(blocks: list[bytes]) -> list[bytes]:
+    segments = [head(block).segment for block in blocks]
+    if any(after <= before for before, after in itertools.pairwise(segments)):
+        raise ValueError("blocks must be of different segments, in ascending order")
+    return blocks
+
+
+Blocks = Annotated[
+    list[Block],
+    AfterValidator(_ascending),
+    BeforeValidator(_from_columns, json_schema_input_type=list[Block] | CurveColumns),
+]
+"""New rounds of one trial, from `curve_codec.encode`; base64 in JSON. Only the heads are checked here."""
 
 
 class Acquire(Record):
-    """POST driver:acquire. Takes the study when it is free, or when its lease has expired.
+    """POST driver:acquire. Takes the study if it is free or its lease has expired.
 
     Attributes:
-        holder: Who asks, as `names.holder` says it.
+        holder: Name of the driver's process, from `driftline.wire.ids.holder`.
     """
 
     holder: str = Field(min_length=1, max_length=200)
 
 
 class Lease(Record):
-    """Answer to `Acquire`: the driver holds the study under this attempt, until it is silent for the lease's time."""
+    """Answer to `Acquire`: the driver holds the study under this attempt until it is silent for `lease_seconds`."""
 
     attempt: int = Field(ge=1)
     lease_seconds: float = Field(gt=0)
@@ -70,7 +99,7 @@ class HeartbeatAnswer(Record):
 
 
 class NewTrial(Record):
-    """A trial to be created; see `TrialRecord` for the fields."""
+    """A trial to create; see `TrialRecord` for the fields."""
 
     label: str
     phase: Phase
@@ -88,20 +117,23 @@ class NewTrial(Record):
 
 
 class CreateTrials(Record):
-    """POST trials; answered with a `TrialPage` in the order given. The same again is harmless, a different one 409."""
+    """POST trials. Answered with a `TrialPage` in the given order.
+
+    Repeating the request is harmless; another trial under the same id gives 409.
+    """
 
     attempt: int
     trials: list[NewTrial]
 
 
 class StartPack(Record):
-    """POST packs: these trials run from now on; each one's attempt grows by 1. Answered with a `TrialPage`.
+    """POST packs: marks trials as running, and increments the attempt of each. Answered with a `TrialPage`.
 
     Attributes:
-        attempt: The driver's.
+        attempt: The driver's attempt.
         pack: Id of the pack.
         trials: Ids of its trials, in the order of its members.
-        gpus: GPUs that it has, or its share of one; counted against the project's quota.
+        gpus: Number of its GPUs, or its share of one; counted against the project's quota.
     """
 
     attempt: int
@@ -111,15 +143,15 @@ class StartPack(Record):
 
 
 class Report(Record):
-    """POST reports: what a pack has reported since last time; upserted on (trial, round). Answered with `Stored`.
+    """POST reports: new reports of a pack, upserted on (trial, round). Answered with `Stored`.
 
     Attributes:
-        attempt: The driver's.
+        attempt: The driver's attempt.
         pack: Id of the pack.
         reports: New rounds by trial id.
         rounds_done: Server updates done by every trial of the pack.
-        checkpoint: Where the newest checkpoint that the pack has written or restored lies; None leaves the old one.
-        plan: How the pack is computed; None leaves the old one.
+        checkpoint: Location of the newest checkpoint that the pack has written or restored; None keeps the stored one.
+        plan: How the pack is computed; None keeps the stored plan.
     """
 
     attempt: int
@@ -131,15 +163,15 @@ class Report(Record):
 
 
 class TrialResult(Record):
-    """How a trial ended; WAITING hands it back to be run again.
+    """How a trial ended; WAITING returns it, to be run again.
 
     Attributes:
         trial: Id of the trial.
         state: COMPLETE (with values), DIVERGED, FAILED (with an error) or WAITING.
-        values: What the sampler hears.
+        values: The objectives' values for the sampler.
         error: Why it failed.
-        deaths: As in `TrialRecord`, when its worker has died; None leaves what is stored.
-        death_round: As in `TrialRecord`, when its worker has died; None leaves what is stored.
+        deaths: As in `TrialRecord`, if its worker has died; None keeps the stored value.
+        death_round: As in `TrialRecord`, if its worker has died; None keeps the stored value.
     """
 
     trial: str
@@ -152,12 +184,15 @@ class TrialResult(Record):
     @model_validator(mode="after")
     def _values_of_the_complete(self) -> Self:
         if (self.state == "COMPLETE") != (self.values is not None):
-            raise ValueError(f"values belong to a COMPLETE trial and to no other, got state={self.state}")
+            raise ValueError(f"values belong to a COMPLETE trial only, got state={self.state}")
         return self
 
 
 class Results(Record):
-    """POST results, answered with `Stored`. A finished state is final: the same again is harmless, another is 409."""
+    """POST results. Answered with `Stored`.
+
+    A finished state is final: repeating it is harmless, another one gives 409.
+    """
 
     attempt: int
     results: list[TrialResult]
@@ -176,7 +211,7 @@ class Stored(Record):
 
 
 class Release(Record):
-    """POST driver:release: the driver lets go of the study and says how it ended."""
+    """POST driver:release: the driver releases the study and says how it ended."""
 
     attempt: int
     state: Released

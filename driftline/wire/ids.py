@@ -1,8 +1,8 @@
 """Identifiers of studies, trials and packs.
 
 A study's id is 26 lower-case characters that sort by time of creation (a ULID: 48 bits of milliseconds and 80 random
-bits in Crockford's base 32). A trial's id follows from what it is, so that creating it twice is harmless:
-``01k6...x.fedavg.s00012`` is search trial 12 of label fedavg, ``....c00003`` confirmation trial 3.
+bits in Crockford's base 32). A trial's id is made from its study, label, phase and number, so that creating it twice is
+harmless: ``01k6...x.fedavg.s00012`` is search trial 12 of label fedavg, ``....c00003`` confirmation trial 3.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def new_study_id(milliseconds: int | None = None, randomness: int | None = None)
 
 
 def trial_id(study_id: str, label: str, phase: Phase, number: int) -> str:
-    """The id of a trial, which follows from what it is.
+    """The id of a trial, made from its study, label, phase and number.
 
     Args:
         study_id: Id of the study.
-        label: Label of the entry; holds no dot (`Entry` sees to it).
+        label: Label of the entry, without a dot (checked by `Entry`).
         phase: "search" or "confirmation".
         number: Counts from 0 within label and phase.
 
@@ -61,5 +61,5 @@ def pack_id(study_id: str, attempt: int, number: int) -> str:
 
 
 def holder() -> str:
-    """Who this process is when it takes a lease: ``host/pid``."""
+    """The name of this process as the holder of a lease: ``host/pid``."""
     return f"{socket.gethostname()}/{os.getpid()}"

@@ -1,4 +1,4 @@
-"""Lines of a driver's log, as they travel."""
+"""Messages with lines of a driver's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES_AT_ONCE = 1000
 
 
 def _text(value: str) -> str:
-    """Text that every database can hold, cut to `LINE_CHARACTERS`: a log is taken as it comes."""
+    """Replaces characters that a database cannot store, and cuts to `LINE_CHARACTERS`; no line is refused."""
     clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
     return clean if len(clean) <= LINE_CHARACTERS else f"{clean[: LINE_CHARACTERS - 4]} ..."
 
@@ -40,11 +40,11 @@ class NewLine(Record):
 
 
 class NewLines(Record):
-    """POST logs. The same request again, as the next one of its study, adds nothing.
+    """POST logs. Repeating the last request of a study adds nothing.
 
     Attributes:
-        attempt: The driver's; one that has been replaced may still tell its last lines.
-        lines: In their order.
+        attempt: The driver's attempt; a driver that has been replaced may still send its last lines.
+        lines: The lines, in order.
     """
 
     model_config = ConfigDict(strict=True)
@@ -57,10 +57,10 @@ class LogLine(Record):
     """A stored line.
 
     Attributes:
-        id: Grows; `after` names it.
+        id: Increases from line to line; the parameter `after` takes it.
         at: When it was written.
-        attempt: Of the driver that wrote it.
-        level: As the driver calls it; "note" for one of the service's own, about lines that were dropped.
+        attempt: Attempt of the driver that wrote it.
+        level: As the driver calls it; "note" for the service's own remarks about dropped lines.
         text: The line.
     """
 
@@ -72,7 +72,7 @@ class LogLine(Record):
 
 
 class LogPage(Record):
-    """Lines in their order. `next_page_token` is None at the end: ask again later, after the last line's id."""
+    """Lines in order. `next_page_token` is None at the end; for later lines, ask again after the last line's id."""
 
     lines: list[LogLine]
     next_page_token: str | None = None

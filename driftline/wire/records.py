@@ -1,6 +1,6 @@
-"""What is stored and what travels: studies, trials, events, and the pages they come in.
+"""Studies, trials and events as they are stored and sent, and pages of them.
 
-Used by the store, the API, the clients, the driver and the SDK alike; JSON throughout, times in UTC.
+The store, the API, the clients, the driver and the SDK all use these records. Times are in UTC.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ TRIAL_FINISHED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED", "FAILED", "C
 
 
 class Record(BaseModel):
-    """Base of everything on the wire: immutable, unknown keys refused."""
+    """Base of all messages: immutable, refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Values(Record):
-    """What the sampler hears of a complete trial; both are larger when better.
+    """The values of a complete trial that the sampler maximises.
 
     Attributes:
-        quality: Tail of the chosen metric, sign turned for metrics that fall.
+        quality: Tail of the chosen metric, negated for metrics that fall.
         speed: Mean of that quality over log10 cost.
     """
 
@@ -44,28 +44,28 @@ class Values(Record):
 
 
 class TrialRecord(Record):
-    """One configuration of all hyperparameters, trained with one seed, and how far it has come.
+    """One configuration of all hyperparameters, trained with one seed, and its progress.
 
     Attributes:
-        id: As `names.trial_id` makes it.
+        id: From `driftline.wire.ids.trial_id`.
         study_id: Its study.
         label: Its entry.
-        phase: "search", or "confirmation" for the best configurations again on fresh seeds.
+        phase: "search", or "confirmation" for one of the best configurations on a fresh seed.
         number: Counts from 0 within label and phase.
         seed: Seed of cohorts, batches and initial model.
-        configuration: Number of the search trial with these hyperparameters: its own in the search.
+        configuration: Number of the search trial with these hyperparameters; a search trial's own number.
         hyperparameters: Dotted name to value.
         state: WAITING, RUNNING, or finished: COMPLETE, DIVERGED, FAILED, CANCELLED.
-        attempt: How often it has been handed to a pack.
+        attempt: How often a pack has started it.
         rounds_done: Server updates reported so far.
         pack: Pack that runs it, or ran it last.
-        plan: How it is computed (oracle, width, threads); forced when it is resumed.
-        checkpoint: Where its newest checkpoint lies.
-        values: What the sampler hears; None unless COMPLETE.
+        plan: How it is computed (oracle, width, threads); a resumed trial keeps it.
+        checkpoint: Location of its newest checkpoint.
+        values: The values that the sampler maximises; None unless COMPLETE.
         error: Why it FAILED.
         deaths: How often in a row its worker has died without a newer checkpoint in between.
         death_round: Round of its newest checkpoint when its worker last died; None before the first death.
-        created_at: When it was asked for.
+        created_at: When it was created.
         updated_at: When it last changed.
     """
 
@@ -92,18 +92,18 @@ class TrialRecord(Record):
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended; only a FAILED one may run again, when the study's owner retries it."""
+        """Whether it has ended. Only a FAILED trial can run again, if the study's owner retries it."""
         return self.state in TRIAL_FINISHED
 
 
 class LabelProgress(Record):
-    """How far one label has come.
+    """Progress of one label.
 
     Attributes:
         search: Number of search trials by state.
         confirmation: Number of confirmation trials by state.
         rounds_done: Rounds reported, over all its trials.
-        rounds_total: Rounds that it will take as far as is known now (diverged trials shorten it).
+        rounds_total: Rounds that it is expected to take (fewer once trials diverge).
     """
 
     search: dict[TrialState, int] = {}
@@ -113,19 +113,19 @@ class LabelProgress(Record):
 
 
 class StudyRecord(Record):
-    """A study as it is stored.
+    """A stored study.
 
     Attributes:
-        id: As `names.new_study_id` makes it.
+        id: From `driftline.wire.ids.new_study_id`.
         name: The study's own name; need not be unique.
-        project: Who it belongs to.
+        project: The project that it belongs to.
         state: PENDING, QUEUED, RUNNING, PAUSING, PAUSED, CANCELLING, or finished: CANCELLED, SUCCEEDED, FAILED.
-        reason: Why it is in this state, in one line; "" when there is nothing to say.
-        spec: The study as `Study.to_json` gives it.
+        reason: Why it is in this state, in one line; "" without one.
+        spec: The study as JSON, from `Study.to_json`.
         fingerprint: `Study.fingerprint` of it.
-        version: Grows with every stored result.
-        progress: How far each label has come.
-        mlflow_url: Where its curves can be seen, once they can.
+        version: Increases with every stored result.
+        progress: Progress of each label.
+        mlflow_url: Address of its curves in MLflow; None until they are there.
         created_at: When it was submitted.
         updated_at: When it last changed.
         started_at: When a driver first took it.
@@ -149,7 +149,7 @@ class StudyRecord(Record):
 
     @cached_property
     def study(self) -> Study:
-        """The study that `spec` holds; read once, when it is needed first."""
+        """The study in `spec`, parsed at first use."""
         return Study.from_json(self.spec)
 
     @property
@@ -176,7 +176,7 @@ class Event(Record):
     """One line of a study's history, as sent over /events.
 
     Attributes:
-        id: Grows within the study; what Last-Event-ID names.
+        id: Increases within the study; the value of Last-Event-ID.
         study_id: Its study.
         kind: "state" (data: state, reason), "progress" (data: version, progress), "log" (data: level, message).
         data: What happened.

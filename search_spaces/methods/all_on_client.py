@@ -1,4 +1,4 @@
-"""FedAvg with the server's loss on the clients: what may be tried."""
+"""FedAvg with the server's loss on the clients: default space."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def default() -> Space:
 
 
 def tied() -> Space:
-    """The authors' ties: delta_lr 1, 10 local steps, client_lr on a log scale (the paper prints no grid)."""
+    """The authors' tied rates: client_lr on a log scale, delta_lr 1, 10 local steps (the paper prints no grid)."""
     return mixing.tied()
 
 
 def movies_adam() -> Space:
-    """The paper's setting of next-movie recommendation with Adam on the server."""
+    """The paper's configuration for next-movie recommendation with Adam on the server."""
     return mixing.movies_adam()

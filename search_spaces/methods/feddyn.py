@@ -1,4 +1,4 @@
-"""FedDyn: what may be tried. prox is the paper's alpha."""
+"""FedDyn: default space, and the paper's server. prox is the paper's alpha."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def default() -> Space:
 
 
 def averaged() -> Space:
-    """The paper's server, which takes the mean of the clients' models: delta_lr is 1."""
+    """The paper's server, which averages the clients' models: delta_lr is 1."""
     space = {name: parameter for name, parameter in default().items() if name != "server_lr"}
     return {**space, "delta_lr": fixed(1.0)}

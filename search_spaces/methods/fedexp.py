@@ -1,4 +1,4 @@
-"""FedExP: what may be tried."""
+"""FedExP: default space, and the paper's server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from search_spaces.parameters import Choice, Float, Space, fixed
 
 
 def default() -> Space:
-    """Rates and epsilon on log scales, the server's step up to 4 times the paper's either way; 2 to 32 local steps."""
+    """client_lr and epsilon on log scales, a server step of 1/4 to 4 times the paper's, and 2 to 32 local steps."""
     return {
         "client_lr": rates.moving_client_lr(),
         "delta_lr": Float(0.25, 4.0, log=True),
@@ -17,5 +17,5 @@ def default() -> Space:
 
 
 def averaged() -> Space:
-    """The paper's server, whose step is the extrapolation alone: delta_lr is 1."""
+    """The paper's server, whose step is just the extrapolation: delta_lr is 1."""
     return {**default(), "delta_lr": fixed(1.0)}

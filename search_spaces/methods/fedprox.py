@@ -1,4 +1,4 @@
-"""FedProx: what may be tried, and the paper's grid."""
+"""FedProx: default space, and the grid of [A] in `search_spaces.rates`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from search_spaces.parameters import Choice, Float, Space, fixed
 
 
 def default() -> Space:
-    """As FedAvg, with prox on a log scale from 1e-3 to 10 (0 would be FedAvg)."""
+    """FedAvg's space, and prox on a log scale from 1e-3 to 10 (0 would be FedAvg)."""
     return {
         "client_lr": rates.client_lr(),
         "server_lr": rates.server_lr(),
@@ -17,9 +17,9 @@ def default() -> Space:
 
 
 def jointly_tuned() -> Space:
-    """[A] section 6 and appendix E.3: prox in {0, 0.5, 1, 5}, both rates on 9 half decades, 50 steps: 324 settings.
+    """[A] section 6 and appendix E.3: prox in {0, 0.5, 1, 5}, both rates on 9 half decades, 50 steps.
 
-    The paper's text does not print its values of prox; these are those of its figure 3.
+    324 configurations. The values of prox are those of the paper's figure 3; its text does not print them.
     """
     return {
         "client_lr": rates.half_decades(),

@@ -1,4 +1,4 @@
-"""FedSGD: what may be tried. All local gradients are taken at the broadcast model, so there is no client_lr."""
+"""FedSGD: default space. All local gradients are taken at the broadcast model, so there is no client_lr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GradAlign: what may be tried, and the paper's grid. Displacement 0 would be FedSGD."""
+"""GradAlign: default space, and the grid of [C] in `search_spaces.alignment`. Displacement 0 would be FedSGD."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from search_spaces.parameters import Space, fixed
 
 
 def default() -> Space:
-    """server_lr on a log scale, displacement from 1e-3 to 10."""
+    """server_lr and displacement on log scales, the latter from 1e-3 to 10."""
     return {"server_lr": rates.server_lr(), "displacement": alignment.displacement()}
 
 
 def cifar10(displacement: float) -> Space:
-    """[C] section 5.2, fewest updates: 8 settings for each of the batch sizes 1000 and 5000.
+    """[C] section 5.2, fewest updates: 8 configurations for each of the batch sizes 1000 and 5000.
 
     Args:
-        displacement: found before, with the other hyperparameters at large-batch SGD's best; 1.5 to 2.5 was best.
+        displacement: The best one with large-batch SGD's best hyperparameters; 1.5 to 2.5 in the paper.
     """
     return {
         "server_lr": alignment.rates(),

@@ -1,4 +1,4 @@
-"""Linear scaling: what may be tried. The server's step is multiplied by the number of clients."""
+"""Linear scaling: default space. The server's step is multiplied by the number of clients."""
 
 from __future__ import annotations
 

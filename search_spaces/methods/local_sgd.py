@@ -1,4 +1,4 @@
-"""Local SGD: what may be tried, and the paper's grid. server_lr follows client_lr."""
+"""Local SGD: default space, and the grid of [B] in `search_spaces.rates`. server_lr follows client_lr."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def default() -> Space:
 
 
 def tied() -> Space:
-    """[B] section 8.2 (figure 4): client_lr in {1e-3, ..., 100}, without 0, which stands still; 10 local steps."""
+    """[B] section 8.2 (figure 4): client_lr in {1e-3, ..., 100}, without 0, which would not train; 10 local steps."""
     grid = rates.client_lr_grid(highest=100.0).options
     return {"client_lr": Choice(tuple(rate for rate in grid if rate > 0)), "local_steps": fixed(10)}

@@ -1,4 +1,4 @@
-"""Local update with any gradient weights: what may be tried."""
+"""Local update with any gradient weights: default space."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _STEPS = 10
 
 
 def default() -> Space:
-    """Both rates on a log scale, three shapes of weights over 10 local steps, prox from 1e-3 to 10 or 0.
+    """Both rates on a log scale, three weight vectors over 10 local steps, and prox from 1e-3 to 10, or 0.
 
-    The shapes: all ones (FedAvg), the last five, the last one alone (FOMAML).
+    The weights are 1 for all steps (FedAvg), for the last five, or for the last one (FOMAML).
     """
     half = _STEPS // 2
     return {

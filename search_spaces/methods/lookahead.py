@@ -1,4 +1,4 @@
-"""Lookahead: what may be tried. The slow step size is delta_lr = server_lr / client_lr."""
+"""Lookahead: default space. The slow step size is delta_lr = server_lr / client_lr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MAML: what may be tried. local_steps is the number of adaptation steps."""
+"""MAML: default space. local_steps is the number of adaptation steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from search_spaces.parameters import Choice, Space
 
 
 def default() -> Space:
-    """Both rates on a log scale (client_lr 0 too) and 1 to 16 adaptation steps in powers of two."""
+    """Both rates on a log scale (client_lr also 0) and 1 to 16 adaptation steps in powers of two."""
     return {
         "client_lr": rates.client_lr(),
         "server_lr": rates.server_lr(),

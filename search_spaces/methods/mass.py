@@ -1,4 +1,4 @@
-"""MaSS: what may be tried, and a grid for models without known constants (the paper has no experiments)."""
+"""MaSS: default space, and a grid for models without known constants (the paper has no experiments)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def default() -> Space:
 
 
 def grid() -> Space:
-    """client_lr on the 5 decades of [1e-4, 1], 6 values of mixing, 5 condition numbers (1: Nesterov): 150 settings."""
+    """client_lr on 5 decades from 1e-4 to 1, 6 values of mixing, 5 condition numbers (1: Nesterov): 150 in all."""
     return {
         "client_lr": Choice((1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
         "mixing": Choice((0.5, 0.2, 0.1, 0.05, 0.01, 0.005)),
@@ -26,7 +26,7 @@ def grid() -> Space:
 
 
 def two_sequences() -> Space:
-    """client_lr, momentum and compensation_lr: from Nesterov (0) up to what the smallest client_lr allows."""
+    """client_lr, momentum, and compensation_lr from 0 (Nesterov) up to what the smallest client_lr allows."""
     return {
         "client_lr": Float(1e-3, 1.0, log=True),
         "momentum": Float(0.0, 0.99, log=True, complement=True),
@@ -36,5 +36,5 @@ def two_sequences() -> Space:
 
 
 def constants() -> Space:
-    """Local steps alone; for a study whose method says {"constants": "estimate"} with its task."""
+    """Only local_steps, for a study whose method has {"constants": "estimate"}."""
     return {"local_steps": Choice((1, 2, 4, 8, 16, 32))}

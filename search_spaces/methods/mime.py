@@ -1,4 +1,4 @@
-"""Mime: what may be tried."""
+"""Mime: default space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MimeLite: what may be tried."""
+"""MimeLite: default space."""
 
 from __future__ import annotations
 

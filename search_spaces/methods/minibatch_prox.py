@@ -1,4 +1,4 @@
-"""MetaMinibatchProx: what may be tried."""
+"""MetaMinibatchProx: default space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mini-batch SGD: what may be tried. One gradient a client and round, hence only the server's rate."""
+"""Mini-batch SGD: default space. Each client gives one gradient a round, hence only the server has a rate."""
 
 from __future__ import annotations
 

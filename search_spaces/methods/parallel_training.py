@@ -1,4 +1,4 @@
-"""Parallel training: what may be tried. The server's branch has the same rate and steps as the clients'."""
+"""Parallel training: default space. The server's branch has the same rate and steps as the clients'."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ def default() -> Space:
 
 
 def tied() -> Space:
-    """The authors' ties: delta_lr 1, 10 local steps, client_lr on a log scale (the paper prints no grid)."""
+    """The authors' tied rates: client_lr on a log scale, delta_lr 1, 10 local steps (the paper prints no grid)."""
     return mixing.tied()
 
 
 def smile() -> Space:
-    """The paper's setting of smile classification, with cohorts of 100 clients and batches of 5."""
+    """The paper's configuration for smile classification, with cohorts of 100 clients and batches of 5."""
     return mixing.smile("parallel_training")
 
 
 def language() -> Space:
-    """The paper's setting of next-character prediction, with cohorts of 100 clients and batches of 8."""
+    """The paper's configuration for next-character prediction, with cohorts of 100 clients and batches of 8."""
     return mixing.language("parallel_training")
 
 
 def movies() -> Space:
-    """The paper's setting of next-movie recommendation, with cohorts of 100 clients and batches of 16."""
+    """The paper's configuration for next-movie recommendation, with cohorts of 100 clients and batches of 16."""
     return mixing.movies()
 
 
 def wide() -> Space:
-    """Rates apart, 1 to 16 steps, batches of the server from 5 to 1000, and both ways to merge."""
+    """Separate rates, 1 to 16 steps, batches of the server from 5 to 1000, and both ways to merge."""
     return mixing.wide(branch=True)

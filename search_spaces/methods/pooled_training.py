@@ -1,4 +1,4 @@
-"""Pooled training: what may be tried."""
+"""Pooled training: default space."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def default() -> Space:
 
 
 def tied() -> Space:
-    """The authors' ties: delta_lr 1, 10 local steps, client_lr on a log scale (the paper prints no grid)."""
+    """The authors' tied rates: client_lr on a log scale, delta_lr 1, 10 local steps (the paper prints no grid)."""
     return mixing.tied()

@@ -1,4 +1,4 @@
-"""Gradient descent with misalignment: what may be tried. Weight 0 would be FedSGD."""
+"""Gradient descent with misalignment: default space. Weight 0 would be FedSGD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reptile: what may be tried. The same round as FedAvg with independent rates, hence the same space."""
+"""Reptile: default space. A round is FedAvg's with independent rates, hence the space is the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from search_spaces.parameters import Choice, Space
 
 
 def default() -> Space:
-    """Both rates on a log scale (client_lr 0 too) and 1 to 32 local steps in powers of two."""
+    """Both rates on a log scale (client_lr also 0) and 1 to 32 local steps in powers of two."""
     return {
         "client_lr": rates.client_lr(),
         "server_lr": rates.server_lr(),

@@ -1,4 +1,4 @@
-"""Adam: what may be tried in each role."""
+"""Adam: default space in each role."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def default(role: str) -> Space:
     """beta1 from 0 to 0.99 with 1 - beta1 on a log scale, epsilon on a log scale; beta2 stays the role's default.
 
     Args:
-        role: as in `trainers.trial.roles`; epsilon is smaller on clients.
+        role: As in `trainers.trial.roles`; epsilon is smaller on clients.
     """
     return {
         "beta1": Float(0.0, 0.99, log=True, complement=True),

@@ -1,4 +1,4 @@
-"""AdamW, on clients: what may be tried."""
+"""AdamW, on clients: default space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nesterov's momentum: what may be tried."""
+"""Nesterov's momentum: default space."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ def default(role: str) -> Space:
     """Momentum from 0 to 0.99 with 1 - momentum on a log scale.
 
     Args:
-        role: as in `trainers.trial.roles`; the same in each.
+        role: As in `trainers.trial.roles`; the space is the same in each.
     """
     return {"momentum": Float(0.0, 0.99, log=True, complement=True)}

@@ -1,4 +1,4 @@
-"""RMSprop: what may be tried in each role."""
+"""RMSprop: default space in each role."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def default(role: str) -> Space:
     """beta2 from 0.9 to 0.999 with 1 - beta2 on a log scale, epsilon on a log scale.
 
     Args:
-        role: as in `trainers.trial.roles`; epsilon is smaller on clients.
+        role: As in `trainers.trial.roles`; epsilon is smaller on clients.
     """
     return {
         "beta2": Float(0.9, 0.999, log=True, complement=True),

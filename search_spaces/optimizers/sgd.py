@@ -1,4 +1,4 @@
-"""SGD: what may be tried in each role, and the paper's grid for the server."""
+"""SGD: default space in each role, and for the server the grid of [A] in `search_spaces.rates`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from search_spaces.parameters import Choice, Float, Space
 
 
 def default(role: str) -> Space:
-    """Momentum from 0 to 0.99 with 1 - momentum on a log scale, heavy ball; on clients it is plain.
+    """Heavy-ball momentum from 0 to 0.99 with 1 - momentum on a log scale; plain SGD on clients.
 
     Args:
-        role: as in `trainers.trial.roles`.
+        role: As in `trainers.trial.roles`.
     """
     return {} if role == "client" else {"momentum": Float(0.0, 0.99, log=True, complement=True)}
 

@@ -1,7 +1,7 @@
-"""Yogi: what may be tried in each role, and, for the server, the configurations of [B] section 8.4 with its best rates.
+"""Yogi: default space in each role, and for the server the configurations of [B] section 8.4 with their best rates.
 
-[B] Charles and Konecny, "On the Outsized Importance of Learning Rates in Local Update Methods". Its study is FedAvg
-with 10 local steps, 50 clients a round and batches of 16 on two tasks of Stack Overflow. The rates tried are
+[B] Charles and Konecny, "On the Outsized Importance of Learning Rates in Local Update Methods". The experiment is
+FedAvg with 10 local steps, 50 clients a round and batches of 16 on two tasks of Stack Overflow. Its rates are those of
 `search_spaces.methods.fedavg.adaptive_fixed_server_lr` (figure 6) and `tuned_server_lr` (figure 7).
 """
 
@@ -17,7 +17,7 @@ def default(role: str) -> Space:
     """beta1 from 0 to 0.99 with 1 - beta1 on a log scale, epsilon on a log scale; beta2 stays the role's default.
 
     Args:
-        role: as in `trainers.trial.roles`; epsilon is smaller on clients.
+        role: As in `trainers.trial.roles`; epsilon is smaller on clients.
     """
     return {
         "beta1": Float(0.0, 0.99, log=True, complement=True),
@@ -39,7 +39,7 @@ def paper() -> Space:
 def word_prediction() -> list[dict[str, float]]:
     """[B] table 6: for each client_lr the best server_lr for predicting the next word; usable as a study's `start`.
 
-    The rates of client_lr 1 and more are not printed.
+    The paper does not print the rates for client_lr 1 and above.
 
     Examples:
         >>> word_prediction()[0]
@@ -51,7 +51,7 @@ def word_prediction() -> list[dict[str, float]]:
 def tag_prediction() -> list[dict[str, float]]:
     """[B] table 7: for each client_lr the best server_lr for predicting tags; usable as a study's `start`.
 
-    The rate of client_lr 1e-3 is not printed.
+    The paper does not print the rate for client_lr 1e-3.
 
     Examples:
         >>> [configuration["client_lr"] for configuration in tag_prediction()]
@@ -61,7 +61,7 @@ def tag_prediction() -> list[dict[str, float]]:
 
 
 def _settings(exponents: dict[float, float]) -> list[dict[str, float]]:
-    """Configurations from client_lr -> log10 of server_lr, which is on the grid of half decades."""
+    """Configurations from a mapping of client_lr to log10 of server_lr, rounded to the grid of half decades."""
     grid: tuple[float, ...] = half_decades().options
     rates = {client_lr: grid[round(2 * exponent) + 6] for client_lr, exponent in exponents.items()}
     return [{"client_lr": c, "server_lr": s, "local_steps": _LOCAL_STEPS} for c, s in rates.items()]

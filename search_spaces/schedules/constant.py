@@ -1,4 +1,4 @@
-"""Constant rates: nothing to try."""
+"""Constant rates: nothing to tune."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from search_spaces.parameters import Space
 
 
 def default() -> Space:
-    """Empty."""
+    """The empty space."""
     return {}

@@ -1,4 +1,4 @@
-"""Plateau decay: what may be tried, and the paper's settings."""
+"""Plateau decay: default space, and the settings of [B] in `search_spaces.rates`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from search_spaces.parameters import Choice, Int, Space, fixed
 
 
 def default() -> Space:
-    """A window of 5 to 100 rounds on a log scale (patience and cooldown follow it) and three factors for each rate."""
+    """A window of 5 to 100 rounds on a log scale (patience and cooldown follow it) and three decays for each rate."""
     return {
         "window": Int(5, 100, log=True),
         "client_decay": Choice((0.1, 0.5, 1.0)),

@@ -1,7 +1,7 @@
-"""Which files a study may name: on a service only those under folders that its operator allows.
+"""Which files a study may name: on a service, only those in folders that the operator allows.
 
-A study is data, but the task npz names a file, which the service and its workers open: without a limit anybody who may
-submit could have any file of these machines looked at.
+The task npz names a file, which the service and its workers open. Without this limit, anybody who may submit a study
+could read any file on these machines.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Check = Callable[[Mapping[str, Any]], CheckedStudy]
 
 
 def only_under(roots: Sequence[Path], check: Check) -> Check:
-    """A check of studies that first refuses files outside certain folders, whether they are there or not.
+    """Returns a check of studies that first rejects files outside `roots`, whether or not they exist.
 
     Args:
-        roots: The folders; none allows no file at all.
-        check: What else is checked.
+        roots: The allowed folders; if empty, no file is allowed.
+        check: Called afterwards, for everything else.
     """
     folders = [Path(os.path.realpath(root)) for root in roots]
 
@@ -38,7 +38,7 @@ def only_under(roots: Sequence[Path], check: Check) -> Check:
 
 
 def _named(value: Any, place: str) -> list[tuple[str, str]]:
-    """Every text under a key that names a file: path, file or folder, at any depth."""
+    """Every string under a key `path`, `file` or `folder`, at any depth, with its place in the study."""
     found: list[tuple[str, str]] = []
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -51,7 +51,7 @@ def _named(value: Any, place: str) -> list[tuple[str, str]]:
 
 
 def _require(name: str, place: str, folders: Sequence[Path]) -> None:
-    """Refuse a name that leads outside: absolute, by .., or by a link."""
+    """Reject a name that leads outside: an absolute path, one with .., or a link."""
     tried = [Path(name)] if os.path.isabs(name) else [Path(name), data_dir() / name]
     real = [Path(os.path.realpath(path)) for path in tried]
     inside = [path for path in real if any(path.is_relative_to(folder) for folder in folders)]

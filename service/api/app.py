@@ -1,4 +1,4 @@
-"""The HTTP API as an app: routes, errors, limits and its OpenAPI document."""
+"""The FastAPI app: routes, errors, limits and the OpenAPI document."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ from service.api.routes import access, driver, events, health, logs, studies, tr
 from service.store.store import Store
 
 FAILURES_A_MINUTE = 10.0
-"""Failed authentications that a process notes in the audit trail; the metrics count all of them."""
+"""Failed authentications that a process writes to the audit trail; the metrics count all of them."""
 
 SIGN_INS_A_MINUTE, SIGN_INS_AT_ONCE = 20.0, 20
 """Requests without a known token that a client address may send, in the long run and at once; 429 above that."""
@@ -44,21 +44,21 @@ def create_app(
     check_s: float = CHECK_S,
     wake: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """The API over a store.
+    """Make the API for a store.
 
     Args:
-        store: The database; stays the caller's to close.
+        store: The database; the caller closes it.
         tokens: Who may do what.
-        frontier: Computes the frontiers of a study; from the store's curves by default.
+        frontier: Computes the frontiers of a study; by default from the curves in the store.
         check: Checks a study's document before it is stored.
-        limits: Sizes, rates and default quotas; those of `Limits` by default.
-        data_roots: Folders under which the files must lie that a study names; None allows all, for a service of the
-            person who starts it.
-        streams: How many event streams may be open; as in `StreamLimits` by default.
+        limits: Sizes, rates and default quotas; default: `Limits()`.
+        data_roots: Folders that must contain every file that a study names; None allows all files, for a personal
+            service.
+        streams: How many event streams may be open; default: `StreamLimits()`.
         heartbeat_s: Event streams send a comment after this much silence.
-        poll_s: Seconds between two looks for new events of a study.
+        poll_s: Seconds between two polls for new events of a study.
         check_s: Seconds between two checks of the tokens of open event streams.
-        wake: Called after an owner's wish was stored, so that a scheduler in this process looks at once.
+        wake: Called after an owner's request was stored, so that a scheduler in this process acts at once.
 
     Returns:
         The app; setting ``app.state.context.stopping`` ends its event streams.
@@ -66,10 +66,10 @@ def create_app(
     app = FastAPI(
         title="Driftline",
         version="1",
-        summary="Tunes local update methods and maps how fast they converge against how good they become.",
+        summary="Tunes local update methods and shows their trade-off between speed and quality.",
         responses=error_responses.RESPONSES,
         redoc_url=None,
-        docs_url=None,  # its page loads scripts from elsewhere
+        docs_url=None,  # its page loads scripts from a CDN
     )
     allowed = limits or Limits()
     metrics = Metrics(store)

@@ -1,7 +1,7 @@
-"""Studies are checked in processes of their own: in bounded time and memory, and never in the way of other requests.
+"""Checks studies in separate processes, in bounded time and memory, without delaying other requests.
 
-A check is Python that holds the interpreter's lock for seconds where a study is heavy; in the API's process all other
-requests would wait for it. A process answers one line of JSON with one line of JSON, and ends with its parent.
+Checking a large study holds the interpreter lock for seconds; in the API's process all other requests would wait. Each
+process answers one line of JSON with one line of JSON, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from service.api import study_checks
 from service.api.allowed_files import only_under
 
 START_S = 120.0
-"""Seconds in which a process must have loaded the trainers."""
+"""Seconds that a process may take to load the trainers."""
 
 CHECK_S = 30.0
 """Seconds that a check may take."""
 
 CHECK_BYTES = 2 * 2**30
-"""Memory that a check may take, data included. Enforced on Linux only."""
+"""Memory that a check may take, including data. Enforced on Linux only."""
 
 PROCESSES = 2
-"""One more than a project may have studies checked at once (`service.api.rate_limits.Checking`)."""
+"""One more than the studies of one project that are checked at once (`service.api.rate_limits.Checking`)."""
 
 _LOG = logging.getLogger(__name__)
 _READY = "ready"
@@ -43,12 +43,13 @@ _NICE = 10
 
 
 class CheckProcesses:
-    """Checks studies, each in one of a few processes, which are started when they are needed.
+    """Checks studies in a few processes, which are started when they are needed.
 
     Args:
-        roots: Folders under which the files must lie that a study names.
+        roots: Folders that must contain every file that a study names.
         seconds: How long a check may take.
-        most_bytes: Memory that it may take.
+        most_bytes: Memory that a check may take.
+        count: Number of processes.
     """
 
     def __init__(
@@ -56,15 +57,15 @@ class CheckProcesses:
     ) -> None:
         command = [sys.executable, "-m", "service.api.check_process", str(most_bytes), *map(str, roots)]
         self._processes = [_Process(command, seconds) for _ in range(count)]
-        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()  # the last one is the one that has begun
+        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()  # LIFO: reuses started processes
         for process in self._processes:
             self._idle.put(process)
 
     def __call__(self, body: Mapping[str, Any]) -> CheckedStudy:
-        """What `service.api.study_checks.check` says.
+        """Runs `service.api.study_checks.check`.
 
         Raises:
-            InvalidSpec: One line with the key, what must hold, and what came; or the check took too long.
+            InvalidSpec: One line with the key, the rule, and what was given; or the check took too long.
             Unavailable: No process could be started.
         """
         process = self._idle.get()
@@ -74,13 +75,13 @@ class CheckProcesses:
             self._idle.put(process)
 
     def close(self) -> None:
-        """Ends the processes; a check that still runs fails."""
+        """Ends the processes; a running check fails."""
         for process in self._processes:
             process.end()
 
 
 class _Process:
-    """One process; used by one thread at a time."""
+    """One process; for one thread at a time."""
 
     def __init__(self, command: Sequence[str], seconds: float) -> None:
         self._command = command
@@ -93,8 +94,8 @@ class _Process:
         answer = self._ask(json.dumps(body), self._seconds)
         if not answer:
             self.end()
-            limit = f"within {self._seconds:g} s and the memory of a service"
-            raise InvalidSpec("", f"a study must be one that can be checked {limit}: make it smaller")
+            limit = f"within {self._seconds:g} s and the memory limit"
+            raise InvalidSpec("", f"the study could not be checked {limit}: make it smaller")
         found = json.loads(answer)
         if "problem" in found:
             raise from_problem(found["problem"]["status"], found["problem"])
@@ -118,7 +119,7 @@ class _Process:
             raise Unavailable("the process that checks studies did not start; the service's log says why")
 
     def _ask(self, line: str, seconds: float) -> str:
-        """The line that the process answers; "" if it ends, or is ended because it takes too long."""
+        """The line that the process answers; "" if it ends, or is killed because it takes too long."""
         running = self._running
         assert running is not None
         assert running.stdin is not None
@@ -137,14 +138,14 @@ class _Process:
 
 @functools.cache
 def check_processes(*roots: Path) -> CheckProcesses:
-    """Those of this program, which end with it."""
+    """The check processes of this program; they end with it."""
     found = CheckProcesses(roots)
     atexit.register(found.close)
     return found
 
 
 def limit_memory(most_bytes: int) -> None:
-    """Keeps this process from taking so much more memory than it has; does nothing but on Linux."""
+    """Lets this process allocate at most `most_bytes` more memory; does nothing except on Linux."""
     if sys.platform == "linux":
         import resource
 
@@ -155,13 +156,13 @@ def limit_memory(most_bytes: int) -> None:
 
 
 def _serve(most_bytes: int, roots: Sequence[Path]) -> None:
-    """What a process does until its parent ends."""
-    import torch  # noqa: F401  # before memory is limited, and before the first study comes
+    """Answers checks until the parent ends."""
+    import torch  # noqa: F401  # load it before memory is limited and the first study comes
 
     from driftline.study import check as _check  # noqa: F401
 
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # libraries that print must not write into the answers
     os.nice(_NICE)
     limit_memory(most_bytes)
     check = only_under(roots, study_checks.check)

@@ -1,4 +1,4 @@
-"""The result of a study, computed from what is stored of it."""
+"""The result of a study, computed from the store."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from service.store.store import Store
 
 
 def computed_frontier(store: Store, study_id: str) -> dict[str, Any]:
-    """What `driftline.results.document.frontier_document` makes of the study as it is stored now.
+    """`driftline.results.document.frontier_document` for the study as stored now.
 
     Raises:
         NotFound: No such study.

@@ -1,4 +1,4 @@
-"""What a driver reports of curves is checked here, once: it may send anything, and all behind trusts what is stored."""
+"""Checks the curves in drivers' reports, once: a driver may send anything, and all readers trust what is stored."""
 
 import json
 import struct
@@ -6,24 +6,30 @@ import struct
 import numpy as np
 
 from driftline.errors import InvalidRequest, InvalidSpec
+from driftline.study.validation import dotted
 from driftline.wire.curve_codec import VERSION, head, header, inflated
 from driftline.wire.driver_messages import Report
+from trainers import shown
 
 MOST_COLUMNS = 4096
-"""Columns of a block."""
+"""Most columns of a block."""
 
 MOST_CHARACTERS = 200
-"""Length of a column's name."""
+"""Longest name of a column."""
+
+
+_LEAST_BYTES = 1024
+"""Every block counts as at least this large, because checking one takes 50 us even if it is tiny."""
 
 
 def check_report(report: Report, most: int) -> None:
-    """Refuses blocks that no worker makes, and more than `most` bytes of them decompressed.
+    """Refuse blocks that no worker sends, and blocks of more than `most` bytes in total after decompression.
 
     Raises:
         InvalidSpec: A block is invalid.
-        InvalidRequest: They are too large.
+        InvalidRequest: The blocks are too large.
     """
-    size = sum(head(block).size for blocks in report.reports.values() for block in blocks)
+    size = sum(max(head(block).size, _LEAST_BYTES) for blocks in report.reports.values() for block in blocks)
     if size > most:
         raise InvalidRequest("reports", f"must have at most {most} bytes decompressed (body_bytes), got {size}")
     for trial, blocks in report.reports.items():
@@ -31,14 +37,14 @@ def check_report(report: Report, most: int) -> None:
             try:
                 check_block(block)
             except ValueError as error:
-                raise InvalidSpec(f"reports.{trial}[{number}]", str(error)) from None
+                raise InvalidSpec(dotted(["reports", trial, number]), str(error)) from None
 
 
 def check_block(block: bytes) -> None:
-    """Checks that a block is one that `curve_codec.encode` makes, in memory for one block.
+    """Check that `curve_codec.encode` could have made a block, with memory for one block.
 
     Raises:
-        ValueError: It is not; one line that says what must hold.
+        ValueError: It could not; the message is one line.
     """
     about = head(block)
     body = inflated(block, about)
@@ -49,9 +55,7 @@ def check_block(block: bytes) -> None:
     except (struct.error, ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("the body of a block must be a header and columns") from None
     if version != VERSION or rows != about.rounds:
-        raise ValueError(
-            f"the body of a block must be of version {VERSION}, with the {about.rounds} rounds of its head"
-        )
+        raise ValueError(f"a block's body must be of version {VERSION} and have the {about.rounds} rounds of its head")
     if not len(set(names)) == len(entries) <= MOST_COLUMNS or "round" not in names:
         raise ValueError(f'a block must have at most {MOST_COLUMNS} columns of different names, "round" among them')
     for name, kind, size in entries:
@@ -59,18 +63,18 @@ def check_block(block: bytes) -> None:
             raise ValueError(f"a column's name must have 1 to {MOST_CHARACTERS} printable characters")
         values = body[start : start + max(size, 0)]
         start += len(values)
-        if len(values) != size or not _sound(kind, values, about.rounds):
-            raise ValueError(f"column {name[:60]} must have {about.rounds} values, each finite, a flag or null")
+        if len(values) != size or not _valid(kind, values, about.rounds):
+            raise ValueError(f"column {shown(name)} must have {about.rounds} values, each finite, a flag or null")
         if name == "round":
             numbers = np.frombuffer(values, "<i8") if kind == "i" else np.full(1, -1)
-            if (numbers[0], numbers[-1]) != (about.first, about.last) or (np.diff(numbers) <= 0).any():
-                raise ValueError("rounds must be whole numbers that increase from the head's first to its last")
+            if (numbers[0], numbers[-1]) != (about.first, about.last) or (numbers[1:] <= numbers[:-1]).any():
+                raise ValueError("rounds must be integers that increase from the first to the last of the head")
     if start != len(body):
         raise ValueError("the columns of a block must fill its body")
 
 
-def _sound(kind: str, values: bytes, rows: int) -> bool:
-    """Whether the bytes of a column are one valid value for each row."""
+def _valid(kind: str, values: bytes, rows: int) -> bool:
+    """Whether the bytes of a column hold one valid value per row."""
     if kind in ("f", "i"):
         return len(values) == 8 * rows and not (kind == "f" and np.isinf(np.frombuffer(values, "<f8")).any())
     try:

@@ -1,4 +1,4 @@
-"""What routes ask for: the store, the results, and what the request's token allows."""
+"""FastAPI dependencies of the routes: the app's context, and what the request's token allows."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -27,25 +27,25 @@ _BEARER = HTTPBearer(auto_error=False, description="A token with the scope that 
 
 @dataclass(frozen=True)
 class Context:
-    """What an app was made with.
+    """The objects that an app's routes share.
 
     Attributes:
         store: The database.
         tokens: Who may do what.
         frontier: Computes the frontiers of a study.
         check: Checks a study's document.
-        stopping: Set when the server is about to stop: streams end.
+        stopping: Set when the server is about to stop; ends event streams.
         streams: The open event streams.
-        wake: Called after an owner's wish was stored.
-        limits: What is allowed.
+        wake: Called after an owner's request was stored.
+        limits: Sizes, rates and default quotas.
         rates: How many requests each token has left.
-        failures: The same for failed authentications that are noted.
+        failures: How many more failed authentications may be written to the audit trail.
         strangers: How many requests without a known token each client address has left.
         parsing: Threads that parse large bodies.
         checking: Threads that check studies.
-        probing: Threads that answer whether the database does.
-        metrics: What this process counts.
-        bodies: Results that are kept.
+        probing: Threads that check whether the database answers.
+        metrics: Counters of this process.
+        bodies: Cache of results.
     """
 
     store: Store
@@ -67,27 +67,27 @@ class Context:
 
     @property
     def quota(self) -> Quota:
-        """What a project may have for which nothing else was set."""
+        """The default quota of a project."""
         return self.limits.quota()
 
 
 def context(request: Request) -> Context:
-    """What the app was made with."""
+    """The context of the request's app."""
     found: Context = request.app.state.context
     return found
 
 
 async def _context(request: Request) -> Context:
-    """The same for routes: a dependency that is no coroutine costs a turn of a thread."""
+    """`context` as a dependency; a coroutine, because FastAPI runs other dependencies in a thread."""
     return context(request)
 
 
 async def known_parameters(request: Request) -> None:
-    """Refuse parameters in the address that the route does not have: a misspelt filter would be ignored in silence.
+    """Reject query parameters that the route does not have: a misspelt filter must not be ignored.
 
     Raises:
-        InvalidRequest: There is one, and the message names the nearest known one; or there is a NUL somewhere, which
-            not every database can look for.
+        InvalidRequest: A parameter is unknown (the message names the nearest known one), or contains NUL, which some
+            databases reject.
     """
     for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
         if "\x00" in name or "\x00" in str(value):
@@ -104,10 +104,10 @@ async def known_parameters(request: Request) -> None:
 
 
 async def authenticate(request: Request) -> Access:
-    """What the request's token allows; found out once for each request, and before its body is read.
+    """What the request's token allows; determined once per request, before the body is read.
 
     Raises:
-        Unauthorized: It has none, or none that is known.
+        Unauthorized: The request has no token, or an unknown one.
         RateLimited: The token was used too often.
     """
     found: Access | None = getattr(request.state, "access", None)
@@ -126,7 +126,7 @@ def _access(request: Request, credentials: HTTPAuthorizationCredentials | None) 
     except Unauthorized as error:
         if credentials is not None:
             _note_failure(asked, request)
-        if type(error) is Unauthorized:  # not Forbidden: a known token that may do nothing here
+        if type(error) is Unauthorized:  # not its subclass Forbidden: a known token without rights here
             _slow_down(asked, request, error)
         raise
     asked.rates.take(found.id)
@@ -134,10 +134,10 @@ def _access(request: Request, credentials: HTTPAuthorizationCredentials | None) 
 
 
 def _slow_down(asked: Context, request: Request, error: Unauthorized) -> None:
-    """Allow a client address few failed sign-ins. Its valid tokens pass: they never come here.
+    """Limit failed sign-ins per client address. Does not affect valid tokens.
 
     Raises:
-        RateLimited: It had too many.
+        RateLimited: The address had too many.
     """
     try:
         asked.strangers.take(_client(request))
@@ -154,12 +154,12 @@ def _client(request: Request) -> str:
 async def access(
     request: Request, _credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
 ) -> Access:
-    """What `authenticate` found; puts the token into the OpenAPI document."""
+    """`authenticate` as a dependency that declares the token in the OpenAPI document."""
     return await authenticate(request)
 
 
 def _note_failure(asked: Context, request: Request) -> None:
-    """Put a failed authentication into the audit trail, not more than a few a minute."""
+    """Write a failed authentication to the audit trail, at most a few per minute."""
     asked.metrics.refused.inc()
     try:
         asked.failures.take("")
@@ -168,7 +168,7 @@ def _note_failure(asked: Context, request: Request) -> None:
     except RateLimited:
         pass
     except DriftlineError:
-        _LOG.warning("a failed authentication could not be noted", exc_info=True)
+        _LOG.warning("a failed authentication could not be written to the audit trail", exc_info=True)
 
 
 Asked = Annotated[Context, Depends(_context)]
@@ -180,17 +180,17 @@ def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
         allowed.require(scope, study_id)
         glance = request.state.glance = asked.store.studies.glance(study_id)
         if glance.project != allowed.project:
-            raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
+            raise NotFound(f"no study {shown(study_id)}; list the studies to see their ids")
         return study_id
 
     return permit
 
 
 async def admin(allowed: Allowed) -> Access:
-    """What the request's token allows, which must be everything that an admin does.
+    """What the request's token allows; it must have scope admin.
 
     Raises:
-        Forbidden: It has not the scope.
+        Forbidden: It does not have the scope.
     """
     allowed.require("admin")
     return allowed

@@ -1,4 +1,4 @@
-"""Errors as answers: every one is problem+json (RFC 9457), made in this one place."""
+"""Error responses: all are problem+json (RFC 9457), and all are made here."""
 
 import logging
 import math
@@ -15,18 +15,18 @@ from driftline.errors import PROBLEM_MEDIA_TYPE, DriftlineError, InvalidRequest,
 from driftline.study.validation import dotted
 
 _LOG = logging.getLogger(__name__)
-_TEXTS = {"missing": "must be given", "extra_forbidden": "is not known here; leave it out"}
+_TEXTS = {"missing": "must be given", "extra_forbidden": "is an unknown key; remove it"}
 
 
 class Problem(BaseModel):
-    """An error: what must hold, what came, what to do.
+    """An error: the rule, what was given, what to do.
 
     Attributes:
-        type: What sort of error, as ``urn:driftline:...``; stable.
+        type: Kind of error, as ``urn:driftline:...``; stable.
         title: The status in words.
         status: The HTTP status.
         detail: One line for people.
-        path: For an invalid specification or request: the key where it is wrong.
+        path: For an invalid specification or request: the invalid key.
         problem: The detail without the path.
         details: JSON values that belong to the error.
     """
@@ -42,17 +42,20 @@ class Problem(BaseModel):
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     code: {"description": text, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-    for code, text in (("4XX", "The request cannot be fulfilled"), ("5XX", "The service failed, or is away for now"))
+    for code, text in (
+        ("4XX", "The request cannot be fulfilled"),
+        ("5XX", "The service failed, or is unavailable for now"),
+    )
 }
 
 
 class Malformed(HTTPException):
-    """A body that cannot be read, in the only form that FastAPI hands on.
+    """An invalid body, as the only exception type that FastAPI passes on from `Request.json`.
 
     Args:
         error: What is wrong with it.
-        status: Instead of the error's own status.
-        headers: Of the answer.
+        status: Replaces the error's own status.
+        headers: Headers of the response.
     """
 
     def __init__(self, error: InvalidRequest, status: int | None = None, headers: dict[str, str] | None = None) -> None:
@@ -61,7 +64,7 @@ class Malformed(HTTPException):
 
 
 def answer(error: DriftlineError, status: int | None = None, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The response for an error; with another status than its own where one is given."""
+    """The response for an error; `status` replaces the error's own."""
     body = problem(error)
     if status is not None:
         body |= {"status": status, "title": HTTPStatus(status).phrase}
@@ -92,7 +95,7 @@ def _ours(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _malformed(_request: Request, error: Exception) -> JSONResponse:
-    """The first thing that is wrong with a request: 422 in its body, 400 in its address or headers."""
+    """The first error of a request: 422 for its body, 400 for its path, query or headers."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place, *rest = first["loc"]

@@ -1,9 +1,9 @@
-"""Open event streams: how many there may be, what they send, and when they end.
+"""Event streams: how many may be open, what they send, and when they end.
 
 A stream first reads from the store what happened before it was opened. Then it follows its study's informer, which
 reads the store once for all streams of the study in this process. A stream whose reader is so slow that the informer no
-longer keeps its next event reads from the store again. Nothing is queued for a single stream: all that it has of its
-own is its position, the id of the last event that it sent.
+longer keeps its next event reads from the store again. A stream has no queue, only a position: the id of the last event
+that it sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POLL_S = 0.25
 CHECK_S = 5.0
 """Seconds between two checks of the tokens of open streams."""
 
-_THREADS = 4  # for streams alone, so that they never take the threads of other requests
+_THREADS = 4  # only for streams, so that they never use the threads of other requests
 _RETRY_S = 5.0
 _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -42,8 +42,8 @@ class StreamLimits(Section):
     """How many event streams may be open at one replica of the API; None is no limit.
 
     Attributes:
-        per_token: By one token, or by one person of an issuer.
-        per_process: By all tokens together.
+        per_token: With one token, or for one user of an identity provider.
+        per_process: In total.
     """
 
     per_token: int | None = Field(default=16, ge=1)
@@ -51,10 +51,10 @@ class StreamLimits(Section):
 
     @classmethod
     def taken(cls, document: dict[str, Any]) -> StreamLimits:
-        """The limits under the key ``streams`` of a service's limits, which is removed from them.
+        """Removes the key ``streams`` from the limits of a service, and returns its value.
 
         Raises:
-            InvalidSpec: They are invalid.
+            InvalidSpec: The value is invalid.
         """
         try:
             return cls.from_json(document.pop("streams", {}))
@@ -66,14 +66,14 @@ class Stream:
     """One open stream.
 
     Args:
-        study_id: Whose events it sends.
-        access: What its token allowed when it was opened.
-        token: Its token.
-        position: Id of the last event that its reader has.
+        study_id: The study whose events it sends.
+        access: What the token allowed when the stream was opened.
+        token: The reader's token.
+        position: Id of the last event that the reader has.
 
     Attributes:
-        informer: What it follows; None until it has sent what happened before.
-        over: Whether its token no longer allows it.
+        informer: Source of new events; None until all earlier events have been sent.
+        over: Whether the token no longer allows the stream.
         wake: Set when there may be something to do.
     """
 
@@ -88,11 +88,11 @@ class Stream:
 
     @property
     def ended(self) -> bool:
-        """Whether it must end before the study does; its reader may come again."""
+        """Whether the stream must end before the study does; its reader may reconnect."""
         return self.over or (self.informer is not None and self.informer.ended)
 
     def check(self, access: Access | None) -> None:
-        """End it unless its token, which allows this now, still allows it."""
+        """End the stream unless `access`, what its token allows now, still permits it."""
         try:
             if access is not None and access.project == self.access.project:
                 access.require("read", self.study_id)
@@ -103,7 +103,7 @@ class Stream:
         self.wake.set()
 
     async def woken(self, seconds: float) -> bool:
-        """Wait until there may be something to do; False if some seconds pass before."""
+        """Wait until there may be something to do; False after a timeout."""
         try:
             async with asyncio.timeout(seconds):
                 await self.wake.wait()
@@ -113,15 +113,15 @@ class Stream:
 
 
 class Streams:
-    """The event streams of this process. For one event loop.
+    """The event streams of this process. Use from one event loop.
 
     Args:
-        store: Where events come from.
-        tokens: Who may read them.
+        store: Source of the events.
+        tokens: Checks who may read them.
         stopping: Ends all streams when set.
         limits: How many may be open.
         heartbeat_s: A stream sends a comment after this much silence.
-        poll_s: Seconds between two looks for new events of a study.
+        poll_s: Seconds between two polls for new events of a study.
         check_s: Seconds between two checks of the tokens of open streams.
     """
 
@@ -153,9 +153,9 @@ class Streams:
         """The text of a stream, which counts as open until the block ends.
 
         Args:
-            study_id: Whose events.
+            study_id: The study.
             access: What the token allows now.
-            token: Checked every `check_s`: the stream ends when the token no longer allows it.
+            token: Checked every `check_s`; the stream ends when the token no longer permits it.
             position: Send the events after this id.
 
         Raises:
@@ -191,7 +191,7 @@ class Streams:
             stream.wake.clear()
             try:
                 new, last = await self._next(stream)
-            except DriftlineError as error:  # the reader comes again, and is told
+            except DriftlineError as error:  # the reader reconnects, and then gets the error
                 _LOG.warning("an event stream of study %s ends: %s", stream.study_id, error)
                 return
             if stream.ended:
@@ -207,7 +207,7 @@ class Streams:
                 spoken = time.monotonic()
 
     async def _next(self, stream: Stream) -> tuple[list[Line], bool]:
-        """The next lines, and whether they are the last of the study; moves the stream's position."""
+        """The next lines, and whether they are the study's last; advances the stream's position."""
         if stream.informer is not None and stream.position >= stream.informer.floor:
             new, last = stream.informer.after(stream.position), stream.informer.finished
         else:
@@ -221,7 +221,7 @@ class Streams:
         return new, last
 
     def _follow(self, stream: Stream) -> None:
-        """Let a stream that has read all events from the store follow its study's informer."""
+        """Attach a stream that has read all events from the store to its study's informer."""
         if stream.informer is None:
             informer = self._informers.get(stream.study_id)
             if informer is None or informer.ended:
@@ -240,20 +240,20 @@ class Streams:
                 del self._informers[stream.study_id]
 
     async def _check(self) -> None:
-        """Check the tokens of open streams, again and again."""
+        """Check the tokens of open streams every `check_s`, forever."""
         try:
             while True:
                 await asyncio.sleep(self._check_s)
                 allowed = await self._in_thread(partial(self._allowed, {stream.token for stream in self._open}))
                 for stream in self._open:
-                    stream.check(allowed.get(stream.token, stream.access))  # one opened meanwhile has been checked
+                    stream.check(allowed.get(stream.token, stream.access))  # new ones were just checked
         except Exception:
             _LOG.exception("tokens could not be checked: all event streams end")
             for stream in self._open:
                 stream.check(None)
 
     def _allowed(self, tokens: set[str]) -> dict[str, Access | None]:
-        """What tokens allow now; None for one that is no longer valid, or that cannot be checked."""
+        """What each token allows now; None for a token that is invalid or cannot be checked."""
         allowed: dict[str, Access | None] = {}
         for token in tokens:
             try:

@@ -1,9 +1,8 @@
-"""HTTP/1.1 as uvicorn speaks it, with an end to how long a client may take over what it sends.
+"""uvicorn's HTTP/1.1 protocol with time limits for slow clients.
 
-uvicorn waits for ever for the rest of a request's head, takes in for ever what belongs to a request that has been
-answered already, as one without a token is before its body is read, and waits for ever for a client that does not read
-its answer. Each costs an open connection, and a service has not many. How long a body may take that is still wanted is
-in `bodies.BodyLimit`.
+uvicorn itself waits without limit for the rest of a request's head, for the rest of a body after the request was
+answered (a request without a token is answered before its body is read), and for a client that does not read its
+answer. Each costs a connection, and a service has few. `request_bodies.BodyLimit` limits the time for other bodies.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 20.0
-"""Seconds from the opening of a connection, or from the first byte of a further request, to the end of its head."""
+"""Seconds from opening a connection, or from the first byte of a later request, to the end of the request's head."""
 
 LINGER_S = 10.0
-"""Seconds for the rest of a body that nobody reads. A connection that is closed at once may take the answer with it."""
+"""Seconds for the rest of a body that nobody reads. Closing the connection at once could lose the answer."""
 
 STALL_S = 60.0
-"""Seconds in which a client must read on once an answer fills its connection's buffers."""
+"""Seconds that a client may stop reading while an answer fills the connection's buffers."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -33,34 +32,34 @@ class BoundedProtocol(H11Protocol):
     _end: asyncio.TimerHandle | None = None
     _waits_for: object = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for a head."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
+        """Start the time limit for the first head."""
         super().connection_made(transport)
         self._look(opened=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Cancel all time limits."""
         self._wait(None)
         self._read_on()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Send nothing more until the client has read some of it, and do not wait for ever."""
+        """Stop sending until the client reads; abort after `stall_s`."""
         super().pause_writing()
         self._stall = self._stall or self.loop.call_later(self.stall_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Send on."""
+        """Continue sending."""
         self._read_on()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, and see what is missing."""
+        """Process the data, then update the time limit."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """See whether the client still sends."""
+        """Limit the time for a body that is still arriving."""
         super().on_response_complete()
         self._look()
 
@@ -81,7 +80,7 @@ class BoundedProtocol(H11Protocol):
             self._wait(None)
 
     def _wait(self, what: object, seconds: float = 0.0) -> None:
-        """Go on waiting for the same, or begin to wait for something else."""
+        """Start the time limit for `what`, or keep it if it is already running."""
         if what is self._waits_for:
             return
         if self._end is not None:

@@ -1,4 +1,4 @@
-"""The app under a real server in a thread of this process: on a unix socket, or a loopback port where there is none."""
+"""Runs the app with uvicorn in a thread of this process, on a unix socket or a port."""
 
 import shutil
 import socket
@@ -20,28 +20,28 @@ from service.file_locks import own_folder
 START_S = 20.0
 STOP_S = 10.0
 _PREFIX = "driftline-api-"
-_LONGEST = 82  # of the folder: a socket's path may have about 100 characters
+_LONGEST = 82  # characters of the folder's path: a socket's path may have about 100
 
 
 class Server:
-    """A running service; leaves no socket, folder or thread behind when it is closed.
+    """A running server; closing it leaves no socket, folder or thread behind.
 
-    Installs no signal handlers: Ctrl-C stays the caller's.
+    Installs no signal handlers, so that Ctrl-C reaches the caller.
 
     Args:
-        app: What `create_app` made.
-        loopback: Use a loopback port even where there are unix sockets.
-        port: Which one; 0 takes a free one.
+        app: The app from `create_app`.
+        loopback: Use a loopback port even if unix sockets are available.
+        port: The port; 0 takes a free one.
         host: Address to listen on instead of a unix socket: "127.0.0.1", "0.0.0.0", "::".
-        trusted_proxies: Addresses and networks of proxies, whose X-Forwarded-For is taken for the client's address.
-            From anybody else the header is ignored: a client could name any address.
+        trusted_proxies: Addresses and networks of proxies whose X-Forwarded-For header gives the client's address. From
+            other senders the header is ignored, because a client could name any address.
 
     Attributes:
         url: Address to give to `ApiClient`.
         socket: Path of the unix socket; None on a loopback port.
 
     Raises:
-        Unavailable: It did not come up.
+        Unavailable: The server did not start.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Server:
     ) -> None:
         self._app = app
         self._folder: Path | None = None
-        self._held: IO[str] | None = None  # the lock of the folder, for as long as it is ours
+        self._held: IO[str] | None = None  # the folder's lock
         self.socket: Path | None = None
         self._listener = self._listen(host or ("127.0.0.1" if loopback else None), port)
         config = uvicorn.Config(
@@ -66,7 +66,7 @@ class Server:
             lifespan="off",
             timeout_graceful_shutdown=2,
             timeout_keep_alive=60,
-            proxy_headers=bool(trusted_proxies),  # uvicorn's default trusts this machine
+            proxy_headers=bool(trusted_proxies),  # uvicorn's default trusts loopback addresses
             forwarded_allow_ips=list(trusted_proxies),
         )
         self._server = uvicorn.Server(config)
@@ -85,12 +85,12 @@ class Server:
 
     @property
     def metrics(self) -> Metrics:
-        """What the app counts."""
+        """The app's metrics."""
         context: Context = self._app.state.context
         return context.metrics
 
     def close(self) -> None:
-        """Stop: streams end, running requests are finished (for two seconds), the socket goes away."""
+        """Stop: end streams, give running requests two seconds, remove the socket."""
         context: Context = self._app.state.context
         context.stopping.set()
         self._server.should_exit = True
@@ -114,8 +114,8 @@ class Server:
         else:
             where = host or "127.0.0.1"
             family = socket.AF_INET6 if ":" in where else socket.AF_INET
-            # asyncio turns Nagle's algorithm off only where the protocol is spelt out, and an answer that is sent in
-            # two parts waits 40 ms for a delayed acknowledgement otherwise
+            # asyncio disables Nagle's algorithm only if the protocol is given explicitly; otherwise an answer sent in
+            # two parts waits 40 ms for a delayed acknowledgement
             listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -130,7 +130,7 @@ class Server:
 
     def _run(self) -> None:
         try:
-            self._server.run(sockets=[self._listener])  # outside the main thread uvicorn leaves signals alone
+            self._server.run(sockets=[self._listener])  # uvicorn handles signals only in the main thread
         except BaseException as error:
             self._failure = error
 
@@ -141,6 +141,6 @@ class Server:
             self._thread.join(0.01)
             if not self._thread.is_alive():
                 break
-        failure = self._failure or "it did not start in time"
+        failure = self._failure or "it took too long"
         self.close()
-        raise Unavailable(f"the API's server must come up in this process, got {failure}")
+        raise Unavailable(f"the API's server did not start in this process: {failure}")

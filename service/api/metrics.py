@@ -1,7 +1,7 @@
-"""What a process counts, for Prometheus: requests, studies, trials, leases, the recorder's lag, the scheduler's looks.
+"""Prometheus metrics: requests, studies, trials, leases, the recorder's lag, the scheduler's looks.
 
-Every process serves its own. Labels are methods, routes, statuses and states: never projects, studies or people. What
-is read from the store is read when Prometheus asks, and at most every few seconds.
+Every process serves its own. Labels are methods, routes, statuses and states, never projects, studies or people. The
+store is read when Prometheus scrapes, at most every few seconds.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from service.store.stats import Overview
 from service.store.store import Store
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper ends of the histogram's buckets."""
+"""Upper bounds of the histogram's buckets."""
 
 _FRESH_S = 2.0
 
 
 class Looks(Protocol):
-    """What a scheduler says of itself."""
+    """Counters of a scheduler."""
 
     looks: int
     looked_at: float
 
     @property
     def acting(self) -> bool:
-        """Whether it had the lock at its last look."""
+        """Whether it held the lock at its last look."""
 
 
 class Metrics:
-    """What this process counts.
+    """The metrics of this process.
 
     Args:
-        store: Where studies and trials are counted.
+        store: Source of the counts of studies and trials.
 
     Attributes:
         requests: Requests by method, route and status.
-        seconds: How long they took, by method and route; streams are left out.
-        refused: Requests with a token that is not known.
+        seconds: Duration of requests by method and route, without event streams.
+        refused: Requests with an unknown token.
     """
 
     def __init__(self, store: Store) -> None:
@@ -61,13 +61,11 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        self.refused = Counter(
-            "driftline_auth_failures", "Requests with a token that is not known.", registry=self._registry
-        )
+        self.refused = Counter("driftline_auth_failures", "Requests with an unknown token.", registry=self._registry)
         self._registry.register(_Stored(store))
 
     def watch(self, scheduler: Looks) -> None:
-        """Count the looks of a scheduler in this process, too."""
+        """Add the metrics of a scheduler in this process."""
         self._registry.register(_Scheduler(scheduler))
 
     def text(self) -> bytes:
@@ -79,8 +77,8 @@ class Counted:
     """ASGI middleware that counts requests by the route that answered them.
 
     Args:
-        app: What is asked.
-        metrics: Where they are counted.
+        app: The app to call.
+        metrics: Where to count.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -88,7 +86,7 @@ class Counted:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and count it when its answer has begun."""
+        """Pass the request on, and count it when it is done."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -115,7 +113,7 @@ _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"
 
 
 class _Stored:
-    """What the store counts; nothing, and `driftline_store_up` 0, while it does not answer."""
+    """Counts from the store; only `driftline_store_up` 0 while the database does not answer."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -125,11 +123,11 @@ class _Stored:
         self._seen_at = float("-inf")
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the store is not asked before Prometheus is."""
+        """Nothing, so that registering does not read the store."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """The store's numbers of now."""
+        """The current counts."""
         seen = self._look()
         yield GaugeMetricFamily("driftline_store_up", "Whether the database answers.", value=float(seen is not None))
         if seen is None:
@@ -137,14 +135,14 @@ class _Stored:
         for name, text, counts in (
             ("driftline_studies", "Studies by state.", seen.studies),
             ("driftline_trials", "Trials by state.", seen.trials),
-            ("driftline_driver_leases", "Leases of drivers: held, or expired without being let go.", seen.leases),
+            ("driftline_driver_leases", "Leases of drivers: held, or expired without being released.", seen.leases),
         ):
             family = GaugeMetricFamily(name, text, labels=["state"])
             for state, count in counts.items():
                 family.add_metric([state], float(count))
             yield family
         yield GaugeMetricFamily(
-            "driftline_recorder_studies_behind", "Studies of which MLflow does not show all.", value=float(seen.behind)
+            "driftline_recorder_studies_behind", "Studies that MLflow does not show in full.", value=float(seen.behind)
         )
         yield GaugeMetricFamily(
             "driftline_recorder_lag_seconds", "Age of the oldest change that MLflow does not show.", value=seen.lag_s
@@ -162,7 +160,7 @@ class _Stored:
 
 
 class _Scheduler:
-    """What a scheduler of this process says of itself."""
+    """Metrics of a scheduler in this process."""
 
     def __init__(self, scheduler: Looks) -> None:
         self._scheduler = scheduler
@@ -172,12 +170,16 @@ class _Scheduler:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """How often it has looked, when it did last, and whether it acts."""
+        """How often it has looked, when it last did, and whether it acts."""
         ours = self._scheduler
-        yield CounterMetricFamily("driftline_scheduler_looks", "Looks of this scheduler.", value=float(ours.looks))
-        yield GaugeMetricFamily(
-            "driftline_scheduler_last_look_timestamp_seconds", "When it last looked.", value=ours.looked_at
+        yield CounterMetricFamily(
+            "driftline_scheduler_looks", "How often this scheduler has looked for work.", value=float(ours.looks)
         )
         yield GaugeMetricFamily(
-            "driftline_scheduler_acting", "Whether it has the lock, and acts.", value=float(ours.acting)
+            "driftline_scheduler_last_look_timestamp_seconds",
+            "When this scheduler last looked for work.",
+            value=ours.looked_at,
+        )
+        yield GaugeMetricFamily(
+            "driftline_scheduler_acting", "Whether this scheduler holds the lock and acts.", value=float(ours.acting)
         )

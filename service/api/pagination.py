@@ -1,4 +1,4 @@
-"""Page tokens: opaque to clients, and good only for the listing that gave them."""
+"""Page tokens: opaque to clients, and valid only for the listing that returned them."""
 
 import base64
 import hashlib
@@ -12,8 +12,8 @@ from pydantic import Field, StringConstraints, TypeAdapter
 from driftline.errors import InvalidRequest
 from driftline.wire.records import Phase
 
-PageSize = Annotated[int, Query(ge=1, le=1000, description="At most so many on a page.")]
-PageToken = Annotated[str | None, Query(max_length=2000, description="Where the last page ended: its next_page_token.")]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries per page.")]
+PageToken = Annotated[str | None, Query(max_length=2000, description="next_page_token of the previous page.")]
 
 Id = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^\x00]*$")]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -33,13 +33,13 @@ BY_TRIAL: TypeAdapter[tuple[str, Phase, int]] = TypeAdapter(tuple[Id, Phase, Ann
 def page(
     listing: tuple[Any, ...], rows: Sequence[_Row], size: int, position: Callable[[_Row], Any]
 ) -> tuple[list[_Row], str | None]:
-    """The rows of a page, and the token of the next page; None if this is the last one.
+    """The rows of a page, and the token of the next page, None after the last page.
 
     Args:
-        listing: What is listed: its name and filters.
+        listing: Name and filters of the listing.
         rows: At least one row more than the page holds, unless there are no more.
-        size: Rows of the page.
-        position: The JSON value from which the listing goes on after a row.
+        size: Rows per page.
+        position: Gives the position of a row, a JSON value after which the next page starts.
 
     Examples:
         >>> page(("numbers",), [4, 5], 2, lambda number: number)
@@ -53,23 +53,23 @@ def token(listing: tuple[Any, ...], position: Any) -> str:
     """A page token.
 
     Args:
-        listing: What is listed: its name and filters.
-        position: JSON value from which the listing goes on.
+        listing: Name and filters of the listing.
+        position: JSON value after which the next page starts.
     """
     text = json.dumps([_mark(listing), position], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def position(listing: tuple[Any, ...], given: str | None, kind: TypeAdapter[_Position]) -> _Position | None:
-    """The position in a token that `token` made for the same listing; None for none.
+    """The position in a page token made by `token` for the same listing; None without a token.
 
     Args:
-        listing: What is listed: its name and filters.
+        listing: Name and filters of the listing.
         given: The token.
-        kind: What positions of this listing are; the token may be forged.
+        kind: Validates the position, because the token may be forged.
 
     Raises:
-        InvalidRequest: The token is none of ours, or of another listing.
+        InvalidRequest: The token is malformed, or belongs to another listing.
 
     Examples:
         >>> position(("studies", "default"), token(("studies", "default"), "01k6"), BY_ID)
@@ -83,7 +83,7 @@ def position(listing: tuple[Any, ...], given: str | None, kind: TypeAdapter[_Pos
             return kind.validate_json(json.dumps(found), strict=True)
     except (ValueError, TypeError, RecursionError):
         raise InvalidRequest("page_token", "must be the next_page_token of an earlier page") from None
-    raise InvalidRequest("page_token", "must come from the same listing with the same filters; start without one")
+    raise InvalidRequest("page_token", "must come from the same listing with the same filters; start again without one")
 
 
 def _mark(listing: tuple[Any, ...]) -> str:

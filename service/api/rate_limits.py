@@ -1,4 +1,4 @@
-"""What a service allows: sizes, rates, and how much a project may have unless an admin says otherwise."""
+"""Limits of a service: sizes, rates, and default quotas of projects."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from driftline.study.validation import Section
 from driftline.wire.access import Quota
 from service.bucket import Bucket
 
-_BUCKETS = 10_000  # the tokens that were used last; one that is forgotten starts with a full bucket
-_AGAIN_S = 3.0  # when to come again, where all turns are taken
+_BUCKETS = 10_000  # the tokens used last; others start with a full bucket again
+_AGAIN_S = 3.0  # Retry-After while all turns are taken
 _Result = TypeVar("_Result")
 
 
@@ -28,14 +28,14 @@ class Limits(Section):
     """Limits of a service; None is no limit.
 
     Attributes:
-        body_bytes: Largest body of a request, and largest size of a report's curves when they are decompressed; the
-            reports of a wide pack are the largest that a driver sends.
+        body_bytes: Largest body of a request, and largest size of a report's curves after decompression; the largest
+            are a driver's reports about a wide pack.
         study_bytes: Largest study that may be submitted.
-        requests_per_second: Requests a token may send in the long run, to each replica of the API.
-        burst: Requests it may send at once after a pause.
-        studies: Default quota of a project: studies that are not finished.
-        trials: Default quota: trials that these may have in all.
-        gpu_hours: Default quota: GPU-hours used since the beginning.
+        requests_per_second: Long-run rate of a token's requests, at each replica of the API.
+        burst: Requests that a token may send at once after a pause.
+        studies: Default quota of a project: unfinished studies.
+        trials: Default quota: trials in unfinished studies.
+        gpu_hours: Default quota: GPU-hours used in total.
     """
 
     body_bytes: int = Field(default=64 * 2**20, ge=1024)
@@ -47,17 +47,17 @@ class Limits(Section):
     gpu_hours: float | None = Field(default=None, ge=0)
 
     def quota(self) -> Quota:
-        """What a project may have for which nothing else was set."""
+        """The default quota of a project."""
         return Quota(studies=self.studies, trials=self.trials, gpu_hours=self.gpu_hours)
 
 
 class Rates:
-    """A token bucket for each bearer token (or address): it fills at the long-run rate, every request takes one out.
+    """A token bucket for each bearer token or client address.
 
     Args:
-        per_second: The long-run rate; None allows everything.
-        burst: What a bucket holds.
-        clock: Gives seconds that never go back.
+        per_second: Long-run rate of requests; None allows everything.
+        burst: Capacity of a bucket.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, per_second: float | None, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,27 +88,27 @@ class Rates:
 
 
 class Threads:
-    """Threads for one kind of work: what it takes long over keeps no other requests from theirs.
+    """Threads for one kind of work, so that slow work does not use up the threads of other requests.
 
     Args:
-        at_once: How many.
+        at_once: Number of threads.
     """
 
     def __init__(self, at_once: int) -> None:
         self._limiter = CapacityLimiter(at_once)
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Does it in one of the threads, when one is free."""
+        """Runs `work` in one of the threads, when one is free."""
         return await to_thread.run_sync(work, limiter=self._limiter)
 
 
 class Checking:
-    """Threads that check studies; no project holds all of them, however heavy its studies are. For one event loop.
+    """Threads that check studies; no project can occupy all of them. Use from one event loop.
 
     Args:
         at_once: How many studies are checked at the same time.
-        per_project: How many of one project.
-        patience_s: How long a request waits for its turn, and then again for a thread.
+        per_project: How many of them may belong to one project.
+        patience_s: How long a request waits for its turn, and then for a thread.
     """
 
     def __init__(self, at_once: int = 4, per_project: int = 1, patience_s: float = 10.0) -> None:
@@ -116,20 +116,18 @@ class Checking:
         self._free = asyncio.Semaphore(at_once)
         self._per_project = per_project
         self._patience_s = patience_s
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of those who ask just now
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # of projects with requests
 
     @asynccontextmanager
     async def turn(self, project: str) -> AsyncIterator[None]:
-        """One of the project's turns; taken before the body is read, so that those who wait hold no memory.
+        """Hold one of the project's turns. Taken before the body is read, so that waiting costs no memory.
 
         Raises:
-            RateLimited: None got free in time.
+            RateLimited: No turn became free in time.
         """
         turns = self._turns.setdefault(project, asyncio.Semaphore(self._per_project))
         if not await self._acquired(turns):
-            text = (
-                f"at most {self._per_project} of a project's studies are checked at a time, and those before take long"
-            )
+            text = f"at most {self._per_project} of a project's studies are checked at a time, and others come first"
             raise RateLimited(f"{text}: try again later", retry_after=_AGAIN_S)
         try:
             yield
@@ -137,13 +135,13 @@ class Checking:
             turns.release()
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Does it in one of the threads; the caller holds a turn.
+        """Runs `work` in one of the threads; the caller holds a turn.
 
         Raises:
-            Unavailable: None got free in time.
+            Unavailable: No thread became free in time.
         """
         if not await self._acquired(self._free):
-            raise Unavailable("the service checks as many studies as it can: try again later", retry_after=_AGAIN_S)
+            raise Unavailable("the service is busy checking other studies: try again later", retry_after=_AGAIN_S)
         try:
             return await self._threads.run(work)
         finally:

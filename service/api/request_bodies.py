@@ -1,4 +1,4 @@
-"""Request bodies: read after authentication, limited in size and time, checked for JSON no database could hold."""
+"""Request bodies: read after authentication, limited in size and time, checked for JSON that no database can hold."""
 
 import asyncio
 import functools
@@ -26,10 +26,10 @@ DEPTH = 64
 
 PATIENCE_S = 30.0
 BYTES_A_SECOND = 16 * 1024
-"""A body is waited for so long in all, and a second more for so many bytes of it that have come."""
+"""A body may take PATIENCE_S, plus 1 s for every BYTES_A_SECOND received."""
 
 COMMAND_BYTES = 64 * 1024
-"""Largest body of a request that holds neither a study nor what a driver reports."""
+"""Largest body of a request other than a study or a driver's report."""
 
 PARSED_AT_ONCE = 64 * 1024
 """A larger body is parsed in a thread."""
@@ -38,22 +38,22 @@ _TOO_LARGE = 413
 _TOO_SLOW = 408
 _CLOSE = {"Connection": "close"}
 _LIMIT = "body_limit"
-_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one that never ends is read once, too
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # in linear time, also for an unterminated string
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class BodyLimit:
-    """ASGI middleware that answers 413 to a body above a limit, announced or not, and 408 to one that does not come.
+    """ASGI middleware that answers 413 to a body above a limit, announced or not, and 408 to a slow one.
 
-    The limit is that of the service, until a route has set a smaller one with `limit_body`.
+    The service's limit holds unless a route sets a smaller one with `limit_body`.
 
     Args:
-        app: What is asked otherwise.
-        bytes_allowed: The limit.
-        patience_s: How long a body is waited for, besides what `BYTES_A_SECOND` allows. Time in which nobody waits for
-            it does not count.
+        app: Gets all other requests.
+        bytes_allowed: The service's limit.
+        patience_s: How long a body may take, besides what `BYTES_A_SECOND` allows. Only time spent waiting for the
+            client counts.
     """
 
     def __init__(self, app: ASGIApp, bytes_allowed: int, patience_s: float = PATIENCE_S) -> None:
@@ -73,11 +73,11 @@ class BodyLimit:
 
     def _counted(self, scope: Asgi, receive: Receive, send: Send) -> tuple[Receive, Send]:
         read, waited, whole, answered = 0, 0.0, False, False
-        state = scope.setdefault("state", {})  # what `request.state` of the route stands for
+        state = scope.setdefault("state", {})  # the route's `request.state`
 
         def end(error: HTTPException) -> Message:
             if answered:
-                return {"type": "http.disconnect"}  # a stream that wants to know whether its reader is there
+                return {"type": "http.disconnect"}  # an event stream asks whether its reader is still there
             raise error
 
         def excess(size: int) -> InvalidRequest | None:
@@ -86,7 +86,7 @@ class BodyLimit:
         async def counted() -> Message:
             nonlocal read, waited, whole
             if whole:
-                return await receive()  # that the client is gone
+                return await receive()  # the client's disconnect
             if not read and (error := excess(_announced(scope))) is not None:
                 return end(Malformed(error, _TOO_LARGE))
             began = time.monotonic()
@@ -94,7 +94,7 @@ class BodyLimit:
                 async with asyncio.timeout(self._patience + read / BYTES_A_SECOND - waited):
                     message = await receive()
             except TimeoutError:
-                text = f"a request's body must come within {self._patience:g} s and {BYTES_A_SECOND} bytes a second"
+                text = f"a request's body must arrive within {self._patience:g} s plus 1 s per {BYTES_A_SECOND} bytes"
                 return end(HTTPException(_TOO_SLOW, f"{text}; send it again", _CLOSE))
             waited += time.monotonic() - began
             read += len(message.get("body", b""))
@@ -112,18 +112,18 @@ class BodyLimit:
 
 
 def limit_body(request: Request, limit: int, name: str) -> None:
-    """Set the largest body that is read of a request.
+    """Set the largest body that a request may have.
 
     Args:
-        request: The request; nothing of its body has been read yet.
+        request: The request; its body must not have been read yet.
         limit: Bytes.
-        name: Setting in `Limits` that says so; "" if none does.
+        name: The setting in `Limits` that holds the limit; "" if there is none.
     """
     setattr(request.state, _LIMIT, (limit, name))
 
 
 def _announced(scope: Asgi) -> int:
-    """The length that a request's head gives for its body; 0 where it gives none."""
+    """The Content-Length of a request; 0 if there is none."""
     text = dict(scope["headers"]).get(b"content-length", b"")
     return int(text) if text.isdigit() else 0
 
@@ -136,7 +136,7 @@ def _too_large(size: int, limit: int, name: str) -> InvalidRequest | None:
 
 
 class CheckedRequest(Request):
-    """A request whose JSON body is refused when it is nested too deeply, or holds what no database can hold."""
+    """A request that rejects JSON that is nested too deeply or that no database can hold."""
 
     allow_nul = False
 
@@ -144,37 +144,37 @@ class CheckedRequest(Request):
         """The body's value.
 
         Raises:
-            Malformed: It is no JSON in UTF-8, nested too deeply, or holds NaN, a NUL or half a character.
+            Malformed: Not JSON in UTF-8, nested too deeply, or contains NaN, NUL or an unpaired surrogate.
         """
         if not hasattr(self, "_json"):
             body = await self.body()
             read = functools.partial(parse, body, allow_nul=self.allow_nul)
             try:
                 self._json = read() if len(body) <= PARSED_AT_ONCE else await context(self).parsing.run(read)
-            except InvalidRequest as error:  # FastAPI lets nothing but these through here
+            except InvalidRequest as error:  # FastAPI passes on only HTTPException from here
                 raise Malformed(error) from None
         return self._json
 
 
 class LenientRequest(CheckedRequest):
-    """The same for text that is cleaned rather than refused: the lines of a log."""
+    """Allows NUL and unpaired surrogates: for log lines, which are cleaned later."""
 
     allow_nul = True
 
 
 class CheckedRoute(APIRoute):
-    """A route whose requests are `CheckedRequest`s, and whose tokens are looked at before a body is read.
+    """A route with `CheckedRequest`s that checks the token before it reads the body.
 
     Attributes:
-        kind: Of its requests.
-        scope: That a token needs before a body of POST is read; None leaves that to the route.
+        kind: Class of the requests.
+        scope: Scope that the token needs before the body of a POST is read; None leaves the check to the route.
     """
 
     kind: type[CheckedRequest] = CheckedRequest
     scope: Scope | None = None
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler, given the other kind of request."""
+        """FastAPI's handler, with requests of class `kind`."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -189,21 +189,21 @@ class CheckedRoute(APIRoute):
         return handle
 
     def most_bytes(self, limits: Limits) -> tuple[int, str]:
-        """The largest body that is read, and the setting that says so."""
+        """Largest body in bytes, and the setting that holds the limit."""
         return min(COMMAND_BYTES, limits.body_bytes), ""
 
     def turn(self, asked: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
-        """What a request waits for before its body is read."""
+        """A context that a request must enter before its body is read."""
         return nullcontext()
 
 
 class SubmissionRoute(CheckedRoute):
-    """A route that checks a study: few requests of a project at a time have their bodies read and are worked on."""
+    """A route that checks a study: handles only a few requests of a project at a time."""
 
     scope = "write"
 
     def most_bytes(self, limits: Limits) -> tuple[int, str]:
-        """That of a study."""
+        """The limit of a study."""
         return min(limits.study_bytes, limits.body_bytes), "study_bytes"
 
     def turn(self, asked: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
@@ -212,12 +212,12 @@ class SubmissionRoute(CheckedRoute):
 
 
 class DriverRoute(CheckedRoute):
-    """A route on which drivers report: their bodies may be large."""
+    """A route for drivers' reports, which may be large."""
 
     scope = "driver"
 
     def most_bytes(self, limits: Limits) -> tuple[int, str]:
-        """That of the service."""
+        """The limit of the service."""
         return limits.body_bytes, "body_bytes"
 
 
@@ -231,18 +231,18 @@ def parse(body: bytes, *, allow_nul: bool = False) -> Any:
     """The value of a JSON body.
 
     Args:
-        body: As it came.
-        allow_nul: Take texts with NUL and halves of characters, too.
+        body: The bytes received.
+        allow_nul: Allow NUL and unpaired surrogates in strings.
 
     Raises:
-        InvalidRequest: It is no JSON in UTF-8, nested too deeply, or holds NaN, a NUL or half a character.
+        InvalidRequest: Not JSON in UTF-8, nested too deeply, or contains NaN, NUL or an unpaired surrogate.
 
     Examples:
         >>> parse(b'{"rounds": [1, 2.5]}')
         {'rounds': [1, 2.5]}
     """
     depth = 0
-    few = body.count(b"[") + body.count(b"{") <= DEPTH  # then they cannot be nested too deeply
+    few = body.count(b"[") + body.count(b"{") <= DEPTH  # too few brackets to be nested too deeply
     for bracket in b"" if few else _STRINGS.sub(b"", body).translate(None, _OTHERS):
         depth += 1 if bracket in b"[{" else -1
         if depth > DEPTH:
@@ -257,7 +257,7 @@ def parse(body: bytes, *, allow_nul: bool = False) -> Any:
         if _NUL.search(body):
             raise InvalidRequest("", "the body must hold no NUL character (\\u0000)")
         if _SURROGATE.search(body) and not _whole(value):
-            raise InvalidRequest("", "the body must hold whole characters, got half of one (\\ud800 to \\udfff)")
+            raise InvalidRequest("", "the body must hold no unpaired surrogates (\\ud800 to \\udfff)")
     return value
 
 

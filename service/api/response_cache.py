@@ -1,6 +1,6 @@
-"""Answers that are the same until something new is stored: made once, compressed once, named by an ETag.
+"""Cache of answers that change only when something new is stored: made once, compressed once, identified by an ETag.
 
-A client that sends the ETag back in If-None-Match is answered with 304 and no body.
+A client that sends the ETag in If-None-Match gets 304 and no body.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Request, Response
 
 _NOT_MODIFIED = 304
-_SMALL = 1024  # bytes that are not worth compressing
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {_NOT_MODIFIED: {"description": "As the ETag in If-None-Match says"}}
+_SMALL = 1024  # smaller answers are not compressed
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    _NOT_MODIFIED: {"description": "The ETag in If-None-Match still holds"}
+}
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class Body:
     """A JSON answer.
 
     Attributes:
-        raw: Its text.
-        zipped: The same, compressed; None for a small one.
-        etag: Names these contents.
+        raw: The JSON text.
+        zipped: The text gzipped; None for a small one.
+        etag: ETag of the text.
     """
 
     raw: bytes
@@ -44,7 +46,7 @@ class Body:
         return Body(raw, zipped, f'W/"{sha256(raw).hexdigest()[:24]}"')
 
     def answer(self, request: Request) -> Response:
-        """The response to a request: 304 when its If-None-Match names these contents."""
+        """The response to a request: 304 if its If-None-Match holds this ETag."""
         headers = {"ETag": self.etag, "Vary": "Accept-Encoding", "Cache-Control": "private, no-cache"}
         if fresh(request, self.etag):
             return Response(None, _NOT_MODIFIED, headers)
@@ -55,22 +57,22 @@ class Body:
 
 
 def fresh(request: Request, etag: str) -> bool:
-    """Whether the client has these contents already, by its If-None-Match."""
+    """Whether the client's If-None-Match holds this ETag."""
     given = request.headers.get("if-none-match", "")
     names = {name.strip().removeprefix("W/") for name in given.split(",")}
     return "*" in names or etag.removeprefix("W/") in names
 
 
 class Bodies:
-    """The answers that were asked for last, each until its study has another version.
+    """Keeps the latest answers, each until its study has a newer version.
 
-    Making one takes seconds for a large study, so it is made once for all who ask meanwhile, and in threads of its own:
-    those that wait for it hold no thread, and all other requests find theirs. For one event loop.
+    Making an answer takes seconds for a large study. It is made once for all requests that wait for it, in threads of
+    the cache's own; waiting requests hold no thread. Use from one event loop.
 
     Args:
-        kept: How many.
-        bytes_kept: How much memory they may take; the one that was asked for last is kept whatever it takes.
-        at_once: How many are made at the same time.
+        kept: Maximum number of answers.
+        bytes_kept: Maximum memory for them; the newest answer is kept whatever its size.
+        at_once: How many answers are made at the same time.
     """
 
     def __init__(self, kept: int = 64, bytes_kept: int = 128 * 2**20, at_once: int = 2) -> None:
@@ -82,25 +84,25 @@ class Bodies:
         self._making: dict[Hashable, tuple[int, asyncio.Task[Body]]] = {}
 
     async def get(self, key: Hashable, version: int, make: Callable[[], Any]) -> Body:
-        """An answer about a study at a version, or at a later one.
+        """The answer about a study at this version or a later one.
 
-        While one is made, those who ask for a later version wait for its end; then one more is made for all of them.
+        While an older version is being made, requests for a later one wait, and then share the next answer.
 
         Args:
-            key: What is asked for.
+            key: Identifies the answer.
             version: The study's version, read before `make` is called.
-            make: Gives the JSON value; called in a thread.
+            make: Returns the JSON value; called in a thread.
         """
         while (found := self._found(key, version)) is None:
             at, task = self._making.get(key) or self._start(key, version, make)
             if at >= version:
-                return await asyncio.shield(task)  # one who gives up does not end it for the others
+                return await asyncio.shield(task)  # a request that gives up must not cancel it for the others
             await asyncio.wait([task])
         return found
 
     def _start(self, key: Hashable, version: int, make: Callable[[], Any]) -> tuple[int, asyncio.Task[Body]]:
         started = self._making[key] = version, asyncio.create_task(self._make(key, version, make))
-        started[1].add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be left to ask
+        started[1].add_done_callback(lambda task: task.cancelled() or task.exception())  # marks it as retrieved
         return started
 
     async def _make(self, key: Hashable, version: int, make: Callable[[], Any]) -> Body:

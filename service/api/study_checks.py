@@ -1,4 +1,4 @@
-"""A study's document, checked before it is stored."""
+"""Checks of a study's document before it is stored."""
 
 import hashlib
 import json
@@ -14,19 +14,19 @@ _LOG = logging.getLogger(__name__)
 
 
 def check(body: Mapping[str, Any]) -> CheckedStudy:
-    """Everything about a study that can be found wrong before anything runs.
+    """Finds every error in a study that can be found before it runs.
 
     Raises:
-        InvalidSpec: One line with the key, what must hold, and what came.
+        InvalidSpec: One line with the key, the rule, and what was given.
     """
     study = Study.from_json(body)
     try:
         remarks = study.check()
     except DriftlineError:
         raise
-    except (MemoryError, OverflowError, RuntimeError, ValueError) as error:  # out of numpy, where nothing else looked
+    except (MemoryError, OverflowError, RuntimeError, ValueError) as error:  # from numpy, where no check came first
         if isinstance(error, RuntimeError) and not (isinstance(error, RecursionError) or "memory" in str(error)):
-            raise  # torch has a RuntimeError for memory that it does not get
+            raise  # torch raises RuntimeError when it is out of memory
         _LOG.warning("a study could not be checked", exc_info=error)
         raise InvalidSpec("task", f"its sizes must fit this computer, got {type(error).__name__}: {error}") from error
     return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks)
@@ -37,10 +37,10 @@ def extended(spec: Mapping[str, Any], extension: Extension) -> dict[str, Any]:
 
     Args:
         spec: The study as it is stored.
-        extension: The numbers that are asked for.
+        extension: The new numbers.
 
     Raises:
-        InvalidSpec: One is smaller than now.
+        InvalidSpec: A number is smaller than the present one.
     """
     budget = dict(spec["budget"])
     for name, value in extension.model_dump(exclude_none=True).items():
@@ -52,5 +52,5 @@ def extended(spec: Mapping[str, Any], extension: Extension) -> dict[str, Any]:
 
 
 def request_hash(body: Mapping[str, Any]) -> str:
-    """What an idempotency key stands for: SHA-256 of the body, independent of the order of its keys."""
+    """SHA-256 of a body, independent of the order of its keys: the request that an idempotency key stands for."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a study will cost: its budget, times what a round took in earlier studies of the project. Trains nothing."""
+"""Estimates a study's cost: its budget times the cost of a round in earlier studies of the project. Trains nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from service.store.speeds import COUNTERS, Measured, Speed
 from service.store.store import Store
 
 _HOUR_S = 3600.0
-_LONGEST_S = 100 * 365 * 24 * _HOUR_S  # a date beyond this says nothing
-_NAMED = 3  # methods or studies that a line names
+_LONGEST_S = 100 * 365 * 24 * _HOUR_S  # no finish date beyond this
+_NAMED = 3  # maximum number of methods or studies named in a line
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class _Time:
 
 
 def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstimate:
-    """What a study will cost.
+    """Estimate what a study will cost.
 
     Args:
-        store: Where earlier studies are.
-        project: Whose studies count as earlier ones.
-        spec: A study that has been checked, in its canonical form; it is not read again as a `Study`, which takes long.
+        store: Holds the earlier studies.
+        project: The project whose earlier studies count.
+        spec: A checked study in canonical form; not parsed again as a `Study`, because that is slow.
     """
     methods = {entry["label"]: entry["name"] for entry in spec["methods"]}
     budget = Budget.from_json(spec["budget"])
@@ -63,12 +63,12 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
 def _total(
     methods: Mapping[str, str], name: str, measured: Mapping[str, Measured], rounds: int, rests_on: list[str]
 ) -> int | None:
-    """A counter over all trials; None where earlier studies say nothing about one of the labels."""
+    """A counter over all trials; None if earlier studies lack it for one of the labels."""
     known = {label: one.counters[name] for label, one in measured.items() if one.counters and name in one.counters}
     if missing := [method for label, method in methods.items() if label not in known]:
         rests_on.append(f"{name}: {_unknown(missing)}")
         return None
-    rests_on.append(f"{name}: what a round took in earlier studies: {_listed(measured[one].study for one in known)}")
+    rests_on.append(f"{name}: per round as in earlier studies: {_listed(measured[one].study for one in known)}")
     return round(sum(known.values()) * rounds)
 
 
@@ -79,7 +79,7 @@ def _time(
     rounds: int,
     rests_on: list[str],
 ) -> _Time | None:
-    """Seconds and hours by the speed of earlier studies; None where one of the labels has none."""
+    """Seconds and hours by the speed of earlier studies; None if the speed of one of the labels is unknown."""
     speeds = {label: one.speed for label, one in measured.items() if one.speed is not None}
     if missing := [method for label, method in methods.items() if label not in speeds]:
         rests_on.append(f"time: {_unknown(missing)}")
@@ -88,7 +88,7 @@ def _time(
     pack_seconds = [speed.pack_seconds_a_round * rounds for speed in found]
     seconds = sum(one / speed.at_once for one, speed in zip(pack_seconds, found, strict=True))
     names = _listed(study_id for speed in found for study_id in speed.studies)
-    rests_on.append(f"time: the speed of earlier studies with as many workers: {names}")
+    rests_on.append(f"time: by the speed of earlier studies, with as many workers: {names}")
     return _Time(
         seconds,
         sum(one * resources.cpus for one in pack_seconds) / _HOUR_S,
@@ -113,9 +113,9 @@ def _finish(store: Store, seconds: float, rests_on: list[str]) -> datetime | Non
     except DriftlineError:
         return None
     if waits is None:
-        rests_on.append("finish: unknown, an unfinished study before it has shown no speed yet")
+        rests_on.append("finish: unknown, the speed of an earlier unfinished study is not known yet")
         return None
     if waits + seconds > _LONGEST_S:
         return None
-    rests_on.append(f"finish: it waits {waits:.0f} s for the unfinished studies before it, as on one shared cluster")
+    rests_on.append(f"finish: after {waits:.0f} s for the unfinished studies before it, as on one shared cluster")
     return datetime.fromtimestamp(store.session.clock() + waits + seconds, UTC)

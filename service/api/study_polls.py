@@ -14,21 +14,21 @@ from driftline.wire.records import STUDY_FINISHED
 from service.store.events import Tail
 
 AT_ONCE = 500
-"""Most events of one read."""
+"""Maximum number of events per read."""
 
 KEPT = 500
-"""Most events that an informer keeps."""
+"""Maximum number of events that an informer keeps."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Line(NamedTuple):
-    """An event as it is sent.
+    """An event in the text form of a stream.
 
     Attributes:
-        id: Of the event.
-        kind: Of the event.
-        text: What is sent.
+        id: Id of the event.
+        kind: Kind of the event.
+        text: The text that is sent.
     """
 
     id: int
@@ -37,20 +37,20 @@ class Line(NamedTuple):
 
 
 class Informer:
-    """Reads a study's new events at intervals, keeps the newest, and wakes those who follow. For one event loop.
+    """Polls a study's new events, keeps the newest, and wakes the followers. Use from one event loop.
 
     Args:
-        newest: Id after which it begins.
-        read: Gives the events after an id, `AT_ONCE` at most.
+        newest: Reads the events after this id.
+        read: Returns the events after an id, at most `AT_ONCE`.
         poll_s: Seconds between two reads.
         stopping: Ends it when set.
 
     Attributes:
         followers: Set when there is something new, and at the end.
-        floor: Every event above this id that it has read is kept, except progress that newer progress replaces.
-        head: Id up to which it has read.
+        floor: All events read above this id are kept, except progress that newer progress replaces.
+        head: Id of the last event read.
         finished: Whether the study has no more events after `head`.
-        ended: Whether it reads no more.
+        ended: Whether the informer has stopped reading.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Informer:
         self._task = asyncio.create_task(self._run())
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._task.cancel()
 
     def after(self, position: int) -> list[Line]:
@@ -80,7 +80,7 @@ class Informer:
                 while len((tail := await self._read(self.head)).events) == AT_ONCE:
                     self._add(tail)
                 self._add(tail)
-        except DriftlineError as error:  # the readers come again, and are told
+        except DriftlineError as error:  # the readers reconnect, and then get the error
             _LOG.warning("event streams end: %s", error)
         except Exception:
             _LOG.exception("event streams end")
@@ -92,7 +92,7 @@ class Informer:
         if not tail.events and finished(tail) == self.finished:
             return
         new = lines(tail)
-        if any(line.kind == "progress" for line in new):  # the store keeps only the newest one, too
+        if any(line.kind == "progress" for line in new):  # as the store does, keep only the newest
             self._lines = [line for line in self._lines if line.kind != "progress"]
         self._lines += new
         if dropped := self._lines[:-KEPT]:
@@ -108,12 +108,12 @@ class Informer:
 
 
 def finished(tail: Tail) -> bool:
-    """Whether there are no more events after these."""
+    """Whether these are the study's last events."""
     return tail.state in STUDY_FINISHED and len(tail.events) < AT_ONCE
 
 
 def lines(tail: Tail) -> list[Line]:
-    """The events as they are sent."""
+    """The events in the text form of a stream."""
     return [
         Line(event.id, event.kind, f"id: {event.id}\nevent: {event.kind}\ndata: {event.model_dump_json()}\n\n")
         for event in tail.events

@@ -1,1 +1,1 @@
-"""The command `driftline`: `main` has the commands, the other modules what they do."""
+"""The command `driftline`: `main` and `remote` define the commands, the other modules implement them."""

@@ -1,4 +1,4 @@
-"""`driftline validate`: everything that can be said about a study before anything is started."""
+"""`driftline validate`: checks a study and estimates its cost without starting anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.cli.jobs import connected
 
 
 def validate_study(file: Path, url: str | None, token_file: Path | None, *, estimate: bool) -> None:
-    """Checks a study, by the service if one is named; prints what it would do and what that costs."""
+    """Checks a study, on the service if one is set; prints its size and estimated cost."""
     study = Study.from_yaml(file)
     with connected(url, token_file) if url or environment().url else Client() as client:
         checked = client.validate(study, estimate=estimate)
@@ -37,7 +37,7 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str]) -> None:
 
 
 def _print_estimate(found: StudyEstimate, place: str) -> None:
-    """What is known, and a line for each thing that is not."""
+    """Prints the known costs, then what the estimate is based on."""
     if found.seconds is not None:
         finish = "" if found.finish is None else f", until about {found.finish:%Y-%m-%d %H:%M} UTC"
         typer.echo(f"About {clock_text(found.seconds)} {place}{finish}.")

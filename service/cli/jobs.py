@@ -1,4 +1,4 @@
-"""What the commands about a service's studies do."""
+"""The commands for studies on a service."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from driftline.study.spec import Study
 
 
 def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
-    """Where the service is, and the token for it.
+    """The URL of the service, and the token.
 
     Raises:
-        InvalidSpec: Nothing says where, or the token's file cannot be read.
+        InvalidSpec: No URL is set, or the token file cannot be read.
     """
     where = url or environment().url
     if where is None:
@@ -39,13 +39,13 @@ def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
 
 @contextlib.contextmanager
 def connected(url: str | None, token_file: Path | None) -> Iterator[Client]:
-    """A connection to the service that was named."""
+    """A client of the service."""
     with Client(*address(url, token_file)) as client:
         yield client
 
 
 def submit(client: Client, file: Path, *, wait: bool, key: str | None, as_json: bool) -> None:
-    """Submits a study; prints its id, or its record, or with `wait` its result."""
+    """Submits a study; prints its id or record, or with `wait` its result."""
     study = Study.from_yaml(file)
     job = client.submit(study, key)
     if not wait:
@@ -60,7 +60,7 @@ def submit(client: Client, file: Path, *, wait: bool, key: str | None, as_json: 
 
 
 def wait(job: Job) -> None:
-    """Shows a study until it has finished; the exit code says how."""
+    """Shows a study's progress until it has finished; the exit code says how it ended."""
     _finish(job)
     typer.echo(f"{job.record().name}: {job.state.lower()}", err=True)
 
@@ -79,7 +79,7 @@ def list_all(client: Client, *, as_json: bool) -> None:
 
 
 def say(job: Job, *, as_json: bool) -> None:
-    """Prints the state of a study that something was asked of."""
+    """Prints a study's state after a request such as pause."""
     if as_json:
         _print_record(job)
         return
@@ -88,7 +88,7 @@ def say(job: Job, *, as_json: bool) -> None:
 
 
 def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
-    """Prints the lines of the drivers' logs."""
+    """Prints the drivers' logs."""
     try:
         for line in job.logs(follow=follow):
             if as_json:
@@ -101,20 +101,20 @@ def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
 
 
 def _finish(job: Job) -> None:
-    """Waits with progress.
+    """Waits for the study, showing progress.
 
     Raises:
-        StudyFailed: It has failed.
-        typer.Exit: 1 when it was cancelled or paused, 130 after Ctrl-C.
+        StudyFailed: The study has failed.
+        typer.Exit: 1 if the study was cancelled or paused, 130 after Ctrl-C.
     """
     try:
         job.wait(progress=True)
     except KeyboardInterrupt:
-        typer.echo(f"The study goes on; look again with:  driftline watch {job.id}", err=True)
+        typer.echo(f"The study keeps running; watch it again with:  driftline watch {job.id}", err=True)
         raise typer.Exit(130) from None
     state = job.state
     if state != "SUCCEEDED":
-        hint = f": go on with  driftline resume {job.id}" if state == "PAUSED" else ""
+        hint = f": resume it with  driftline resume {job.id}" if state == "PAUSED" else ""
         typer.echo(f"The study is {state.lower()}{hint}", err=True)
         raise typer.Exit(1)
 

@@ -1,6 +1,6 @@
-"""The command `driftline`: what it can be told, and how its errors end.
+"""The command `driftline`: its commands, options and exit codes.
 
-Everything heavy is imported inside the commands, so that --help and typing mistakes are answered at once.
+Slow imports are inside the commands, so that --help and usage errors appear at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ app = typer.Typer(
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; see examples/digits.yaml.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `driftline run`.")]
 Where = Annotated[
-    str, typer.Argument(metavar="DIR|STUDY", help="An output folder, or the id or name of a study of a service.")
+    str, typer.Argument(metavar="DIR|STUDY", help="An output folder, or the id or name of a study on a service.")
 ]
 
 RayAddress = Annotated[
@@ -50,17 +50,19 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What is common to all commands."""
+    """Options of all commands."""
 
 
 @app.command()
 def validate(
     study: StudyFile,
-    estimate: Annotated[bool, typer.Option(help="Estimate the cost; here by timing a few rounds.")] = True,
+    estimate: Annotated[
+        bool, typer.Option(help="Estimate the cost; without a service, by timing a few rounds.")
+    ] = True,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Check a study and estimate its cost, by the service where there is one; starts nothing."""
+    """Check a study and estimate its cost, on the service if one is set; starts nothing."""
     from service.cli.check import validate_study
 
     validate_study(study, url, token_file, estimate=estimate)
@@ -70,13 +72,13 @@ def validate(
 def run(
     study: StudyFile,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where to; out/NAME by default.")
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Output folder; out/NAME by default.")
     ] = None,
     ray_address: Annotated[
         str | None, typer.Option(help="A Ray cluster to use; without it a local one is started.")
     ] = None,
 ) -> None:
-    """Run a study here; the same study into the same folder resumes, or shows what is finished."""
+    """Run a study on this computer; repeating the command resumes it, or shows its result."""
     from service.cli.run import run_study
 
     run_study(study, out, ray_address)
@@ -90,7 +92,7 @@ def resume(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with a stopped study, here or of a service; repeats no finished trial."""
+    """Resume a stopped study, in a folder or on a service; finished trials are not repeated."""
     from service.cli.show import is_remote
 
     if is_remote(study, url):
@@ -116,7 +118,7 @@ def retry(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Run the FAILED trials of a study again, here or of a service; a finished study goes on."""
+    """Run the FAILED trials of a study again, in a folder or on a service; reopens a finished study."""
     from service.cli.show import is_remote
 
     if is_remote(study, url):
@@ -134,12 +136,16 @@ def retry(
 def frontier(
     study: Where,
     json_: Annotated[bool, typer.Option("--json", help="Print frontier.json instead of the table.")] = False,
-    quality: Annotated[str | None, typer.Option(help="Read against another metric that trials reported.")] = None,
-    cost: Annotated[str | None, typer.Option(help="Or another cost: rounds, bytes, client_gradients, seconds.")] = None,
+    quality: Annotated[
+        str | None, typer.Option(help="Quality metric, instead of the study's own; any that the trials reported.")
+    ] = None,
+    cost: Annotated[
+        str | None, typer.Option(help="Cost, instead of the study's own: rounds, bytes, client_gradients, seconds.")
+    ] = None,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show the frontiers of a study, as far as it has come."""
+    """Show the frontiers of a study so far."""
     from service.cli.show import show_frontier
 
     show_frontier(study, as_json=json_, quality=quality, cost=cost, url=url, token_file=token_file)
@@ -149,7 +155,7 @@ def frontier(
 def compare(
     study: Where,
     first: Annotated[str, typer.Argument(metavar="LABEL", help="A label of the study.")],
-    second: Annotated[str, typer.Argument(metavar="LABEL", help="Another one.")],
+    second: Annotated[str, typer.Argument(metavar="LABEL", help="Another label.")],
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -161,7 +167,7 @@ def compare(
 
 
 @app.command()
-def methods(name: Annotated[str | None, typer.Argument(help="Only this one, in full.")] = None) -> None:
+def methods(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
     """List what can be tuned: methods, optimizers and schedules with their hyperparameters."""
     from service.cli.show import show_methods
 
@@ -169,7 +175,7 @@ def methods(name: Annotated[str | None, typer.Argument(help="Only this one, in f
 
 
 @app.command()
-def tasks(name: Annotated[str | None, typer.Argument(help="Only this one, in full.")] = None) -> None:
+def tasks(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
     """List the tasks with their settings."""
     from service.cli.show import show_tasks
 
@@ -194,13 +200,13 @@ def ui(
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 8080, or 8081 for a scheduler.")] = None,
-    only: Annotated[str | None, typer.Option(metavar="api|scheduler", help="Run this part alone.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="api|scheduler", help="Run only this part.")] = None,
     mlflow_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Also start MLflow's server on this port of this computer.")
     ] = None,
     per_project: Annotated[
         int | None,
-        typer.Option(min=1, help="Studies of one project that may run at once, where there is room for many."),
+        typer.Option(min=1, help="Maximum number of studies of one project that run at once."),
     ] = None,
 ) -> None:
     """Run a service that others submit studies to; set up by DRIFTLINE_* variables (see docs/service.md)."""
@@ -214,12 +220,10 @@ def migrate(
     database: Annotated[
         str | None, typer.Option(help="URL of the database; DRIFTLINE_DATABASE_URL by default.")
     ] = None,
-    to: Annotated[str | None, typer.Option(help="Go back to this revision; what happened since is lost.")] = None,
-    drop_backup: Annotated[
-        bool, typer.Option(help="Drop what migrations have kept so that they can be taken back.")
-    ] = False,
+    to: Annotated[str | None, typer.Option(help="Go back to this revision; later changes are lost.")] = None,
+    drop_backup: Annotated[bool, typer.Option(help="Drop the backup tables that allow going back.")] = False,
 ) -> None:
-    """Bring a service's database to the newest revision; harmless when it is there."""
+    """Upgrade a service's database to the newest revision; safe to repeat."""
     from service.cli.serve import migrate as run_migration
 
     run_migration(database, to, drop_backup=drop_backup)
@@ -230,9 +234,9 @@ app.add_typer(theory.app)
 
 
 def main() -> None:
-    """Runs the command line; errors of ours are one line on stderr and an exit code of their kind.
+    """Runs the command line; a DriftlineError becomes one line on stderr and an exit code.
 
-    Exit codes: 0 done, 1 failed, 2 bad input, 3 to 6 as driftline/errors.py lists them, 130 stopped by Ctrl-C.
+    Exit codes: 0 done, 1 failed, 2 invalid input, 3 to 6 as listed in driftline/errors.py, 130 stopped by Ctrl-C.
     """
     try:
         app()

@@ -1,4 +1,4 @@
-"""What the command about quotas does."""
+"""The command `driftline quota`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def quota(
     *,
     as_json: bool,
 ) -> None:
-    """Sets what is wanted of a project's quota, and prints what holds then.
+    """Sets the given limits of a project, and prints its quota.
 
     Args:
-        url: Address of the service.
+        url: URL of the service.
         token_file: File with the token.
-        project: Its name; None is the token's own.
-        wanted: Field of `Quota` to a number, "none" for no limit, or None to leave it.
+        project: Name of the project; None is the token's own.
+        wanted: Field of `Quota` -> a number, "none" for no limit, or None to keep it.
         as_json: Print JSON.
 
     Raises:
-        InvalidSpec: A number is none.
+        InvalidSpec: A limit is neither a number nor "none".
     """
     new = {name: _limit(name, text) for name, text in wanted.items() if text is not None}
     where, token = address(url, token_file)
@@ -64,4 +64,4 @@ def _say(found: ProjectQuota) -> None:
     typer.echo(f"{found.project}: {whose}")
     for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
         limit, use = getattr(found.limits, name), getattr(found.use, name)
-        typer.echo(f"  {what:<20} {use:g} of {'any number' if limit is None else f'{limit:g}'}")
+        typer.echo(f"  {what:<20} {use:g} of {'unlimited' if limit is None else f'{limit:g}'}")

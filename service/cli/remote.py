@@ -1,4 +1,4 @@
-"""The commands that speak to a service: at DRIFTLINE_URL with DRIFTLINE_TOKEN, or as --url and --token-file say."""
+"""Commands for a service, given by DRIFTLINE_URL and DRIFTLINE_TOKEN or by --url and --token-file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def submit(
     study: StudyFile,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and show it.")] = False,
     key: Annotated[
-        str | None, typer.Option(help="The same key again gives the study submitted before, not another one.")
+        str | None, typer.Option(help="Idempotency key: using it again returns the study submitted before.")
     ] = None,
     url: Url = None,
     token_file: TokenFile = None,
@@ -49,7 +49,7 @@ def list_(url: Url = None, token_file: TokenFile = None, as_json: Json = False) 
 
 @app.command()
 def watch(study: StudyName, url: Url = None, token_file: TokenFile = None) -> None:
-    """Watch a study of a service until it has finished; Ctrl-C leaves it running."""
+    """Watch a study on a service until it has finished; Ctrl-C leaves it running."""
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
@@ -58,7 +58,7 @@ def watch(study: StudyName, url: Url = None, token_file: TokenFile = None) -> No
 
 @app.command()
 def pause(study: StudyName, url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """Pause a study of a service: its packs write checkpoints, `resume` goes on from there."""
+    """Pause a study on a service: its packs write checkpoints, from which `resume` continues."""
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
@@ -67,7 +67,7 @@ def pause(study: StudyName, url: Url = None, token_file: TokenFile = None, as_js
 
 @app.command()
 def cancel(study: StudyName, url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """End a study of a service for good; what was measured stays."""
+    """Cancel a study on a service for good; its results stay."""
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
@@ -77,18 +77,20 @@ def cancel(study: StudyName, url: Url = None, token_file: TokenFile = None, as_j
 @app.command()
 def extend(
     study: StudyName,
-    trials: Annotated[int | None, typer.Option(min=1, help="New trials_per_method, at least as many as now.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=0, help="New number of seeds, at least as many as now.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="New trials_per_method, at least the present number.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=0, help="New number of seeds, at least the present one.")] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Give a study of a service a larger budget; a finished one runs again and repeats no trial."""
+    """Give a study on a service a larger budget; a finished one continues, without repeating trials."""
     from driftline.errors import InvalidSpec
     from service.cli import jobs
 
     if trials is None and seeds is None:
-        raise InvalidSpec("--trials", "or --seeds must be given: the new numbers")
+        raise InvalidSpec("", "nothing to extend: pass --trials or --seeds")
     with jobs.connected(url, token_file) as client:
         jobs.say(client.job(study).extend(trials_per_method=trials, seeds=seeds), as_json=as_json)
 
@@ -96,12 +98,12 @@ def extend(
 @app.command()
 def logs(
     study: StudyName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the study has finished.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until the study has finished.")] = False,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a study's drivers have logged."""
+    """Show the logs of a study's drivers."""
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
@@ -122,13 +124,13 @@ def quota(
         str | None, typer.Argument(metavar="PROJECT", help="Any project (needs scope admin); your own by default.")
     ] = None,
     studies: Annotated[str | None, typer.Option(metavar="N|none", help="Set: unfinished studies.")] = None,
-    trials: Annotated[str | None, typer.Option(metavar="N|none", help="Set: trials that these have in all.")] = None,
-    gpu_hours: Annotated[str | None, typer.Option(metavar="N|none", help="Set: GPU-hours since the beginning.")] = None,
+    trials: Annotated[str | None, typer.Option(metavar="N|none", help="Set: trials in unfinished studies.")] = None,
+    gpu_hours: Annotated[str | None, typer.Option(metavar="N|none", help="Set: GPU-hours used in total.")] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a project may have and has; with options, set what it may have."""
+    """Show a project's limits and use; options set its limits."""
     from service.cli import quotas
 
     wanted = {"studies": studies, "trials": trials, "gpu_hours": gpu_hours}
@@ -137,17 +139,17 @@ def quota(
 
 @token_app.command("create")
 def create_token(
-    name: Annotated[str, typer.Argument(help="Whose it is, or what it is for.")],
-    project: Annotated[str, typer.Option(help="Whose studies it sees and makes.")] = "default",
+    name: Annotated[str, typer.Argument(help="Name of the holder or purpose.")],
+    project: Annotated[str, typer.Option(help="The project whose studies it may see and submit.")] = "default",
     scope: Annotated[
         list[str] | None, typer.Option(help="read, write, driver or admin; may be repeated. read and write by default.")
     ] = None,
-    days: Annotated[float | None, typer.Option(help="Days after which it ends; never by default.")] = None,
+    days: Annotated[float | None, typer.Option(help="Days until it expires; never by default.")] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token; prints it this once, the rest on stderr."""
+    """Make a token and print it once; its id goes to stderr."""
     from service.cli import tokens
 
     tokens.create(url, token_file, name, project, scope or ["read", "write"], days, as_json=as_json)
@@ -155,7 +157,7 @@ def create_token(
 
 @token_app.command("list")
 def list_tokens(url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """List all tokens, without the tokens themselves."""
+    """List all tokens by id and name; the tokens themselves are not stored."""
     from service.cli import tokens
 
     tokens.show_all(url, token_file, as_json=as_json)
@@ -167,7 +169,7 @@ def revoke_token(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Revoke a token: the next request with it is refused."""
+    """Revoke a token: the next request with it is rejected."""
     from service.cli import tokens
 
     tokens.revoke(url, token_file, token)

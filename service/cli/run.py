@@ -1,4 +1,4 @@
-"""`driftline run`, `driftline resume` and `driftline retry`: a study in this process, from the file to the table."""
+"""`driftline run`, `driftline resume` and `driftline retry` for a study in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.embedded.studies import EmbeddedJob
 
 
 def run_study(file: Path, out: Path | None, ray_address: str | None) -> None:
-    """Runs a study into a folder, goes on with it, or shows what is finished."""
+    """Runs a study into a folder, resumes it, or shows its result if it is finished."""
     study = Study.from_yaml(file)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
@@ -29,13 +29,13 @@ def run_study(file: Path, out: Path | None, ray_address: str | None) -> None:
 
 
 def resume_study(folder: Path, ray_address: str | None) -> None:
-    """Goes on with the study of a folder, or shows what is finished."""
+    """Resumes the study of a folder, or shows its result if it is finished."""
     with EmbeddedRun(folder, ray_address=ray_address) as run:
         _follow(run)
 
 
 def retry_trials(folder: Path, trials: Sequence[str], ray_address: str | None) -> None:
-    """Runs FAILED trials of a folder's study again, those that are named or all of them."""
+    """Runs FAILED trials of a folder's study again, the given ones or all."""
     with EmbeddedRun(folder, ray_address=ray_address) as run:
         run.api.retry(run.study_id, trials)
         _follow(run)
@@ -57,10 +57,10 @@ def _follow(run: EmbeddedRun) -> None:
 
 @contextlib.contextmanager
 def _clean_stops(run: EmbeddedRun) -> Iterator[None]:
-    """Has SIGTERM, and SIGHUP of a closed terminal, stop a study as Ctrl-C does, and says how to go on.
+    """Makes SIGTERM and SIGHUP (a closed terminal) stop a study as Ctrl-C does, and prints how to resume it.
 
     Raises:
-        typer.Exit: Stopped; with 128 and the signal's number, as shells have it.
+        typer.Exit: The study was stopped; exit code 128 + the signal's number, as in shells.
     """
     received = [signal.SIGINT]
 
@@ -70,17 +70,17 @@ def _clean_stops(run: EmbeddedRun) -> Iterator[None]:
 
     before = {}
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup SIGHUP is ignored
             before[number] = signal.signal(number, stop)
     try:
         yield
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # the terminal may be gone
-            text = "Stopped; every round that was reported is kept. Go on with:  driftline resume "
+            text = "Stopped; all reported rounds are kept. Resume with:  driftline resume "
             typer.echo(text + shlex.quote(str(run.folder)), err=True)
         if run.abandoned:
             run.close()
-            os._exit(128 + received[0])  # Ray's own ending, with the driver still in it, takes long and complains
+            os._exit(128 + received[0])  # Ray's shutdown is slow and noisy while the driver is in it
         raise typer.Exit(128 + received[0]) from None
     finally:
         for number, handler in before.items():

@@ -30,14 +30,14 @@ _LOG = logging.getLogger(__name__)
 def serve(
     host: str, port: int | None, only: str | None, mlflow_port: int | None, per_project: int | None = None
 ) -> None:
-    """Runs a service until SIGTERM or Ctrl-C; it ends within half a minute.
+    """Runs a service until SIGTERM or Ctrl-C, and then ends within half a minute.
 
     Args:
         host: Address to listen on.
         port: Port; 8080 by default, 8081 for a scheduler alone.
-        only: "api" or "scheduler"; None is everything in this process.
+        only: "api" or "scheduler"; None runs everything in this process.
         mlflow_port: Also start MLflow's own server on this port of this machine.
-        per_project: How many studies of a project may run at once; None is as many as there is room for.
+        per_project: Maximum number of studies of a project that run at once; None is no limit.
 
     Raises:
         InvalidSpec: A setting is invalid.
@@ -53,7 +53,7 @@ def serve(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = read_service(os.environ)
     if part == "api" or compose.launcher_kind(settings.launcher).ON_THIS_MACHINE:
-        os.umask(0o077)  # database, logs and checkpoints of this machine are for their owner alone
+        os.umask(0o077)  # only the owner may read database, logs and checkpoints on this machine
     stop = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -82,23 +82,23 @@ def serve(
             say(service, settings, host, part, public)
             while not stop.wait(3600.0):
                 pass
-            typer.echo("Ending: drivers of this machine write their checkpoints ...", err=True)
+            typer.echo("Ending: drivers on this machine write their checkpoints ...", err=True)
         finally:
             service.close()
     typer.echo("Ended.", err=True)
 
 
 def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = False) -> None:
-    """Brings a database to the newest revision; again, or side by side, does no harm.
+    """Upgrades a database to the newest revision; safe to repeat, also by several processes at once.
 
     Args:
-        database: Its URL; what the environment says by default.
-        to: An earlier revision, to which it is taken back instead.
-        drop_backup: Drop what migrations have kept so that they can be taken back.
+        database: URL of the database; from the environment by default.
+        to: An earlier revision to go back to instead.
+        drop_backup: Drop the backup tables that allow going back.
 
     Raises:
-        Unavailable: It does not answer.
-        Conflict: It was written by a newer Driftline, or cannot be taken back to that revision.
+        Unavailable: The database does not answer.
+        Conflict: The database was written by a newer Driftline, or cannot go back to that revision.
     """
     url = database or read_service(os.environ).database
     if to is not None:
@@ -108,26 +108,26 @@ def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = 
     before, now = answered(url, bring_up)
     if drop_backup:
         dropped = drop_backups(url)
-        typer.echo(f"Dropped {dropped} tables of backups." if dropped else "There is no backup to drop.", err=True)
+        typer.echo(f"Dropped {dropped} backup tables." if dropped else "There is no backup to drop.", err=True)
     typer.echo(f"The database is at the newest revision, {now} ({_came_from(before, now)}).", err=True)
 
 
 def _came_from(before: str | None, now: str) -> str:
     if before is None:
         return "it was empty"
-    return "nothing was to be done" if before == now else f"it was at {before}"
+    return "nothing to do" if before == now else f"it was at {before}"
 
 
 def say(service: Service, settings: ServiceSettings, host: str, only: Part | None, mlflow: str) -> None:
-    """How to use it, on stderr."""
+    """Prints on stderr how to use the service."""
     lines = [f"Driftline's {only or 'service'} is ready at {service.url}"]
     if mlflow:
         lines.append(f"MLflow is at {mlflow}")
     if only != "scheduler":
         if host not in _OWN:
             lines.append(
-                f"It listens on {host}: whoever reaches it needs a token, but what is sent can be read on the way. "
-                "Put a proxy with TLS in front of it before it leaves a network you trust."
+                f"It listens on {host}: clients need a token, but the traffic is not encrypted. "
+                "Put a proxy with TLS in front of it unless you trust the network."
             )
         url = service.url.replace("0.0.0.0", "127.0.0.1")
         if settings.admin_token is None:
@@ -143,7 +143,7 @@ def say(service: Service, settings: ServiceSettings, host: str, only: Part | Non
 
 @contextmanager
 def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
-    """MLflow's server over the service's own MLflow database, for as long as the block; gives its address."""
+    """Runs MLflow's server on the service's own MLflow database during the block; yields its URL."""
     if port is None:
         yield ""
         return
@@ -157,7 +157,7 @@ def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
     from service.recorder.tracking import connect
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    connect(settings.mlflow).search_experiments(max_results=1)  # makes the tables before two processes want to
+    connect(settings.mlflow).search_experiments(max_results=1)  # creates the tables before two processes try to
     server: subprocess.Popen[bytes] = start_server(settings.mlflow, settings.mlflow_artifacts, port)
     try:
         yield f"http://127.0.0.1:{port}"

@@ -29,7 +29,7 @@ def show_frontier(
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
-    """Prints the frontiers of an output folder or of a service's study, as far as it has come."""
+    """Prints the frontiers so far of an output folder or of a study on a service."""
     frontier = _frontier(study, quality, cost, url, token_file)
     typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
 
@@ -43,7 +43,7 @@ def show_comparison(
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
-    """Prints who is better, or why nobody can say."""
+    """Prints which label is better, or why there is no verdict."""
     verdict = _frontier(study, None, None, url, token_file).compare(first, second)
     if as_json:
         typer.echo(json.dumps(verdict, indent=2))
@@ -87,7 +87,7 @@ def show_tasks(name: str | None) -> None:
 
 
 def is_remote(study: str, url: str | None) -> bool:
-    """Whether a study is one of a service: a service is named, and there is no such folder."""
+    """Whether the study is on a service: a service is set, and there is no such folder."""
     return (url or environment().url) is not None and not Path(study).is_dir()
 
 
@@ -104,7 +104,7 @@ def _frontier(study: str, quality: str | None, cost: str | None, url: str | None
 
 
 def _settings(module: object) -> tuple[Hyperparameter, ...]:
-    """What there is to set: the Hyper of a method, optimizer or schedule, the SETTINGS of a task."""
+    """The Hyper of a method, optimizer or schedule, or the SETTINGS of a task."""
     if isinstance(module, Task):
         return module.SETTINGS
     return offered(module) if isinstance(module, Configured) else ()

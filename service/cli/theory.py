@@ -1,4 +1,4 @@
-"""`driftline theory`: the calculator of trainers.theory for people; `python -m trainers.theory` prints JSON."""
+"""`driftline theory`: trainers.theory with readable output; `python -m trainers.theory` prints JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainers import SpecError
 
 app = typer.Typer(
     name="theory",
-    help="What is known in closed form: rate and suboptimality of a setting, the papers' figures, counterexamples.",
+    help="Closed-form theory: rate and suboptimality of a setting, the papers' figures, counterexamples.",
     no_args_is_help=True,
 )
 
@@ -70,7 +70,7 @@ def figure(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A1 to A5, A7 to A10, B1, or all.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write to.")] = Path("out/figures"),
 ) -> None:
-    """Write a figure of the papers: its data (CSV) and pictures (PNG, SVG)."""
+    """Write a figure of the papers: its data (CSV) and images (PNG, SVG)."""
     _delegate("figure", name, "--out", str(out))
 
 

@@ -1,4 +1,4 @@
-"""What the commands about tokens do."""
+"""The commands for tokens."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from service.cli.jobs import address
 
 
 def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
-    """Prints what the connection's token allows."""
+    """Prints what your token allows."""
     with _api(url, token_file) as api:
         own = api.whoami()
     if as_json:
         typer.echo(own.model_dump_json(indent=2))
         return
     ends = f", until {own.expires_at:%Y-%m-%d %H:%M}" if own.expires_at else ""
-    subject = f" ({own.id})" if own.id.startswith("oidc:") else ""  # names of an issuer need not be unique
+    subject = f" ({own.id})" if own.id.startswith("oidc:") else ""  # names from an issuer need not be unique
     typer.echo(f"{own.name}{subject}: project {own.project}, may {', '.join(own.scopes)}{ends}")
 
 
@@ -40,7 +40,7 @@ def create(
     """Makes a token and prints it.
 
     Raises:
-        InvalidSpec: There is no such scope.
+        InvalidSpec: A scope is unknown.
     """
     strange = [scope for scope in scopes if scope not in get_args(GivenScope)]
     if strange:
@@ -54,8 +54,8 @@ def create(
     if as_json:
         typer.echo(made.model_dump_json(indent=2))
         return
-    ends = f"; it ends {_day(made.expires_at)}" if made.expires_at else ""
-    typer.echo(f"{made.id} for {made.name}, project {made.project}{ends}. Shown this once:", err=True)
+    ends = f"; it expires {_day(made.expires_at)}" if made.expires_at else ""
+    typer.echo(f"{made.id} for {made.name}, project {made.project}{ends}. Shown only once:", err=True)
     typer.echo(made.token)
 
 
@@ -67,9 +67,9 @@ def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None
         typer.echo(json.dumps([token.model_dump(mode="json") for token in found], indent=2))
         return
     for token in found:
-        facts = [f"made {_day(token.created_at)}"]
-        facts += [f"ends {_day(token.expires_at)}"] if token.expires_at else []
-        facts += [f"used {_day(token.last_used_at)}"] if token.last_used_at else []
+        facts = [f"created {_day(token.created_at)}"]
+        facts += [f"expires {_day(token.expires_at)}"] if token.expires_at else []
+        facts += [f"last used {_day(token.last_used_at)}"] if token.last_used_at else []
         facts += [f"revoked {_day(token.revoked_at)}"] if token.revoked_at else []
         typer.echo(f"{token.id}  {token.project:<12} {','.join(token.scopes):<22} {token.name}  ({', '.join(facts)})")
 

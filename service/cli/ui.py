@@ -1,4 +1,4 @@
-"""`driftline ui`: MLflow's own server on a study's folder, on this computer only."""
+"""`driftline ui`: MLflow's server for a study's folder, on this computer only."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def open_ui(folder: Path, port: int, *, browser: bool) -> None:
     Args:
         folder: An output folder.
         port: Port on 127.0.0.1.
-        browser: Open the page when the server answers.
+        browser: Open the page once the server answers.
 
     Raises:
-        NotFound: The folder holds no study, or nothing of it is in MLflow yet.
+        NotFound: The folder holds no study, or nothing of the study is in MLflow yet.
         InvalidSpec: The port is taken.
     """
     link = stored_link(folder, port)
@@ -54,13 +54,13 @@ def open_ui(folder: Path, port: int, *, browser: bool) -> None:
 
 
 def start_server(tracking_uri: str, artifact_root: str, port: int) -> subprocess.Popen[bytes]:
-    """Starts MLflow's own server over a database, on this computer only; it is up some seconds later."""
+    """Starts MLflow's server for a database, on this computer only; it answers some seconds later."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", tracking_uri, "--default-artifact-root", artifact_root]
     return subprocess.Popen(
         command,
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # a dozen processes that nobody needs here
-        start_new_session=True,  # Ctrl-C comes to us; the whole group is ended by `end_server`
+        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # saves a dozen processes
+        start_new_session=True,  # Ctrl-C reaches only this process; `end_server` ends the group
     )
 
 
@@ -74,21 +74,21 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
 
 
 def require_free(port: int, option: str) -> None:
-    """Checks that a port of this computer can be taken.
+    """Checks that a port of this computer is free.
 
     Args:
         port: The port.
-        option: What named it, for the error.
+        option: The option that gave the port, for the error.
 
     Raises:
-        InvalidSpec: It cannot.
+        InvalidSpec: The port is taken.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise InvalidSpec(option, f"must be free on this computer, got {port}: name another one") from error
+            raise InvalidSpec(option, f"must be free on this computer, got {port}: choose another one") from error
 
 
 def _open_when_up(url: str, port: int) -> None:

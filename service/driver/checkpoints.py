@@ -1,11 +1,11 @@
 """Checkpoints of packs: files on any file system that fsspec reads.
 
 A pack's files are ``PREFIX.2.7.00000120.ckpt``: the driver's attempt, the number of the pack under that attempt, the
-round. The newest `KEPT` are kept, so that a damaged one has an older one to fall back on. Each appears at once and
-whole, or not at all. What is inside is checked by the trainers' own checksum.
+round. The newest `KEPT` files are kept, as a fallback for a damaged one. Each file appears whole or not at all. The
+trainers' own checksum verifies the content.
 
-Files of a later start of the same trials are newer whatever their round, and nobody writes or removes files that are
-newer than their own: a worker that hung, was replaced and wakes up does no harm.
+Files of a later start of the same trials count as newer, whatever their round, and a worker writes or removes no files
+that are newer than its own: one that hung, was replaced and wakes up does no harm.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def join(folder: str, *names: str) -> str:
 
 
 def write(prefix_url: str, start: tuple[int, int], round_number: int, data: bytes) -> str:
-    """Stores a checkpoint, then removes older ones that are no longer kept.
+    """Stores a checkpoint, then removes older ones beyond the newest `KEPT`.
 
     Args:
         prefix_url: Prefix of the pack's files.
@@ -55,12 +55,12 @@ def write(prefix_url: str, start: tuple[int, int], round_number: int, data: byte
 
 
 def names(prefix_url: str, rounds_known: int) -> Iterator[str]:
-    """The pack's checkpoints, newest first, without those of rounds that the service has no reports of.
+    """The pack's checkpoints, newest first, without those of rounds that were not reported.
 
     Args:
         prefix_url: Prefix of the pack's files.
-        rounds_known: Rounds that were reported. Only a worker that was replaced writes a checkpoint beyond them: what
-            it trained was never stored, and a pack that went on from there would leave a gap.
+        rounds_known: Rounds that were reported to the service. Only a replaced worker writes a checkpoint beyond them;
+            its reports were never stored, so resuming from it would leave a gap in the curves.
     """
     for (_, _, number), name in _aged(prefix_url):
         if number <= rounds_known:
@@ -86,15 +86,15 @@ def read(url: str) -> bytes:
 
 
 def remove(prefix_url: str) -> None:
-    """Removes all checkpoints of a pack; none is fine."""
+    """Removes all checkpoints of a pack, if there are any."""
     for _, url in _aged(prefix_url):
         _delete(url)
 
 
 def clear(folder: str, attempt: int) -> None:
-    """Removes what drivers up to this attempt have left in a folder: checkpoints and drafts; no folder is fine.
+    """Removes the checkpoints and drafts of drivers up to this attempt from a folder, if it exists.
 
-    The folder goes too when nothing else is in it.
+    Removes the folder too if nothing else is in it.
     """
     files, root = _open(folder)
     for pattern in (f"*{_SUFFIX}", f"*{_DRAFT}"):

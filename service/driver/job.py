@@ -8,24 +8,24 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MARK = "driftline-pack "
-"""How a line begins by which a worker says whose lines follow."""
+"""Begins the line with which a worker announces the pack whose output follows."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is to train.
+    """A pack for a worker to train.
 
     Attributes:
         pack: Id of the pack.
         document: Trial document with members.
         prefix: Prefix of the pack's checkpoints.
         start: The driver's attempt, and the number of the pack under that attempt.
-        resume: Whether checkpoints under the prefix are of exactly these members.
-        rounds_known: Rounds of which the service has reports; a checkpoint of a later one is not gone on from.
-        plan: How the pack was computed before; forced when it starts anew.
+        resume: Whether checkpoints under the prefix belong to exactly these members.
+        rounds_known: Rounds that were reported to the service; checkpoints of later rounds are not used.
+        plan: How the pack was computed before; kept if it restarts from round 0.
         cpus: CPU cores it may use.
-        gpus: GPUs, or the share of one.
-        chunk_seconds: Length of a step.
+        gpus: GPUs it may use, below 1 a share of one.
+        chunk_seconds: Duration of a step.
         checkpoint_seconds: Time between checkpoints.
     """
 

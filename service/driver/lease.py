@@ -1,4 +1,4 @@
-"""Keeps a driver's lease alive while its main loop moves, and gathers the reasons to stop."""
+"""Renews a driver's lease while its main loop makes progress, and collects the reasons to stop."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Watch:
     """Sends heartbeats from a thread and knows whether, and why, the driver should stop.
 
     Args:
-        client: Speaks to the API.
-        study_id: The study.
-        attempt: Under which the driver holds it.
+        client: Connection to the API.
+        study_id: Id of the study.
+        attempt: The attempt under which the driver holds it.
         every_s: Seconds between heartbeats.
-        stop: Set by whoever runs the driver, to have it stop with checkpoints.
-        grace_s: Seconds that packs are given to write their checkpoints.
-        hang_s: When the main loop has not moved for so many seconds, heartbeats cease, so that the driver is replaced.
+        stop: Set by the caller to stop the driver with checkpoints.
+        grace_s: Seconds that packs get to write their checkpoints.
+        hang_s: Heartbeats cease when the main loop has made no progress for this many seconds, so that the driver is
+            replaced.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Watch:
         self._every_s = every_s
         self._stop = stop
         self._grace_s = grace_s
-        self._moved: float | None = None  # when the main loop did last; None before it begins
+        self._moved: float | None = None  # time of the main loop's last turn; None before the first
         self._hangs = False
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -72,11 +73,11 @@ class Watch:
         self._thread.join()
 
     def move(self) -> None:
-        """Notes that the main loop moves."""
+        """Records that the main loop makes progress."""
         self._moved = time.monotonic()
 
     def when_asked(self, action: Callable[[], None]) -> None:
-        """Has an action done, once, when there is a first reason to stop; at once when there is one already."""
+        """Sets what to do, once, at the first reason to stop; does it at once if there is a reason already."""
         with self._lock:
             self._asked = action
             due = bool(self.why)
@@ -84,17 +85,17 @@ class Watch:
             self._act()
 
     def leave(self) -> None:
-        """Has nothing done any more when there is a reason to stop: packs have ended. Waits for what is under way."""
+        """Removes the action of `when_asked`, because the packs have ended; waits for it if it is running."""
         with self._acting:
             self._asked = lambda: None
 
     def ask(self, why: Why, reason: str = "", *, at_once: bool = False) -> None:
-        """Notes a reason to stop; a weightier one replaces a lighter one.
+        """Records a reason to stop; a weightier one replaces a lighter one.
 
         Args:
-            why: What is to become of the study.
-            reason: For people.
-            at_once: Whether there are no packs left to be waited for.
+            why: The kind of reason, which decides what happens to the study.
+            reason: The reason in words.
+            at_once: Whether to stop without waiting for packs.
         """
         with self._lock:
             self._hurried |= at_once
@@ -109,13 +110,13 @@ class Watch:
             self._act()
 
     def look(self) -> Why:
-        """Why the driver should stop; "" while it should not."""
+        """Why the driver should stop; "" if it should not."""
         if self._stop.is_set():
             self.ask("pause", "stopped")
         return self.why
 
     def at_once(self) -> bool:
-        """Whether packs are not to be waited for: nothing of theirs is wanted, or their time is up."""
+        """Whether to stop without waiting for packs: they have nothing to save, or their time is up."""
         why = self.look()
         late = bool(why) and time.monotonic() - self._since > self._grace_s
         return why in ("cancel", "stale") or self._hurried or late
@@ -137,11 +138,11 @@ class Watch:
                 due = time.monotonic() + self._every_s
 
     def _stuck(self) -> bool:
-        """Whether the main loop hangs, said once; a loop that moves again has its heartbeats again."""
+        """Whether the main loop hangs; logged once. Heartbeats resume when the loop does."""
         moved = self._moved
         hangs = moved is not None and time.monotonic() - moved > self.hang_s
         if hangs and not self._hangs:
-            _LOG.error("the driver has not moved for %.0f s: no more heartbeats, to be replaced", self.hang_s)
+            _LOG.error("the driver's main loop has hung for %.0f s: no more heartbeats", self.hang_s)
         self._hangs = hangs
         return hangs
 

@@ -1,4 +1,4 @@
-"""One driver's life: take the study, start or join Ray, search, let go."""
+"""Runs a driver: acquires the study, starts or joins Ray, searches, and releases the study."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from service.settings import HANG_S
 _LOG = logging.getLogger(__name__)
 HEARTBEAT_S = 3.0
 NODES_S = 300.0
-"""How long a joined cluster may take until it has a node with room for a pack."""
+"""How long to wait for a joined cluster to have a node with room for a pack."""
 
 Ended = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED", "STALE", "LOST"]
 
 
 @dataclass(frozen=True)
 class DriverOptions:
-    """How a driver runs, whatever its study.
+    """Options of a driver that do not depend on its study.
 
     Attributes:
-        folder: Path or URL of the folder for checkpoints; reached from every node that trains.
-        address: Of a Ray cluster; None starts one here. See `cluster.connect`.
-        num_cpus: CPU cores of a Ray started here; None takes all of the machine.
-        nodes_s: How long a joined cluster may take until it has a node with room for a pack.
-        worker_gpus: GPUs of the nodes that the cluster adds when there is work for them; 0 is not known. With 1 or
-            more, "auto" waits for a GPU instead of taking what is there at the start.
-        most_nodes: How many nodes with room for packs a joined cluster adds at most; None is not known.
-        hang_s: A pack that is silent for this long is trained again, see `ray.tune.Pulse`; a driver whose main loop
-            does not move for this long sends no more heartbeats.
+        folder: Path or URL of the folder for checkpoints; every node that trains must reach it.
+        address: Address of a Ray cluster; None starts Ray here. See `cluster.connect`.
+        num_cpus: CPU cores of a Ray started here; None uses all cores of the machine.
+        nodes_s: How long to wait for a joined cluster to have a node with room for a pack.
+        worker_gpus: GPUs of each node that the cluster can add; 0 if unknown. With 1 or more, "auto" waits for a GPU
+            instead of settling for what the cluster has at the start.
+        most_nodes: Most nodes with room for packs that a joined cluster can have; None if unknown.
+        hang_s: A pack that does not report for this long is restarted, see `ray.tune.Pulse`; a driver whose main loop
+            makes no progress for this long sends no more heartbeats.
         chunk_seconds: As in `job.Job`.
         checkpoint_seconds: As in `job.Job`.
-        progress: Called with a line about what happens.
-        taken: Called with the attempt under which the driver has taken the study.
+        progress: Called with one-line messages about what happens.
+        taken: Called with the attempt under which the driver has acquired the study.
     """
 
     folder: str | Path
@@ -63,21 +63,21 @@ class DriverOptions:
 
 
 def run_driver(client: DriverClient, study_id: str, stop: threading.Event, options: DriverOptions) -> Ended:
-    """Drives a study until it has succeeded, failed, or is to stop. May run in any thread.
+    """Drives a study until it succeeds, fails or is told to stop. May run in any thread.
 
     Args:
-        client: Speaks to the API; its patience is how long the API may be away.
-        study_id: The study.
-        stop: Set it to have the packs write their checkpoints and the study let go, to be gone on with later.
-        options: How it runs.
+        client: Connection to the API; its patience is how long the API may be unreachable.
+        study_id: Id of the study.
+        stop: Set it to stop: the packs write their checkpoints, and the study is released to be resumed later.
+        options: Options of the driver.
 
     Returns:
-        The state in which the study was let go; STALE when another driver has taken over.
+        The state in which the study was released; STALE if another driver has taken over.
 
     Raises:
-        Conflict: Another driver holds the study, or it is in no state to be driven.
-        Unavailable: Ray did not start or broke, or the service stayed away. The study is not let go then, so that the
-            scheduler counts a lost driver and starts another.
+        Conflict: Another driver holds the study, or the study's state allows no driver.
+        Unavailable: Ray did not start or broke, or the service stayed unreachable. The study is then not released, so
+            that the scheduler counts a lost driver and starts another.
     """
     lease = client.acquire(study_id, holder())
     options.taken(lease.attempt)
@@ -91,7 +91,7 @@ def run_driver(client: DriverClient, study_id: str, stop: threading.Event, optio
             state, reason = "STALE", error.message
         except Unavailable as error:
             state, reason = "LOST", error.message
-        except mutex.Occupied as error:  # PAUSED, by nobody's wish: the scheduler starts it again
+        except mutex.Occupied as error:  # PAUSED although nobody asked for it: the scheduler starts it again
             turned_away: tuple[Ended, str] = ("PAUSED", error.message)
             state, reason = _ended(False, lambda: ("FAILED", ""), watch, otherwise=turned_away)
         except DriftlineError as error:
@@ -169,7 +169,7 @@ def _ended(
     watch: Watch,
     otherwise: tuple[Ended, str] = ("FAILED", "Ray Tune ended before the search did"),
 ) -> tuple[Ended, str]:
-    """State and reason to let the study go with."""
+    """State and reason with which to release the study."""
     why = watch.look()
     if why == "stale":
         return "STALE", watch.reason

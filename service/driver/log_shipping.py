@@ -1,7 +1,7 @@
-"""Sends what a driver logs to the API, so that it can be read after the driver, its pod or its machine are gone.
+"""Sends a driver's log to the API, so that it can be read after the driver, its pod or its machine is gone.
 
-Logging never waits for it and never fails because of it: lines go into a bounded buffer, a thread of its own sends
-them in batches, again and again while the API is away. When the buffer is full the oldest lines are dropped, and a line
+Sending never blocks logging or makes it fail: lines go into a bounded buffer, and a separate thread sends them in
+batches, which it retries while the API is unreachable. When the buffer is full, the oldest lines are dropped and a line
 says how many.
 """
 
@@ -20,7 +20,7 @@ from driftline.retry import pauses
 from driftline.wire.logs import LINES_AT_ONCE, NewLine
 
 LINES_KEPT = 20_000
-"""Lines that are kept while the API is away."""
+"""Lines that are kept while the API is unreachable."""
 
 EVERY_S = 1.0
 LONGEST_PAUSE_S = 15.0
@@ -28,23 +28,23 @@ CLOSE_S = 10.0
 
 
 class Receiver(Protocol):
-    """Takes lines: an `DriverClient` without patience."""
+    """Takes lines: a `DriverClient` without patience."""
 
     def send_logs(self, study_id: str, attempt: int, lines: list[NewLine]) -> int:
-        """Stores lines; the same batch again adds nothing."""
+        """Stores lines; sending the same batch again adds nothing."""
 
 
 class Shipper(logging.Handler):
     """A logging handler that posts its lines to the study's log.
 
     Args:
-        receiver: Where to; should give up at once when the API is away, since this class tries again itself.
-        study_id: The study.
-        lines_kept: Lines that are kept while the API is away.
+        receiver: Takes the lines. It should not retry, because this class does.
+        study_id: Id of the study.
+        lines_kept: Lines that are kept while the API is unreachable.
         every_s: Seconds between two batches.
 
     Attributes:
-        attempt: Under which the lines are filed; set when the driver has its study, until then lines wait.
+        attempt: The attempt under which lines are stored; lines wait until it is set.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Shipper(logging.Handler):
         self._kept = lines_kept
         self._every_s = every_s
         self._dropped = 0
-        self._guard = threading.Lock()  # of lines and count; held for moments only
+        self._guard = threading.Lock()  # of _lines and _dropped; held only briefly
         self._over = threading.Event()
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="driftline-logs", daemon=True)
@@ -75,9 +75,9 @@ class Shipper(logging.Handler):
         self.close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Puts a record's lines into the buffer; comes back at once."""
+        """Puts a record's lines into the buffer; returns at once."""
         if threading.current_thread() is self._thread:
-            return  # what sending logs would be sent in turn, for ever
+            return  # else sending a line could log a line, forever
         try:
             text = self.format(record)
             level = record.levelname.lower()
@@ -92,7 +92,7 @@ class Shipper(logging.Handler):
                 self._dropped += 1
 
     def close(self) -> None:
-        """Sends what is left, for some seconds at most, and ends."""
+        """Sends what is left, for about `CLOSE_S` seconds at most, and ends the thread."""
         self._deadline = time.monotonic() + CLOSE_S
         self._over.set()
         if self._thread.is_alive():
@@ -105,7 +105,7 @@ class Shipper(logging.Handler):
         while True:
             pause = self._every_s
             ending = self._over.is_set()
-            batch = batch or self._take()  # the same batch again: the API knows it, and takes it once
+            batch = batch or self._take()  # a batch is retried as it was: the API stores it only once
             if batch:
                 try:
                     self._receiver.send_logs(self._study_id, self.attempt or 0, batch)
@@ -113,10 +113,10 @@ class Shipper(logging.Handler):
                     continue
                 except Unavailable:
                     pause = next(retries)
-                except NotFound:  # there is no study to whose log they would belong
+                except NotFound:  # the study no longer exists
                     batch = []
-                except DriftlineError as error:  # it will not take them another time either
-                    print(f"{len(batch)} lines of the log were refused: {error}", file=sys.stderr)
+                except DriftlineError as error:  # a retry would be rejected as well
+                    print(f"{len(batch)} lines of the log were rejected: {error}", file=sys.stderr)
                     batch = []
                 except Exception as error:
                     print(f"the log could not be sent: {type(error).__name__}: {error}", file=sys.stderr)
@@ -132,7 +132,7 @@ class Shipper(logging.Handler):
                 self._over.wait(pause)
 
     def _take(self) -> list[NewLine]:
-        """The next lines to be sent; none before the driver has its study, unless it ends without."""
+        """The next lines to send; none before the driver has acquired its study, unless it ends before that."""
         if self.attempt is None and not self._over.is_set():
             return []
         with self._guard:

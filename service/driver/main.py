@@ -1,8 +1,9 @@
-"""A driver as a process of its own: ``python -m service.driver --study ID --url URL --folder FOLDER``.
+"""The driver process: ``python -m service.driver --study ID --url URL --folder FOLDER``.
 
-The token comes in DRIFTLINE_TOKEN, never as an argument that others on the machine could read. SIGTERM and Ctrl-C have
-the packs write their checkpoints; the study is then free to be gone on with. Exit code 0 when the study was let go in
-any state but FAILED, 1 when it failed, was lost or could not be taken, 5 when another driver has taken over.
+The token comes from DRIFTLINE_TOKEN, never from an argument, which other users of the machine could read. On SIGTERM or
+Ctrl-C the packs write their checkpoints, and the driver releases the study, which can then be resumed. Exit codes: 0 if
+the study was released in any state but FAILED; 1 if it failed, was lost or could not be acquired; 5 if another driver
+has taken over.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from service.driver.log_shipping import Shipper
 from service.settings import hang_seconds, ray_address
 
 PATIENCE_S = 600.0
-"""How long the API may be away before a driver gives up."""
+"""How long the API may be unreachable before the driver gives up."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         thread = threading.Thread(target=drive, name="driftline-driver")
         thread.start()
         while thread.is_alive():
-            # Again and again: Ray, when it starts, puts a handler in place that aborts the process 3 s after a SIGTERM.
+            # Repeated, because Ray, when it starts, installs a handler that aborts the process 3 s after a SIGTERM.
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, on_signal)
             thread.join(0.2)
@@ -82,18 +83,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m service.driver", description="Drives one study.")
     parser.add_argument("--study", required=True, help="id of the study")
-    parser.add_argument("--folder", required=True, help="folder for checkpoints: a path, or a URL that fsspec knows")
+    parser.add_argument("--folder", required=True, help="folder for checkpoints: a path or an fsspec URL")
     parser.add_argument("--url", help="address of the service; DRIFTLINE_URL by default")
     parser.add_argument("--socket", help="unix socket of the service instead of its address")
     parser.add_argument(
-        "--address", help='Ray cluster, or "auto"; DRIFTLINE_RAY_ADDRESS by default, else one is started'
+        "--address", help='address of a Ray cluster, or "auto"; by default DRIFTLINE_RAY_ADDRESS, else starts Ray here'
     )
     parser.add_argument(
-        "--nodes-seconds", type=float, default=NODES_S, help="how long a joined cluster may take to bring a node"
+        "--nodes-seconds", type=float, default=NODES_S, help="how long to wait for a node of a joined cluster"
     )
     parser.add_argument(
-        "--worker-gpus", type=float, default=0.0, help="GPUs of the nodes that a joined cluster brings for work"
+        "--worker-gpus", type=float, default=0.0, help="GPUs of each worker node that a joined cluster can add"
     )
-    parser.add_argument("--most-nodes", type=int, help="how many nodes for work a joined cluster brings at most")
-    parser.add_argument("--num-cpus", type=int, help="CPU cores of a Ray that is started here")
+    parser.add_argument("--most-nodes", type=int, help="most worker nodes that a joined cluster can have")
+    parser.add_argument("--num-cpus", type=int, help="CPU cores of a Ray started here")
     return parser

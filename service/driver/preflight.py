@@ -1,6 +1,6 @@
-"""Whether this Python can run a driver: ``python -m service.driver.preflight``, run before one on a strange cluster.
+"""Checks that this Python can run a driver: ``python -m service.driver.preflight``, run before one on a Ray cluster.
 
-Uses the standard library alone, so that it can say what is missing where everything is.
+Uses only the standard library, so that it works where every package is missing.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
 UNFIT = 79
-"""Exit code when something is missing or too old: starting it again would end in the same way."""
+"""Exit code if something is missing or too old: another start would fail in the same way."""
 
 PYTHON = (3, 11)
 NEEDED = ("ray", "torch", "numpy", "scipy", "optuna", "pydantic", "httpx", "fsspec", "pyyaml")
-"""What drivers and workers import; the versions are those that Driftline's own metadata asks for."""
+"""Packages that drivers and workers import; their lowest versions come from Driftline's own metadata."""
 
 
 def missing(needed: tuple[str, ...] = NEEDED, python: tuple[int, int] = PYTHON) -> list[str]:
-    """What this Python lacks, in words; empty when a driver can run."""
+    """What this Python lacks, as messages; empty if it can run a driver."""
     found = []
     if sys.version_info[:2] < python:
         found.append(f"Python {python[0]}.{python[1]} or newer, it has {sys.version.split()[0]}")

@@ -1,4 +1,4 @@
-"""An output folder: which study it belongs to, who works in it, and the files that people open."""
+"""An output folder: the study that it belongs to, the lock of the process that works in it, and the result files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LOG = "driver.log"
 
 
 class Folder:
-    """The output folder of one study, held by this process alone until it is closed.
+    """The output folder of one study, locked by this process until it is closed.
 
     Args:
-        path: The folder; made when it is not there.
-        create: False: it must hold a study already.
+        path: The folder; created if it does not exist.
+        create: If False, the folder must hold a study already.
 
     Attributes:
         path: The folder.
@@ -56,10 +56,10 @@ class Folder:
 
         Args:
             name: The study's name, for the error.
-            fingerprint: What tells it from others.
+            fingerprint: The study's fingerprint.
 
         Raises:
-            InvalidSpec: It is another study's.
+            InvalidSpec: The folder belongs to another study.
         """
         if self.store.facts.setdefault("fingerprint", fingerprint) != fingerprint:
             owner = next((record.name for record in self.store.studies.find(limit=1)), "another")
@@ -71,17 +71,17 @@ class Folder:
             )
 
     def write(self, result: StudyResult) -> None:
-        """Writes the files that people open; each one whole or not at all."""
+        """Writes the result files; each one whole or not at all."""
         for name in FILES:
             self._put(name, result.file(name))
 
     def keep_source(self, text: str) -> None:
-        """Keeps the study's file as it was given, once."""
+        """Stores the text of the study's file, unless the folder has one already."""
         if not (self.path / "study.yaml").exists():
             self._put("study.yaml", text.encode())
 
     def close(self) -> None:
-        """Lets go of the database and of the folder."""
+        """Closes the database and unlocks the folder."""
         self.store.close()
         self._lock.close()
 

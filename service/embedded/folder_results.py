@@ -1,4 +1,4 @@
-"""Results of an output folder, read beside whoever works in it."""
+"""Reads the results of an output folder, even while another process works in it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from service.store.store import Store
 
 
 def stored_frontier(folder: Path, quality: str | None = None, cost: str | None = None) -> Frontier:
-    """The frontiers of a folder's study, as far as it has come; computed from the stored curves.
+    """The frontiers of a folder's study so far, computed from the stored curves.
 
     Args:
         folder: An output folder.
-        quality: Read against another metric that its trials reported; the study's objective by default.
-        cost: Read against another cost; the study's objective by default.
+        quality: Another metric that the trials reported; by default the one of the study's objective.
+        cost: Another cost; by default the one of the study's objective.
 
     Raises:
         NotFound: The folder holds no study.
@@ -37,21 +37,21 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | None =
 
 
 def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:
-    """The result of a study, computed from what is stored of it now; see `stored_frontier`."""
+    """The result of a study so far, computed from its stored curves; see `stored_frontier`."""
     study, trials = store.studies.get(study_id), store.trials.find(study_id)
     return study_result(study, trials, store.curves.arrays(study_id), quality=quality, cost=cost)
 
 
 @contextlib.contextmanager
 def _opened(folder: Path) -> Iterator[Store]:
-    """The store of a folder; of a copy where the folder is another user's, since SQLite writes where it reads."""
+    """The store of a folder, or of a copy if the folder is not writable, because SQLite writes even to read."""
     database = folder / DATABASE
     if not os.path.isfile(database):
         raise NotFound(f"no study in {folder}: name a folder that `driftline run` wrote")
     with contextlib.ExitStack() as stack:
         if not (os.access(folder, os.W_OK) and os.access(database, os.W_OK)):
             copies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-")))
-            for file in folder.glob(f"{DATABASE}*"):  # with what is in its write-ahead log
+            for file in folder.glob(f"{DATABASE}*"):  # including its write-ahead log
                 if not file.name.endswith("-shm"):
                     shutil.copyfile(file, copies / file.name)
             database = copies / DATABASE
@@ -68,12 +68,12 @@ def _study(store: Store, folder: Path) -> StudyRecord:
 
 @dataclass(frozen=True)
 class StoredLink:
-    """How a folder's study is opened in MLflow.
+    """How to open a folder's study in MLflow.
 
     Attributes:
         url: Its page, once a server runs.
         tracking_uri: The folder's MLflow database.
-        artifact_root: Where its artifacts are.
+        artifact_root: Folder of its artifacts.
     """
 
     url: str
@@ -82,11 +82,11 @@ class StoredLink:
 
 
 def stored_link(folder: Path, port: int) -> StoredLink:
-    """How a folder's study is opened in MLflow.
+    """How to open a folder's study in MLflow.
 
     Args:
         folder: An output folder.
-        port: Port on this computer where MLflow's server will be.
+        port: Port on this computer at which MLflow's server will run.
 
     Raises:
         NotFound: The folder holds no study, or nothing of it is in MLflow yet.

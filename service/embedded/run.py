@@ -1,9 +1,9 @@
-"""A study in this process: the app, scheduler, driver and recorder of a service, over one output folder.
+"""Runs a study in this process: the app, scheduler, driver and recorder of a service, over one output folder.
 
     FOLDER/driftline.db     everything that was measured        FOLDER/frontier.{json,html,png}, trials.csv
     FOLDER/mlflow.db        the same for the MLflow UI          FOLDER/checkpoints, study.yaml, driver.log
 
-The folder belongs to one study: the same study resumes in it, or shows what is finished; another one is refused.
+The folder belongs to one study: the same study resumes in it, or shows its results; another study is rejected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EmbeddedRun:
         folder: The output folder.
         study: The study; None takes the one that the folder holds.
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
-        source: The study's file as it was given, to be kept in the folder.
+        source: Text of the study's file, to be kept in the folder.
 
     Attributes:
         folder: The output folder.
@@ -72,7 +72,7 @@ class EmbeddedRun:
         source: str | None = None,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._recording = threading.Event()  # set to end it
+        self._recording = threading.Event()  # set to end the recording
         self._recorder_lock = threading.Lock()
         self._recorder_thread: threading.Thread | None = None
         self._started = False
@@ -115,15 +115,17 @@ class EmbeddedRun:
             raise NotFound(f"no study in {self.folder}: run one into it with `driftline run STUDY.yaml --out DIR`")
 
     def claim(self, study: Study) -> None:
-        """Makes sure that the folder is this study's.
+        """Checks that the folder belongs to this study.
 
         Raises:
-            InvalidSpec: It is another one's.
+            InvalidSpec: It belongs to another study.
         """
         self._folder.claim(study.name, study.fingerprint())
 
     def start(self) -> None:
-        """Starts what is not finished: scheduler, driver (through it) and recorder; comes back at once.
+        """Starts the scheduler, which starts the driver, and the recorder, unless the study has finished.
+
+        Returns at once.
 
         Raises:
             Conflict: The study was cancelled for good.
@@ -136,7 +138,7 @@ class EmbeddedRun:
         if self._started:
             self._record_on()
             return
-        if record.state in ("PAUSING", "PAUSED", "FAILED"):  # PAUSING: killed before it had stopped
+        if record.state in ("PAUSING", "PAUSED", "FAILED"):  # PAUSING: killed before the study had stopped
             self.api.resume(self.study_id)
         self._started = True
         self._launcher = launcher = ThreadLauncher(self._connect, self._drive)
@@ -148,28 +150,28 @@ class EmbeddedRun:
         self._record_on()
 
     def stop(self) -> None:
-        """Pauses the study: packs write their checkpoints, the driver ends; comes back when that is done."""
+        """Pauses the study: packs write their checkpoints, the driver ends; returns when that is done."""
         if self.record().state in ("PENDING", "QUEUED", "RUNNING"):
             self.api.pause(self.study_id)
         while self.record().state in ("PAUSING", "RUNNING"):
             time.sleep(0.2)
 
     def abandon(self) -> None:
-        """Has `close` wait for nothing: the driver is left behind, the round each pack is in is lost."""
+        """Makes `close` wait for nothing: the driver is left behind, and packs write no more checkpoints."""
         self.abandoned = True
         self._recorder_stop_s = 0.0
         if self._launcher is not None:
             self._launcher.stop_s = 0.0
 
     def finish(self) -> None:
-        """Brings files and MLflow up to what is stored; called when a study has ended, harmless at any time."""
+        """Brings files and MLflow up to date with the store; called when a study has ended, harmless at any time."""
         self.write()
         self._recording.set()
         with self._recorder_lock:
             self._recorder().finish()
 
     def shown(self) -> bool:
-        """Whether the files are there, MLflow's database included."""
+        """Whether all result files exist, including MLflow's database."""
         files = (*FILES, "mlflow.db")
         return self.recorded() and all((self.folder / name).is_file() for name in files)
 
@@ -184,7 +186,7 @@ class EmbeddedRun:
         self._folder.write(stored_result(self._folder.store, self.study_id))
 
     def summary(self) -> str:
-        """Where everything is, and how to look at it."""
+        """Text that says where the results are, and how to open them."""
         return (
             f"\nIn {self.folder}: frontier.html, frontier.png, frontier.json, trials.csv; everything measured is in "
             f"driftline.db.\nOpen it in the MLflow UI:  driftline ui {shlex.quote(str(self.folder))}"
@@ -195,12 +197,12 @@ class EmbeddedRun:
         return self._folder.store.studies.get(self.study_id)
 
     def close(self) -> None:
-        """Ends everything that this run has started; what was measured stays."""
+        """Ends everything that this run has started; the results stay."""
         for closer in reversed(self._closers):
             try:
                 closer()
             except Exception:
-                _LOG.exception("closing went wrong; it goes on")
+                _LOG.exception("an error while closing; closing continues")
         self._closers.clear()
 
     def __enter__(self) -> Self:
@@ -212,7 +214,7 @@ class EmbeddedRun:
         self.close()
 
     def said(self) -> Iterator[str]:
-        """The lines that have been said since the last call."""
+        """The progress messages since the last call."""
         while True:
             try:
                 yield self._messages.get_nowait()
@@ -243,7 +245,7 @@ class EmbeddedRun:
             _turn.release()
 
     def _take_turn(self, study_id: str, stop: threading.Event) -> bool:
-        """Waits until no other study of this process runs; False when it was told to stop before."""
+        """Waits until no other study of this process runs; False if it was told to stop first."""
         if _turn.acquire(blocking=False):
             return True
         reason = "waits until another study of this process has finished: one study at a time uses Ray"
@@ -260,7 +262,7 @@ class EmbeddedRun:
         return Recorder(self._folder.store, self.study_id, mlflow_uri(self.folder), artifact_root(self.folder))
 
     def _record_on(self) -> None:
-        """Records what happens, in a thread, unless one does."""
+        """Starts the recorder's thread, unless it is running."""
         if self._recorder_thread is not None and self._recorder_thread.is_alive():
             return
         self._recording.clear()
@@ -295,7 +297,7 @@ class EmbeddedRun:
 
 
 def _require_room(study: Study) -> None:
-    """Checks before Ray is started here that it will have room for a pack.
+    """Checks, before Ray is started on this computer, that a pack will fit.
 
     Raises:
         InvalidSpec: This computer has fewer CPU cores or GPUs than a pack needs.

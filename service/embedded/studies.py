@@ -1,4 +1,4 @@
-"""Studies that run in this process; what `driftline.Client` uses when no service is named."""
+"""Studies that run in this process; `driftline.Client` uses them if it is given no service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EmbeddedJob(Job):
         run: The run.
 
     Attributes:
-        folder: Where its results are.
+        folder: The output folder.
     """
 
     def __init__(self, run: EmbeddedRun) -> None:
@@ -45,16 +45,16 @@ class EmbeddedJob(Job):
     def wait(self, progress: bool = False, timeout_s: float | None = None) -> Job:
         """Waits until the study has finished, and writes its files.
 
-        Ctrl-C stops it cleanly: packs write their checkpoints, and the same study into the same folder goes on.
-        A second one waits for nothing.
+        Ctrl-C stops the study cleanly: packs write their checkpoints, and submitting the same study into the same
+        folder resumes it. A second Ctrl-C waits for nothing.
 
         Args:
-            progress: Show it on stderr.
-            timeout_s: Seconds after which to give up waiting (the study goes on); None waits for ever.
+            progress: Whether to show the progress on stderr.
+            timeout_s: Seconds after which to give up waiting (the study goes on); None waits forever.
 
         Raises:
-            StudyFailed: It has failed.
-            TimeoutError: It has not finished in time.
+            StudyFailed: The study has failed.
+            TimeoutError: The study has not finished in time.
             KeyboardInterrupt: Ctrl-C, after the clean stop.
         """
         try:
@@ -68,13 +68,13 @@ class EmbeddedJob(Job):
         return self
 
     def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Job:
-        """Gives the study a larger budget, and goes on with it."""
+        """Gives the study a larger budget, and continues it."""
         super().extend(trials_per_method=trials_per_method, seeds=seeds)
         self._run.start()
         return self
 
     def retry(self, *trials: str) -> Job:
-        """Runs FAILED trials again, and goes on with the study."""
+        """Runs FAILED trials again, and continues the study."""
         super().retry(*trials)
         self._run.start()
         return self
@@ -98,10 +98,10 @@ class EmbeddedJob(Job):
 
 
 def _take_signals_back() -> None:
-    """Gives SIGTERM back to whoever had it: Ray, when it starts, has it abort the process with a trace of its own."""
+    """Restores Python's handler of SIGTERM: Ray, when it starts, installs one that aborts the process with a trace."""
     if threading.current_thread() is threading.main_thread():
         handler = signal.getsignal(signal.SIGTERM)
-        if handler is not None:  # None: not Python's to begin with
+        if handler is not None:  # None: the handler was not installed from Python
             signal.signal(signal.SIGTERM, handler)
 
 
@@ -118,7 +118,7 @@ class LocalStudies:
         self._out = Path(out) if out is not None else environment().out
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
-        """Starts a study, or goes on with it; see `driftline.Client.submit`. The folder serves as `key`."""
+        """Starts or resumes a study; see `driftline.Client.submit`. The folder takes the place of `key`."""
         study.check()
         return self._start(Path(out) if out is not None else self._out / study.name, study)
 
@@ -148,20 +148,24 @@ class LocalStudies:
         return stored_frontier(folder, quality, cost)
 
     def close(self) -> None:
-        """Stops what runs, cleanly."""
+        """Stops all running studies cleanly."""
         for run in self._runs.values():
             run.close()
         self._runs.clear()
         self._closed.set()
 
     def _close_with_main(self) -> None:
-        """Stops what runs when the program ends without `close`; before Ray's own exit handler ends it unsaved."""
+        """Stops running studies if the program ends without `close`, before Ray's exit handler ends them unsaved."""
         while threading.main_thread().is_alive():
             if self._closed.wait(0.2):
                 return
         for folder, run in self._runs.items():
             if run.record().state in ("QUEUED", "RUNNING"):
-                print(f"Stopping the study in {folder}: nobody has waited for it ...", file=sys.stderr, flush=True)
+                print(
+                    f"Stopping the study in {folder}: the program ended without waiting for it ...",
+                    file=sys.stderr,
+                    flush=True,
+                )
         self.close()
 
     def _folders(self) -> list[Path]:

@@ -32,10 +32,10 @@ class ThreadLauncher(Launcher):
         self._drive = drive
         self.stop_s = STOP_S
         self._running: dict[str, tuple[threading.Thread, threading.Event]] = {}
-        self._errors: dict[str, str] = {}  # what the study's newest driver ended with
+        self._errors: dict[str, str] = {}  # error with which the study's newest driver ended
 
     def start(self, launch: Launch) -> None:
-        """Starts the study's driver; nothing happens when it runs."""
+        """Starts the study's driver; does nothing if it is running."""
         study_id = launch.study_id
         if self.seen(study_id).alive:
             return
@@ -51,12 +51,12 @@ class ThreadLauncher(Launcher):
         thread.start()
 
     def seen(self, study_id: str) -> Seen:
-        """Whether the study's driver runs; one that ended with an error says which."""
+        """Whether the study's driver runs; if not, the reason is the error with which it ended."""
         alive = study_id in self._running and self._running[study_id][0].is_alive()
         return Seen(alive, "" if alive else self._errors.get(study_id, ""))
 
     def stop(self, study_id: str) -> None:
-        """Has the study's driver come to its checkpoints, and waits for it."""
+        """Makes the study's driver write its checkpoints and end, and waits for it."""
         if study_id not in self._running:
             return
         thread, stop = self._running.pop(study_id)

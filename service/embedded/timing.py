@@ -1,7 +1,7 @@
-"""What a study will cost on this computer: some rounds of a typical pack of each label, timed in their own process.
+"""Estimates what a study will cost on this computer: times some rounds of a typical pack of each label.
 
-That process may train for `TRAINING_S` and take `MOST_BYTES` more than it has before; then it is ended, and the labels
-that it has not timed are unknown.
+The packs train in their own process, for at most `TRAINING_S` seconds and with at most `MOST_BYTES` of additional
+memory. Then the process is ended; the speed of labels that it has not timed is unknown.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from trainers import Pack  # with torch, which the parent does not need
 
 START_S = 60.0
-"""Seconds in which the process must have loaded its modules and the data."""
+"""Seconds that the process gets to load its modules and the data."""
 
 TRAINING_S = 5.0
-"""Seconds in which it may train, all labels together."""
+"""Seconds that it may train, all labels together."""
 
 MOST_BYTES = 4 * 2**30
-"""Memory that training may take; on a small computer half of what is built in. Enforced on Linux only."""
+"""Memory that training may take; on a small computer half of its physical memory. Enforced on Linux only."""
 
 _WARM_UP_S = 0.3
 _MEASURE_S = 1.0
@@ -46,9 +46,9 @@ class LabelSpeed:
     """What was measured for one label.
 
     Attributes:
-        label: The entry.
+        label: The entry's label.
         width: Trials in the pack that was timed; 0 if none was.
-        seconds_a_round: Seconds a round of one trial, on one CPU worker; None if unknown.
+        seconds_a_round: Seconds per round of one trial, on one CPU worker; None if unknown.
         why: Why it is unknown.
     """
 
@@ -95,7 +95,7 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
 
 
 def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, LabelSpeed]:
-    """What the process had measured when it ended, or was ended."""
+    """What the process measured before it ended or was killed."""
     command = [sys.executable, "-m", "service.embedded.timing", str(training_s), str(most_bytes)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -146,7 +146,7 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
             if seconds < 0.5 * share:  # else there is no time for more than the first round
                 seconds, done = _timed(pack, min(_MEASURE_S, 0.5 * share))
             found = LabelSpeed(label, pack.members, seconds / done / pack.members)
-        except (MemoryError, RuntimeError) as error:  # torch has a RuntimeError for memory that it does not get
+        except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError if it cannot get memory
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
             found = LabelSpeed(label, why=f"training needs more than {limit / 2**30:.1f} GiB of memory")
@@ -154,7 +154,7 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
 
 
 def _timed(pack: Pack, seconds: float) -> tuple[float, int]:
-    """Trains for about some seconds, one round at least: seconds and rounds."""
+    """Trains for about this many seconds, at least one round; returns the seconds and rounds that it took."""
     before, start = pack.round, time.perf_counter()
     pack.advance(seconds=seconds)
     return time.perf_counter() - start, max(pack.round - before, 1)

@@ -1,4 +1,4 @@
-"""Where drivers run, one folder each: `local` processes, `ray_jobs`, `kubernetes`. `base` has the contract.
+"""Launchers start drivers, one folder each: `local` processes, `ray_jobs`, `kubernetes`. `base` has the contract.
 
 Packages add their own through entry points of the group driftline.launchers.
 """

@@ -1,4 +1,4 @@
-"""What the scheduler asks of a launcher: to start a study's driver somewhere, to see how it is, to stop it."""
+"""The contract of launchers: they start a study's driver somewhere, observe it, and stop it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from trainers import Registry
 
 @dataclass(frozen=True)
 class Launch:
-    """A driver that is to be started.
+    """A driver to start.
 
     Attributes:
-        study_id: The study it is to drive.
-        name: The study's name, as people know it.
+        study_id: Id of its study.
+        name: The study's name.
         project: The project the study belongs to.
-        token: The driver's bearer token, good for this study alone.
-        attempt: The attempt it is expected to acquire; with the study's id a name for this start, so that starting
-            twice under one name starts one driver.
+        token: The driver's bearer token, valid for this study only.
+        attempt: The attempt it is expected to acquire. Study and attempt name this start: starting twice under the same
+            name starts one driver.
         cpus: CPU cores that a pack needs, above 0.
-        gpus: GPUs that a pack needs, a share below 1; None takes one where there is one ("auto").
+        gpus: GPUs that a pack needs, below 1 a share of one; None ("auto") uses one if there is one.
     """
 
     study_id: str
@@ -43,11 +43,11 @@ class Seen:
 
     Attributes:
         alive: Whether it runs, or is about to.
-        reason: Why it is not, or why it does not come up yet, for people ("" when there is nothing to say).
-        hopeless: Whether another start would end in the same way (an image that cannot be pulled, a quota that does
-            not allow it): the study then fails at once with the reason.
-        waiting: Whether it waits, alive, in a queue outside of this service for its turn, its first or another one: it
-            may take as long as it takes, and whoever was put back there is not lost.
+        reason: Why it is not alive, or has not come up yet; shown to users, "" if there is nothing to say.
+        hopeless: Whether another start would fail in the same way (an image that cannot be pulled, a quota that is too
+            small): the study then fails at once with this reason.
+        waiting: Whether it waits, alive, in a queue outside of this service, for the first time or again. The wait has
+            no limit, and a driver that was put back into the queue does not count as lost.
     """
 
     alive: bool
@@ -59,14 +59,14 @@ class Seen:
 class Launcher(Protocol):
     """Starts and stops drivers: as processes, as Ray jobs, as RayJobs on Kubernetes.
 
-    Launchers are derived from this class, which has the defaults of what is optional.
+    Launchers derive from this class, which has the defaults of optional members.
 
-    All methods may be called again at any time, by this process or by another one after a restart, and then change
-    nothing that is as it should be. What goes wrong raises `driftline.errors.DriftlineError`.
+    All methods are idempotent: this process, or another one after a restart, may repeat any call at any time. Errors
+    are raised as `driftline.errors.DriftlineError`.
 
     Attributes:
-        own_cluster: Every study has a Ray cluster of its own, so that studies do not wait for one another.
-        start_seconds: How long a driver may take until it acquires its study.
+        own_cluster: Whether every study has its own Ray cluster, so that studies do not wait for one another.
+        start_seconds: How long a driver may take to acquire its study.
     """
 
     own_cluster: bool = False
@@ -74,26 +74,26 @@ class Launcher(Protocol):
 
     @abstractmethod
     def start(self, launch: Launch) -> None:
-        """Starts a driver; nothing happens when it runs."""
+        """Starts a driver; does nothing if it is running."""
 
     @abstractmethod
     def seen(self, study_id: str) -> Seen:
-        """The study's driver as it is now; not alive when there is none."""
+        """The current status of the study's driver; not alive if there is none."""
 
     @abstractmethod
     def stop(self, study_id: str) -> None:
-        """Ends the study's driver and frees what it used; nothing happens when there is none."""
+        """Ends the study's driver and frees its resources; does nothing if there is none."""
 
     @abstractmethod
     def kill(self, study_id: str) -> None:
-        """Ends the study's driver at once with all its processes: it hangs, and writes no checkpoints any more.
+        """Kills the study's driver with all its processes: it hangs, and will write no more checkpoints.
 
-        Comes back at once, and may be called until `seen` says that nothing of the driver is alive.
+        Returns at once, and is called again until `seen` says that the driver is no longer alive.
         """
 
     @abstractmethod
     def collect(self, known: Collection[str]) -> None:
-        """Ends whatever runs, or is kept, for studies that no longer exist or were cancelled.
+        """Ends the drivers, and frees the resources, of studies that no longer exist or were cancelled.
 
         Args:
             known: Ids of all other studies.
@@ -101,10 +101,10 @@ class Launcher(Protocol):
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of connections; drivers run on."""
+        """Closes connections; drivers keep running."""
 
     def end(self, seconds: float) -> None:
-        """Ends for good together with the API: drivers that need this process stop within so many seconds.
+        """Ends together with the API: drivers that need this process stop within this many seconds.
 
         Args:
             seconds: How long they may take to write their checkpoints.
@@ -114,12 +114,12 @@ class Launcher(Protocol):
 
 
 class LauncherModule(Protocol):
-    """A module in service/launchers, or one that an entry point names. What has a value here is optional.
+    """A module in service/launchers, or one that an entry point names. Members with a value here are optional.
 
     Attributes:
         Config: Its settings, the keys of DRIFTLINE_LAUNCHER_CONFIG.
-        ON_THIS_MACHINE: Whether drivers are processes of this machine: the service then writes files that only its
-            owner reads.
+        ON_THIS_MACHINE: Whether drivers are processes on this machine. If so, only the service's user can read the
+            files that it writes.
     """
 
     Config: type[Section]
@@ -139,6 +139,6 @@ class LauncherModule(Protocol):
 
 @cache
 def launchers() -> Registry[LauncherModule]:
-    """Every launcher, by name, those of other packages, too; a module is imported when it is asked for."""
+    """All launchers by name, including those of other packages; a module is imported on demand."""
     own = ("local", "ray_jobs", "kubernetes")
     return Registry("service.launchers", "service.launchers.base.LauncherModule", "launcher", names=own)

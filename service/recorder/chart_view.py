@@ -1,7 +1,7 @@
-"""How MLflow draws the labels' runs at first: the frontier large, over the logarithm of the cost.
+"""The charts that MLflow first shows for the labels' runs: the frontier over the logarithm of the cost, and others.
 
 MLflow keeps shared views as tags of an experiment, ``mlflow.sharedViewState.KEY``, and opens one by its key in the
-address. A version of MLflow that does not know the form draws its own charts instead.
+address. A version of MLflow that does not know the format draws its own charts instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def charts_view(quality: str) -> str:
     """The view as the value of tag `VIEW_TAG`.
 
     Args:
-        quality: The metric that the study goes for.
+        quality: The metric that the study improves.
     """
     section = {
         "uuid": "driftline-trade-off",

@@ -1,7 +1,7 @@
-"""Which rounds of a curve are worth a row in MLflow: about 64 a metric, evenly spread on a logarithmic axis.
+"""Which rounds of a curve get a row in MLflow: about 64 per metric, evenly spread on a logarithmic axis.
 
-MLflow is where people look at curves; the whole curves stay in the store. Which rounds are shown follows from the
-budget alone, so a curve that is written in several goes has the same rows as one that is written at once.
+The whole curves stay in the store. The rounds depend on the budget alone, so a curve that is written in several parts
+has the same rows as one that is written at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def shown_rounds(rounds: int) -> list[int]:
     if rounds <= ROUNDS_SHOWN:
         return list(range(rounds + 1))
     grid: list[int] = [0]
-    for left in range(ROUNDS_SHOWN, 0, -1):  # whole numbers, none twice: each step is at least 1
+    for left in range(ROUNDS_SHOWN, 0, -1):  # whole numbers without duplicates: each step is at least 1
         last = max(grid[-1], 1) if grid[-1] else 0
         ratio = (rounds / last) ** (1 / left) if last else 1.0
         grid.append(max(grid[-1] + 1, round(last * ratio)) if last else 1)
@@ -46,21 +46,21 @@ def shown_rounds(rounds: int) -> list[int]:
 def rows(
     columns: Mapping[str, Array], rounds: int, after: int, until: int, *, finished: bool = True
 ) -> list[tuple[str, float, int]]:
-    """What is shown of a curve: (metric, value, round).
+    """The rows of a curve: (metric, value, round).
 
-    Where a metric was not evaluated in a shown round, its last evaluation before it is shown, at its own round. A
-    learning rate is shown only where it changes.
+    If a metric was not evaluated in a shown round, its last evaluation before that gets a row, at its own round. A
+    learning rate gets rows only where it changes.
 
     Args:
         columns: The curve, NaN where nothing was reported.
         rounds: Budget of a trial in rounds.
-        after: An earlier go wrote what was to be shown up to this round; -1 when there was none.
+        after: Rows up to this round were written before; -1 if none were.
         until: Rounds that are done.
-        finished: Whether there will be no more: then the last evaluation is shown too.
+        finished: Whether there will be no more rounds: then the last evaluation gets a row too.
     """
     found = []
     grid = [shown for shown in shown_rounds(rounds) if shown <= until] + ([until] if finished else [])
-    written = np.searchsorted(grid, after, side="right")  # grid points of earlier goes
+    written = np.searchsorted(grid, after, side="right")  # grid points that were written before
     for name, values in columns.items():
         if name in _NOT_SHOWN or name in COUNTERS:
             continue

@@ -1,4 +1,4 @@
-"""Where a study can be looked at in MLflow."""
+"""Links to a study in MLflow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MlflowLink:
 
     Attributes:
         url: Page with the charts of the study.
-        command: What must run for the page to open; "" when a server does already.
+        command: Command that must run for the page to open; "" if a server shows the page already.
     """
 
     url: str
@@ -32,9 +32,9 @@ def mlflow_link(
     Args:
         tracking_uri: MLflow server (http, https), or database: ``sqlite:///out/digits/mlflow.db``.
         experiment_id: MLflow's number of the experiment.
-        public_url: Address of the server as people reach it, where it differs from `tracking_uri`.
-        view: Key of a shared view (see `mlflow_recorder`); "" for MLflow's default.
-        port: Where the command that is shown starts its page.
+        public_url: Address of the server for browsers, if it differs from `tracking_uri`.
+        view: Key of a shared view (see `chart_view`); "" for MLflow's default.
+        port: Port on which the command serves the page.
 
     Examples:
         >>> print(mlflow_link("sqlite:///out/digits/mlflow.db", "1"))

@@ -16,13 +16,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class StudiesRecorder:
-    """Records every study that MLflow does not show in full; several may run, each study has a lease.
+    """Records every study that MLflow does not show in full. Several may run at once: each study has a lease.
 
     Args:
-        store: Where everything is read from.
-        tracking_uri: MLflow server, or ``sqlite:///`` and a file.
+        store: The store, which also records what has been written.
+        tracking_uri: URL of an MLflow server, or ``sqlite:///`` and a file.
         artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
-        public_url: Address of the MLflow server as people reach it, where it differs from `tracking_uri`.
+        public_url: Address of the MLflow server for browsers, if it differs from `tracking_uri`.
         client: Makes the MLflow client; tests replace it.
     """
 
@@ -46,13 +46,13 @@ class StudiesRecorder:
         self._asks: Any = None
 
     def sync(self) -> bool:
-        """Write what is new in any study; a study that fails does not hold up the others.
+        """Write what is new in any study; an error in one does not hold up the others.
 
         Returns:
             Whether anything was written.
 
         Raises:
-            Exception: What the last study to fail raised, when all have been tried.
+            Exception: The last error, after all studies have been tried.
         """
         wrote, failure = False, None
         for study in self._store.studies.find():
@@ -70,7 +70,7 @@ class StudiesRecorder:
         return wrote
 
     def run(self, stop: threading.Event) -> None:
-        """Sync again and again until `stop` is set; never raises. Waits longer while MLflow is away."""
+        """Sync repeatedly until `stop` is set; never raises. Waits longer while MLflow is unreachable."""
         retries = study_recorder.retries()
         while not stop.is_set():
             wait = study_recorder.EVERY_S

@@ -14,7 +14,7 @@ from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorder.curve_rows import metric_name
 from service.recorder.tracking import Row
 
-FRONTIER_POINTS = 128  # of an frontier: MLflow draws a few hundred at most
+FRONTIER_POINTS = 128  # per frontier: MLflow draws a few hundred at most
 
 
 def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
@@ -25,7 +25,7 @@ def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
 
     Args:
         method: The label's part of the result.
-        reading: What is quality and cost.
+        reading: The metrics of quality and cost.
     """
     rows: list[Row] = []
     frontier = method["frontier"]
@@ -42,7 +42,7 @@ def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
 
 
 def study_key(study: StudyRecord) -> str:
-    """The key of the study's run. An extended study has another one: other parameters, and those of a run stay."""
+    """The key of the study's run. An extended study gets another run: parameters of a run cannot change."""
     return f"study/{study.fingerprint}"
 
 
@@ -64,7 +64,7 @@ def study_params(study: StudyRecord) -> dict[str, str]:
 
 
 def trial_params(trial: TrialRecord) -> dict[str, str]:
-    """Parameters of a trial's run: its hyperparameters, numbers without loss, with its label and seed."""
+    """Parameters of a trial's run: its hyperparameters (numbers in full precision), label and seed."""
     values = {metric_name(name): value for name, value in trial.hyperparameters.items()}
     return {name: _text(value) for name, value in (values | {"label": trial.label, "seed": trial.seed}).items()}
 
@@ -79,13 +79,13 @@ def note(result: StudyResult, study: StudyRecord) -> str:
     """The description beside the study's run: its table, and where the rest is."""
     return (
         f"State: {study.state}. The frontier with its definitions: artifact `frontier.html` of run `{study.name}`; all "
-        "trials: `trials.csv`. Curves are shown at about 64 rounds a metric; the whole ones stay in Driftline.\n\n"
+        "trials: `trials.csv`. Curves have about 64 rounds per metric here; Driftline keeps all rounds.\n\n"
         f"```\n{result.table()}\n```\n"
     )
 
 
 def _picked(count: int) -> list[int]:
-    """Indices of at most `FRONTIER_POINTS` of so many rows, first and last among them."""
+    """Indices of at most `FRONTIER_POINTS` of this many rows, including the first and the last."""
     if count <= FRONTIER_POINTS:
         return list(range(count))
     return [int(index) for index in np.unique(np.round(np.linspace(0, count - 1, FRONTIER_POINTS)))]

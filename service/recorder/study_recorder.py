@@ -1,14 +1,14 @@
-"""Store to MLflow: one experiment a study, with a run for the study and one for each label; trials in another one.
+"""Writes a study to MLflow: an experiment with runs of the study and its labels, and another one with its trials.
 
     experiment NAME xxxxxx           the study's run (description, artifacts frontier.{html,png,json}, trials.csv)
                                      a run for each label: metric `frontier`, with the cost as its step
-    experiment NAME xxxxxx trials    a run for each trial: hyperparameters as parameters, about 64 rounds a metric
+    experiment NAME xxxxxx trials    a run for each trial: hyperparameters as parameters, about 64 rounds per metric
 
-MLflow lists the newest hundred runs and folds children into their parents, so a thousand trials beside them would hide
-the labels; hence two experiments, and no nesting. All is read from the store and may be repeated at any time: runs are
-found again by their tag, rows carry the time of their trial. A label's frontier changes while the study runs and MLflow
-cannot take a row back: the label gets a new run whenever the number of finished trials has doubled, and at the end;
-the old one goes to MLflow's bin.
+MLflow lists the newest hundred runs and folds child runs into their parents, so a thousand trials in the same
+experiment would hide the labels; hence two experiments, and no nesting. Everything is read from the store, and every
+write may be repeated: runs are found by their tag, and rows carry the time of their trial. A label's frontier changes
+while the study runs, and MLflow cannot delete a row. The label therefore gets a new run whenever the number of finished
+trials has doubled, and at the end; the old run goes to MLflow's bin.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from service.store.store import Store
 _LOG = logging.getLogger(__name__)
 
 LEASE_S = 20.0
-EVERY_S = 2.0  # how often the store is looked at
-LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is away
-LIVE_AFTER_S = 30.0  # a running trial is shown when nothing has been written about it for so long
+EVERY_S = 2.0  # between two looks at the store
+LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
+LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
 _CURVES_AT_ONCE = 50
 _STATUS = {"COMPLETE": "FINISHED", "DIVERGED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
 
 def retries() -> Iterator[float]:
-    """Seconds between two attempts while MLflow is away."""
+    """Seconds between two attempts while MLflow is unreachable."""
     return pauses(2 * EVERY_S, LONGEST_WAIT_S)
 
 
 class Recorder:
-    """Keeps MLflow up to date with one study; behind a lease, so that only one does.
+    """Keeps MLflow up to date with one study. A lease ensures that only one recorder does.
 
     Args:
-        store: Where everything is read from, and where it is noted what has been written.
-        study_id: The study.
-        tracking_uri: MLflow server, or ``sqlite:///`` and a file.
+        store: The store, which also records what has been written.
+        study_id: Id of the study.
+        tracking_uri: URL of an MLflow server, or ``sqlite:///`` and a file.
         artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
-        public_url: Address of the MLflow server as people reach it, where it differs from `tracking_uri`.
+        public_url: Address of the MLflow server for browsers, if it differs from `tracking_uri`.
         client: Makes the MLflow client; tests replace it.
     """
 
@@ -83,16 +83,16 @@ class Recorder:
         self._shown: tuple[int, str] | None = None  # version and state of the study that MLflow shows in full
         self._labels: Tracking | None = None
         self._trials: Tracking | None = None
-        self._touched: dict[str, float] = {}  # trial to when something was written about it
+        self._touched: dict[str, float] = {}  # when each trial was last written
 
     def sync(self) -> bool:
         """Write what is new since last time.
 
         Returns:
-            Whether anything was written; False when there was nothing, or when another recorder has the lease.
+            Whether anything was written; False if nothing is new, or another recorder has the lease.
 
         Raises:
-            Exception: Whatever MLflow or its server raises when it is away; nothing is lost, call again later.
+            Exception: Whatever MLflow raises when its server is unreachable; nothing is lost, call again later.
         """
         study = self._store.studies.get(self._study_id)
         if self._shown == (study.version, study.state) or not self._lease(force=True):
@@ -100,13 +100,13 @@ class Recorder:
         try:
             return self._write(study)
         except Exception:
-            self._labels = self._trials = None  # what came through is looked up again
+            self._labels = self._trials = None  # look up again what was written
             raise
 
     def run(self, stop: threading.Event) -> None:
-        """Sync again and again until `stop` is set or the study has finished and is shown; never raises.
+        """Sync repeatedly until `stop` is set, or the study has finished and MLflow shows it in full; never raises.
 
-        While MLflow is away the time between two attempts doubles up to a minute.
+        While MLflow is unreachable, the time between two attempts doubles up to a minute.
         """
         between = retries()
         while not stop.is_set():
@@ -123,10 +123,10 @@ class Recorder:
         self._store.locks.release(self._lock_name, self._holder)
 
     def finish(self, timeout_s: float = 60.0) -> bool:
-        """Write all that is left, with the artifacts; tries until it is done or the time is over.
+        """Write everything that is left, with the artifacts; retries until that is done or the time is over.
 
         Returns:
-            Whether MLflow shows everything. If not, nothing is lost: the next recorder of this study goes on.
+            Whether MLflow shows everything. If not, nothing is lost: the next recorder of this study continues.
         """
         end = time.monotonic() + timeout_s
         between = pauses(0.25, 5.0)
@@ -145,7 +145,7 @@ class Recorder:
             time.sleep(wait)
 
     def link(self) -> MlflowLink | None:
-        """How to open the study in MLflow; None as long as it is not there."""
+        """How to open the study in MLflow; None until it is there."""
         for entry in self._store.recorder_state.read(self._study_id, "experiment"):
             if entry.key == "labels":
                 return mlflow_link(self._uri, entry.run_id, public_url=self._public_url, view=VIEW)
@@ -156,7 +156,7 @@ class Recorder:
         known = {(entry.kind, entry.key): entry for entry in self._store.recorder_state.read(self._study_id)}
         labels, runs = self._open(study)
         if not any(runs.has(entry.run_id) or labels.has(entry.run_id) for entry in known.values()):
-            known = {}  # MLflow's database is a new one: everything is shown again
+            known = {}  # MLflow's database is new: write everything again
         if ("experiment", "trials") not in known:
             self._announce(study, labels, runs)
         self._tell_link(study, labels)
@@ -193,14 +193,14 @@ class Recorder:
         )
 
     def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
-        """Stores where the study can be seen: nowhere, while no server shows the database that is written to."""
+        """Stores the study's URL in MLflow; None if no server shows the database to which it is written."""
         link = mlflow_link(self._uri, labels.experiment_id, public_url=self._public_url, view=VIEW)
         url = None if link.command else link.url
         if study.mlflow_url != url:
             self._store.studies.set_mlflow_url(self._study_id, url)
 
     def _due(self, trial: TrialRecord, entry: Recorded | None) -> bool:
-        """Whether a trial has something new to show: it has ended (once more), or run on to twice the rounds shown."""
+        """Whether a trial has something new to show: it has ended (again), or done twice the rounds shown."""
         if trial.finished:
             return entry is None or entry.version != _end(trial)
         now = time.monotonic()
@@ -215,7 +215,7 @@ class Recorder:
         trials: Sequence[TrialRecord],
         known: Mapping[tuple[str, str], Recorded],
     ) -> int:
-        """Show these trials; gives how many were, fewer than all when the lease is lost."""
+        """Write these trials; returns how many were written, fewer than all if the lease was lost."""
         curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
         shown: list[Recorded] = []
         try:
@@ -233,7 +233,7 @@ class Recorder:
     def _trial(
         self, runs: Tracking, study: StudyRecord, trial: TrialRecord, curve: TrialCurve, entry: Recorded | None
     ) -> Recorded:
-        """Show a trial as far as it is; `Recorded.version` says under which attempt it ended, 0 as long as it runs."""
+        """Write a trial as far as it has come; `Recorded.version` is the attempt under which it ended, else 0."""
         started = _milliseconds(trial.created_at)
         short = trial.id.removeprefix(f"{trial.study_id}.")
         tags = {"driftline.label": trial.label, "driftline.phase": trial.phase}
@@ -241,12 +241,13 @@ class Recorder:
         fresh = entry is None or entry.run_id != run_id
         after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
         until = curve.rounds_done
-        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=trial.finished)
-        if trial.finished:
+        final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
+        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=final)
+        if final:
             new += [(name, value, until) for name, value in totals(curve.columns).items()]
         params = trial_params(trial) if fresh else {}
         state: dict[str, str] = {"driftline.state": trial.state}
-        if trial.error or (entry is not None and entry.version):  # a retried trial has had an error
+        if trial.error or (entry is not None and entry.version):  # a retried trial may show an old error
             state["driftline.error"] = escaped(trial.error or "")
         runs.write(run_id, new, timestamp_ms=started, params=params, tags=state)
         if trial.finished:
@@ -256,7 +257,7 @@ class Recorder:
     def _refresh_due(
         self, study: StudyRecord, trials: Sequence[TrialRecord], known: Mapping[tuple[str, str], Recorded]
     ) -> bool:
-        """Whether labels and artifacts are made anew: first, when the finished trials have doubled, and at the end."""
+        """Whether to write labels and artifacts: at first, when the finished trials have doubled, and at the end."""
         if study.finished:
             ended = known.get(("ended", ""))
             return ended is None or ended.version != study.version
@@ -290,7 +291,7 @@ class Recorder:
         self._store.recorder_state.write(self._study_id, *entries)
 
     def _label(self, labels: Tracking, study: StudyRecord, result: StudyResult, label: str, started_ms: int) -> str:
-        """A label's run for this version of the study; gives its key. The list shows the latest begun first."""
+        """Write a label's run for this version of the study; returns its key. MLflow lists the latest start first."""
         key = f"label/{label}/{study.version}/{study.state}"
         tags = {"driftline.kind": "label", "driftline.label": label}
         tags["mlflow.runColor"] = styles(result.document["methods"])[label].colour
@@ -315,7 +316,7 @@ class Recorder:
 
 
 def _end(trial: TrialRecord) -> int:
-    """Which end of a trial this is: its attempt, which has grown when a retried trial ends once more."""
+    """Which end of a trial this is: its attempt, which is larger when a retried trial ends again."""
     return max(trial.attempt, 1)
 
 

@@ -1,7 +1,7 @@
-"""MLflow as the recorder needs it: runs found again by a key of ours, and writes that may be repeated.
+"""MLflow for the recorder: runs have a key by which they are found again, and every write may be repeated.
 
-Nothing here makes a second run for a key, and a row that is written again is dropped by MLflow, because its timestamp
-is the same. MLflow is imported when the connection is made, not before (it takes two seconds).
+A key never gets a second run, and MLflow drops a row that is written again, because its timestamp is the same. MLflow
+is imported only when connecting, because the import takes two seconds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 KEY = "driftline.key"
 """Tag of every run: what it shows."""
 
-_METRICS_A_BATCH = 800  # MLflow takes 1000 rows of all kinds
+_METRICS_A_BATCH = 800  # MLflow accepts 1000 items of all kinds
 _PARAMS_A_BATCH = 100
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder itself tries again, and knows when to stop
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder retries by itself
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "GIT_PYTHON_REFRESH": "quiet",
 }
@@ -33,13 +33,13 @@ class Tracking:
     """One experiment's runs.
 
     Args:
-        client: As `connect` makes it.
-        name: Name of the experiment; made when there is none.
+        client: The client that `connect` returns.
+        name: Name of the experiment; created if it does not exist.
         artifact_root: URI or folder for the artifacts of a new experiment; None leaves it to the server.
         tags: Tags of the experiment.
 
     Attributes:
-        experiment_id: MLflow's number of it.
+        experiment_id: MLflow's id of the experiment.
     """
 
     def __init__(self, client: Any, name: str, artifact_root: str | None, tags: Mapping[str, str]) -> None:
@@ -62,7 +62,7 @@ class Tracking:
             self._client.set_experiment_tag(self.experiment_id, name, value)
 
     def run(self, key: str, name: str, tags: Mapping[str, str], started_ms: int) -> str:
-        """The run of this key, made when there is none.
+        """The run with this key; created if it does not exist.
 
         Args:
             key: What it shows; unique in the experiment.
@@ -81,11 +81,11 @@ class Tracking:
         return self._runs[key]
 
     def shows(self, key: str) -> bool:
-        """Whether there is a run of this key."""
+        """Whether there is a run with this key."""
         return key in self._runs
 
     def has(self, run_id: str) -> bool:
-        """Whether this run is there, and not in the bin."""
+        """Whether this run exists and is not in the bin."""
         return run_id in self._runs.values()
 
     def write(
@@ -104,7 +104,7 @@ class Tracking:
             rows: Metrics; the same rows with the same timestamp may be written again.
             timestamp_ms: When they were measured.
             params: Parameters, immutable once written.
-            tags: Tags, in place of older ones.
+            tags: Tags; they replace older ones.
         """
         from mlflow.entities import Metric, Param, RunTag
 
@@ -121,14 +121,14 @@ class Tracking:
         self._client.set_terminated(run_id, status, ended_ms)
 
     def artifacts(self, run_id: str, files: Iterable[tuple[str, bytes]]) -> None:
-        """Put files into a run's artifacts, in place of older ones."""
+        """Put files into a run's artifacts; they replace older ones."""
         with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
             for name, content in files:
                 (Path(folder) / name).write_bytes(content)
             self._client.log_artifacts(run_id, folder)
 
     def keep_only(self, prefix: str, keys: Iterable[str]) -> None:
-        """Delete runs whose key begins so, except these; they stay in MLflow's bin."""
+        """Delete runs whose key begins with `prefix`, except those of `keys`; they stay in MLflow's bin."""
         wanted = set(keys)
         for key in [key for key in self._runs if key.startswith(prefix) and key not in wanted]:
             self._client.delete_run(self._runs[key])
@@ -145,7 +145,7 @@ class Tracking:
 
 
 def connect(tracking_uri: str) -> Any:
-    """An MLflow client for a server or a database; a SQLite database is made when there is none.
+    """An MLflow client for a server or a database; a SQLite database is created if it does not exist.
 
     Args:
         tracking_uri: ``http://...`` or ``sqlite:///...``.

@@ -1,8 +1,8 @@
-"""What a sampler is: something that proposes configurations, and hears how they went.
+"""The contract of samplers, which propose configurations and learn from the results.
 
-A sampler holds no truth of its own: it is rebuilt from the store's rows (`pending` and `tell`, in any order) and then
-proposes what it would have proposed without the interruption. A proposal is a function of (space, seed, number, what
-has been heard); of random, grid and quasi_random one of (space, seed, number) alone.
+A sampler keeps no state of its own: it is rebuilt from the store's rows (`pending` and `tell`, in any order) and then
+proposes what it would have proposed without the interruption. A proposal is a function of (space, seed, number, all
+that was told); for random, grid and quasi_random, of (space, seed, number) alone.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Sampler(Protocol):
     """Proposes configurations for one label.
 
     Args:
-        space: What may be tried, by dotted name; the order of its names makes no difference.
+        space: Parameters by dotted name; their order makes no difference.
         objectives: Names of the values to maximise: ("quality", "speed"), or one of them.
-        seed: Of all its draws.
+        seed: Seed of all its random draws.
     """
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None: ...
 
     @abstractmethod
     def ask(self, number: int) -> Hyperparameters:
-        """A configuration for trial `number`, inside the space; counted as pending until it is told of."""
+        """A configuration inside the space for trial `number`, which is pending until `tell`."""
         ...
 
     @abstractmethod
@@ -46,13 +46,13 @@ class Sampler(Protocol):
         values: Mapping[str, float] | None,
         diverged: bool = False,
     ) -> None:
-        """How trial `number` went.
+        """Takes the result of trial `number`.
 
         Args:
             number: Its number within the label's search.
-            hyperparameters: Of the trial.
-            values: Each objective's value, larger is better; None when it has none.
-            diverged: It left the finite numbers. Without values and not diverged it failed: it is forgotten.
+            hyperparameters: The trial's hyperparameters.
+            values: The value of each objective, larger is better; None if the trial has none.
+            diverged: Whether the trial diverged. Without values and not diverged it has failed, and is ignored.
         """
         ...
 
@@ -61,8 +61,8 @@ class SamplerModule(Protocol):
     """A module in service/samplers, or one that an entry point names.
 
     Attributes:
-        Sampler: Its class; configurations follow by keyword.
-        SETTINGS: What a study may set of an entry point; `driftline.study.sampler` has those of the samplers here.
+        Sampler: Its class; settings are passed by keyword.
+        SETTINGS: Settings of an entry point's sampler; those of the samplers here are in `driftline.study.sampler`.
     """
 
     Sampler: type[Sampler]

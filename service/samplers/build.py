@@ -1,4 +1,4 @@
-"""Samplers by name, imported when they are asked for: only tpe, nsga2 and gp need Optuna, only gp needs torch."""
+"""Samplers by name, imported on demand: only tpe, nsga2 and gp need Optuna, only gp needs torch."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def build(
     seed: int,
     start: Sequence[Mapping[str, Any]] = (),
 ) -> Sampler:
-    """A sampler that has heard nothing yet.
+    """A new sampler, before any results.
 
     Args:
         sampler: One of `NAMES`, or a mapping of the name and settings, as in `driftline.study.sampler`.
-        space: What may be tried, by dotted name.
+        space: Parameters by dotted name.
         objectives: Names of the values to maximise.
-        seed: Of all its draws.
-        start: Settings inside the space that are tried first, as trials 0, 1, ...; what one leaves out is the setting
-            of the same number of random, grid and quasi_random, and the quasi-random one of the samplers that learn.
-            A grid then holds every other setting once.
+        seed: Seed of all random draws.
+        start: Configurations inside the space that are tried first, as trials 0, 1, ... Values that one leaves out come
+            from the random or grid sampler's own proposal for this trial; for all other samplers, from the quasi-random
+            one. A grid then proposes every other configuration once.
 
     Raises:
-        InvalidSpec: No sampler of this name, a wrong setting of it, or the space does not suit it.
+        InvalidSpec: There is no sampler of this name, a setting is invalid, or the sampler cannot search this space.
 
     Examples:
         >>> from search_spaces.parameters import Choice

@@ -1,4 +1,4 @@
-"""Configurations that are tried first, before any of a sampler's own."""
+"""Given configurations, which are tried before a sampler's own."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from service.samplers.base import Hyperparameters, Sampler
 
 
 class Started:
-    """A sampler whose first proposals are given.
+    """Proposes given points first, then what an inner sampler proposes.
 
-    The sampler hears of them as of its own; they count as its first numbers.
+    The inner sampler is told the results of the points as if they were its own first proposals.
 
     Args:
-        inner: Proposes the others.
-        points: Whole configurations, for trials 0, 1, ...
-        ahead: By how many the sampler's own numbering begins after trial 0; 0 keeps it, so that its own configurations
-            of the first numbers are never tried.
+        inner: Proposes all further configurations.
+        points: Complete configurations for trials 0, 1, ...
+        ahead: Trial at which the inner sampler's numbering begins. With 0 it has the trials' numbers, so that its own
+            proposals for the first trials are never tried.
     """
 
     def __init__(self, inner: Sampler, points: Sequence[Hyperparameters], ahead: int = 0) -> None:
@@ -26,7 +26,7 @@ class Started:
         self._ahead = ahead
 
     def ask(self, number: int) -> Hyperparameters:
-        """The point of this number; after them, what the sampler proposes."""
+        """The point with this number; after the points, the inner sampler's proposal."""
         if number >= len(self._points):
             return self._inner.ask(number - self._ahead)
         self._inner.pending(number, self._points[number])
@@ -43,5 +43,5 @@ class Started:
         values: Mapping[str, float] | None,
         diverged: bool = False,
     ) -> None:
-        """How trial `number` went; see the protocol."""
+        """Takes the result of trial `number`."""
         self._inner.tell(number, hyperparameters, values, diverged)

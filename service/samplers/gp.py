@@ -1,15 +1,15 @@
 """Optuna's Gaussian processes with expected hypervolume improvement; see `service.samplers.optuna_base`. Needs torch.
 
-The first max(10, dimensions + 2) configurations come from the quasi-random sampler; so do all until as many have
-finished and two of them have different values. The gain of a proposal is averaged over what the running trials may turn
-out to be, so parallel proposals keep apart; whether a configuration diverges is modelled by a process of its own.
+The first n = max(10, dimensions + 2) configurations are quasi-random; so are all further ones until n trials have
+finished and two of them have different values. The gain of a proposal is averaged over possible results of the running
+trials, so that parallel proposals differ. A separate Gaussian process models whether a configuration diverges.
 
 * A proposal costs about 1 second of one core with 64 finished trials, 1.7 with 256 and 4 with 512 (two objectives, four
-  hyperparameters, 8 running), so the processes are fitted on at most `cap` trials: the best half (non-dominated sorting
-  with crowding), a quarter for the newest diverged ones, and the newest of the others. Of the running ones the newest
-  cap/4 count.
-* A process takes values at face value, and one near-divergence at -1e6 would hide every difference among the good ones:
-  of each objective, values further below the median than the best is above it are raised to that distance.
+  hyperparameters, 8 running), so the processes are fitted to at most `cap` trials: the cap/2 best (non-dominated
+  sorting with crowding), up to cap/4 diverged ones, the newest, and then the newest others. Of the running trials, the
+  newest cap/4 count.
+* One near-divergence at -1e6 would hide every difference between good trials. For each objective, values further below
+  the median than the best is above it are therefore raised to that distance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sampler(Learner):
     """Proposals by Gaussian processes. See `service.samplers.base` for the other arguments.
 
     Args:
-        cap: Finished trials on which they are fitted, at most; at least 16.
+        cap: Most finished trials to which the processes are fitted; at least 16, by default `CAP`.
     """
 
     fixed = True
@@ -68,10 +68,10 @@ def chosen(heard: Heard, cap: int) -> list[int]:
 
     Args:
         heard: All finished trials.
-        cap: How many at most.
+        cap: Most trials to choose.
 
     Returns:
-        Their numbers, ascending; they do not depend on the order of arrival.
+        Their numbers in ascending order, whatever the order in which the trials finished.
 
     Examples:
         >>> chosen({0: ({}, (9.0,)), 1: ({}, None), 2: ({}, (1.0,)), 3: ({}, (8.0,)), 4: ({}, (2.0,))}, 4)
@@ -88,7 +88,7 @@ def chosen(heard: Heard, cap: int) -> list[int]:
 
 
 def raised(heard: Heard) -> Heard:
-    """The trials with outliers among the bad values raised: at most as far below the median as the best is above.
+    """The trials with low outliers raised: no value is further below the median than the best is above it.
 
     Args:
         heard: Finished trials.

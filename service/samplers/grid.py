@@ -1,7 +1,7 @@
 """Grid search: every combination of the parameters' grid points, once, in an order shuffled by the seed.
 
-The order is shuffled so that a budget smaller than the grid gets a fair part of it. Beyond its end the grid starts
-again in the same order; `Study.check` refuses a budget that would.
+The order is shuffled so that a budget smaller than the grid gets a fair sample of it. After its end the grid starts
+again in the same order; `Study.check` rejects a budget that is larger than the grid.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LARGEST = 1_000_000
 
 
 class Sampler:
-    """Every combination once; learns nothing. See `service.samplers.base` for the other arguments.
+    """Proposes every combination once; learns nothing. See `service.samplers.base` for the other arguments.
 
     Args:
-        without: Configurations that are left out, unless nothing else is on the grid.
+        without: Configurations to leave out, unless nothing else is on the grid.
 
     Raises:
         InvalidSpec: The grid has more than a million configurations.
@@ -51,7 +51,7 @@ class Sampler:
         self._order = left if len(left) else order
 
     def index(self, hyperparameters: Mapping[str, Any]) -> int | None:
-        """Place of a configuration on the unshuffled grid; None when it lies off the grid."""
+        """Index of a configuration on the unshuffled grid; None if it is not on the grid."""
         place, stride = 0, 1
         for name, points in self._points.items():
             on = [index for index, point in enumerate(points) if same(point, hyperparameters[name])]
@@ -61,7 +61,7 @@ class Sampler:
         return place
 
     def ask(self, number: int) -> Hyperparameters:
-        """A configuration for trial `number`, whatever has been heard."""
+        """A configuration for trial `number`, independent of all results."""
         rest = int(self._order[number % len(self._order)])
         hyperparameters = {}
         for name, points in self._points.items():
@@ -70,7 +70,7 @@ class Sampler:
         return hyperparameters
 
     def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Makes no difference."""
+        """Does nothing."""
 
     def tell(
         self,
@@ -79,4 +79,4 @@ class Sampler:
         values: Mapping[str, float] | None,
         diverged: bool = False,
     ) -> None:
-        """Makes no difference."""
+        """Does nothing."""

@@ -1,14 +1,14 @@
 """Optuna's NSGA-II, an elitist genetic algorithm, for one or two objectives; see `service.samplers.optuna_base`.
 
-Generation g is the trials numbered g·population_size to (g + 1)·population_size - 1, whatever the order in which they
-finish (Optuna would count what had finished when each trial was proposed, which rows do not hold). Generation 0 is
-quasi-random. A later trial is bred from the best population_size among the finished trials of earlier generations:
-binary tournament, uniform crossover, and each coordinate drawn afresh with probability 1/dimensions. Trials of
-earlier generations that still run are not waited for: they are missing among the parents, and while fewer than half a
-population has finished the trial is quasi-random. No child repeats a running trial.
+Generation g has the trials g·population_size to (g + 1)·population_size - 1, in whatever order they finish. (Optuna
+itself counts the trials that had finished when each trial was proposed, which the rows do not hold.) Generation 0 is
+quasi-random. A later trial is bred from the best population_size finished trials of earlier generations, by binary
+tournament, uniform crossover, and a fresh draw of each coordinate with probability 1/dimensions. It does not wait for
+running trials of earlier generations: these are missing among the parents, and the trial is quasi-random if fewer than
+half a population has finished. No child repeats a running trial.
 
-What is guaranteed: a proposal is a function of (space, seed, number, population_size, finished trials of earlier
-generations, and, for what must not be repeated, all others); so a rebuilt sampler goes on as the interrupted one would.
+Guarantee: a proposal is a function of (space, seed, number, population_size, finished trials of earlier generations)
+and of all other trials, which it must not repeat. A rebuilt sampler therefore continues as the interrupted one would.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from service.samplers.optuna_base import Learner
 __all__ = ["POPULATION"]
 
 POPULATION = 8
-"""Optuna's own 50 leave a budget of 64 trials at hardly more than one generation."""
+"""With Optuna's default of 50, a budget of 64 trials would be hardly more than one generation."""
 
 
 class Sampler(Learner):
@@ -67,7 +67,7 @@ class _Generations(optuna.samplers.NSGAIISampler):
         return [trial for trial in finished if trial.user_attrs["number"] // self._size == generation]
 
     def get_parent_population(self, study: optuna.Study, generation: int) -> list[optuna.trial.FrozenTrial]:
-        """From which a generation is bred; one generation after the other, so that no stack grows."""
+        """The parents of a generation; computed generation by generation, to avoid a deep recursion."""
         for later in range(len(self._parents), generation + 1):
             self._parents.append(self.select_parent(study, later))
         return self._parents[generation]

@@ -1,22 +1,23 @@
-"""What the samplers that learn have in common: Optuna, asked anew for every proposal.
+"""Base of the samplers that learn: a new Optuna study for every proposal.
 
-For every proposal an in-memory Optuna study is built from what has been heard, in the order of the trials' numbers,
-with a seed that is a function of (seed, number): a rebuilt sampler proposes what the interrupted one would have, in
-whatever order the results arrived. (To the bit with the same versions of Optuna, NumPy and, for gp, torch on the same
-kind of machine.)
+For every proposal an in-memory Optuna study is built from all results so far, in the order of the trials' numbers, with
+a seed that is a function of (seed, number). A rebuilt sampler therefore proposes what the interrupted one would have
+proposed, in whatever order the results arrived. (To the bit with the same versions of Optuna, NumPy and, for gp, torch
+on the same kind of machine.)
 
-* A diverged trial is told as the worst value seen so far with a violated constraint. Told as failed, nobody would ever
-  hear of it, and diverging configurations be proposed for ever.
-* A failed trial is forgotten.
-* Until enough is known the configurations are the quasi-random sampler's.
-* A configuration that has been tried, or is being tried, is not proposed again where it can be helped: at one seed it
-  would give the same curve once more.
+* A diverged trial gets the worst value so far and a violated constraint. If it counted as failed, Optuna would ignore
+  it, and propose diverging configurations forever.
+* A failed trial is ignored.
+* Until enough trials have finished, configurations are quasi-random.
+* A configuration that was tried before, or is running, is not proposed again if that can be avoided: the search has one
+  seed, so the curve would be the same.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,29 +26,31 @@ from search_spaces.parameters import Space
 from search_spaces.spaces import free
 from service.samplers import quasi_random
 from service.samplers.base import Hyperparameters
-from service.samplers.optuna_parameters import encode, suggest
+from service.samplers.optuna_parameters import suggest
 
 if TYPE_CHECKING:
     import optuna
 
+    from service.samplers.optuna_trials import Trials
+
 STARTUP = 10
-_FURTHER = 256  # quasi-random configurations that are looked at for a new one
+_FURTHER = 256  # quasi-random configurations among which to look for a new one
 
 Heard = dict[int, tuple[Hyperparameters, tuple[float, ...] | None]]
-"""Finished trials by number: configuration and values, larger is better; None where it diverged."""
+"""Finished trials by number: configuration and values, larger is better; None if the trial diverged."""
 
 
 class Learner:
     """Base of the samplers that learn. See `service.samplers.base` for the arguments.
 
-    A subclass makes Optuna's sampler (`_optuna`), and may say when it knows enough (`_ready`) and what Optuna hears
-    (`_told`).
+    A subclass makes Optuna's sampler (`_optuna`). It may redefine when it knows enough (`_ready`), and which trials
+    Optuna gets (`_told`, `_running`).
     """
 
     fixed: ClassVar[bool]
-    """Every configuration has the same coordinates, see `service.samplers.optuna_parameters`."""
+    """Whether every configuration has the same coordinates, see `service.samplers.optuna_parameters`."""
     tries: ClassVar[int]
-    """Proposals of one trial until one is new; then it is the quasi-random sampler's."""
+    """How many proposals to draw until one is new; if none is, the configuration is quasi-random."""
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
         self._space = {name: space[name] for name in sorted(space)}
@@ -60,7 +63,7 @@ class Learner:
         self._finished: Heard = {}
 
     def ask(self, number: int) -> Hyperparameters:
-        """A configuration for trial `number`, given what has been heard; pending from now on."""
+        """A configuration for trial `number`, based on all results so far; the trial is pending from now on."""
         hyperparameters = self._propose(number) if self._free and self._ready(number) else self._first.ask(number)
         self._pending[number] = hyperparameters
         return dict(hyperparameters)
@@ -76,7 +79,7 @@ class Learner:
         values: Mapping[str, float] | None,
         diverged: bool = False,
     ) -> None:
-        """How trial `number` went; see the protocol."""
+        """Takes the result of trial `number`."""
         self._pending.pop(number, None)
         if diverged:
             self._finished[number] = (dict(hyperparameters), None)
@@ -88,16 +91,26 @@ class Learner:
         raise NotImplementedError
 
     def _ready(self, number: int) -> bool:
-        """Whether enough is known for a proposal; the quasi-random configuration is taken otherwise."""
+        """Whether enough trials have finished for a proposal; otherwise the configuration is quasi-random."""
         return number >= self._startup and len(self._finished) >= self._startup
 
     def _told(self) -> Heard:
-        """The finished trials that Optuna hears of."""
+        """The finished trials that Optuna gets."""
         return self._finished
 
     def _running(self, number: int) -> dict[int, Hyperparameters]:
-        """The unfinished trials that Optuna hears of, but for `number`, which is about to be proposed."""
+        """The unfinished trials that Optuna gets, except `number`, which is about to be proposed."""
         return {other: hyperparameters for other, hyperparameters in self._pending.items() if other != number}
+
+    def _history(self, number: int) -> list[optuna.trial.FrozenTrial]:
+        """The trials that Optuna gets, in the order of their numbers."""
+        return self._trials.made(self._told(), self._running(number))
+
+    @cached_property
+    def _trials(self) -> Trials:
+        from service.samplers.optuna_trials import Trials
+
+        return Trials({name: self._space[name] for name in self._free}, len(self._objectives), fixed=self.fixed)
 
     def _propose(self, number: int) -> Hyperparameters:
         import optuna
@@ -121,44 +134,12 @@ class Learner:
             fresh = self._first.ask(other)
             if fresh not in known:
                 return fresh
-        return hyperparameters  # nothing else is left to be tried
-
-    def _history(self, number: int) -> list[optuna.trial.FrozenTrial]:
-        """What has been heard, as Optuna's trials in the order of their numbers."""
-        import optuna
-
-        heard, running = self._told(), self._running(number)
-        told = [values for _, values in heard.values() if values is not None]
-        worst = [min(column) for column in zip(*told, strict=True)] or [0.0] * len(self._objectives)
-        constrained = len(told) < len(heard)
-        trials = []
-        for other in sorted(heard.keys() | running.keys()):
-            finished = heard.get(other)
-            hyperparameters = finished[0] if finished else running[other]
-            coordinates = [
-                triple
-                for name in self._free
-                for triple in encode(name, self._space[name], hyperparameters[name], fixed=self.fixed)
-            ]
-            facts: dict[str, Any] = {"state": optuna.trial.TrialState.RUNNING}
-            if finished:
-                values = finished[1]
-                facts = {"values": list(worst if values is None else values)}
-                if constrained:
-                    facts["constraints"] = {"diverged": 1.0 if values is None else 0.0}
-            trial = optuna.trial.create_trial(
-                params={key: value for key, _, value in coordinates},
-                distributions={key: distribution for key, distribution, _ in coordinates},
-                user_attrs={"number": other},
-                **facts,
-            )
-            trials.append(trial)
-        return trials
+        return hyperparameters  # no new configuration was found
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Optuna's lines on every study created and on conditional parameters, and NumPy's on a converged gp."""
+    """Silences Optuna's messages on new studies and conditional parameters, and NumPy's on a converged gp."""
     import optuna
 
     before = optuna.logging.get_verbosity()

@@ -1,8 +1,8 @@
-"""Hyperparameters as Optuna's parameters, forth (`suggest`) and back (`encode`).
+"""Hyperparameters from Optuna's parameters (`suggest`), and back (`encode`).
 
 * Extra points of a range (``also: [0]``) are a categorical switch beside the range. With ``fixed`` the range has a
-  value even where the switch says otherwise, its end nearest to the extra point, so that every configuration has the
-  same coordinates (genetic and Gaussian-process samplers model no others); without, it has none there.
+  value even at an extra point, its end nearest to it. Every configuration then has the same coordinates, which genetic
+  and Gaussian-process samplers need. Without ``fixed`` the range has no value there.
 * Choices among more than two numbers are modelled by their rank, others as categories.
 * ``complement`` models log(1 - x).
 """
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     import optuna
 
 IN_RANGE = "range"
-"""What a switch says where the value is in the range, and at none of its extra points."""
+"""The switch's value for a value in the range instead of at one of its extra points."""
 
 
 def suggest(trial: optuna.Trial, name: str, parameter: Parameter, *, fixed: bool) -> Any:
     """The value of one hyperparameter that Optuna's trial proposes.
 
     Args:
-        trial: Optuna's, being asked.
-        name: Of the hyperparameter.
-        parameter: What it may be.
-        fixed: Every configuration has the same coordinates.
+        trial: Optuna's trial.
+        name: Name of the hyperparameter.
+        parameter: Its range or choices.
+        fixed: Whether every configuration has the same coordinates.
     """
     if isinstance(parameter, Choice):
         options = parameter.options
@@ -46,13 +46,13 @@ def suggest(trial: optuna.Trial, name: str, parameter: Parameter, *, fixed: bool
 
 
 def encode(name: str, parameter: Parameter, value: Any, *, fixed: bool) -> Iterator[tuple[str, Any, Any]]:
-    """(key, distribution, value) of each of Optuna's parameters behind one hyperparameter: `suggest` backwards.
+    """(key, distribution, value) of each of Optuna's parameters behind one hyperparameter; the inverse of `suggest`.
 
     Args:
-        name: Of the hyperparameter.
-        parameter: What it may be, more than one value.
-        value: What it is, inside the parameter.
-        fixed: Every configuration has the same coordinates.
+        name: Name of the hyperparameter.
+        parameter: Its range or choices; more than one value.
+        value: Its value, which `parameter` allows.
+        fixed: Whether every configuration has the same coordinates.
     """
     from optuna import distributions as kinds
 
@@ -90,7 +90,7 @@ def _in_range(trial: optuna.Trial, name: str, parameter: Float | Int) -> float |
 
 
 def is_switch(key: str) -> bool:
-    """Whether one of Optuna's parameters says if a range or an extra point is meant."""
+    """Whether one of Optuna's parameters is a switch between a range and its extra points."""
     return key.endswith("?")
 
 

@@ -1,4 +1,4 @@
-"""Quasi-random search: point `number` of a scrambled Sobol sequence, which fills the space more evenly than chance."""
+"""Quasi-random search: points of a scrambled Sobol sequence, which fill the space more evenly than random ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Sampler:
         self._seed = seed
 
     def ask(self, number: int) -> Hyperparameters:
-        """A configuration for trial `number`, whatever has been heard."""
+        """A configuration for trial `number`, independent of all results."""
         quantiles = dict(zip(self._free, self._point(number), strict=True))
         return {name: parameter.from_unit(quantiles.get(name, 0.0)) for name, parameter in self._space.items()}
 
     def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Makes no difference."""
+        """Does nothing."""
 
     def tell(
         self,
@@ -36,7 +36,7 @@ class Sampler:
         values: Mapping[str, float] | None,
         diverged: bool = False,
     ) -> None:
-        """Makes no difference."""
+        """Does nothing."""
 
     def _point(self, number: int) -> list[float]:
         """Point `number` of the sequence, in [0, 1)^d."""

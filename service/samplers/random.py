@@ -20,12 +20,12 @@ class Sampler:
         self._seed = seed
 
     def ask(self, number: int) -> Hyperparameters:
-        """A configuration for trial `number`, whatever has been heard."""
+        """A configuration for trial `number`, independent of all results."""
         generator = np.random.default_rng([self._seed, number])
         return {name: parameter.sample(generator) for name, parameter in self._space.items()}
 
     def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Makes no difference."""
+        """Does nothing."""
 
     def tell(
         self,
@@ -34,4 +34,4 @@ class Sampler:
         values: Mapping[str, float] | None,
         diverged: bool = False,
     ) -> None:
-        """Makes no difference."""
+        """Does nothing."""

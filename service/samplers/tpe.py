@@ -1,13 +1,13 @@
 """Optuna's tree-structured Parzen estimator for one or two objectives; see `service.samplers.optuna_base`.
 
-The first `startup` configurations come from the quasi-random sampler; so do all until as many have finished. Running
-trials count as bad ones until they finish (constant liar): parallel proposals keep apart. A range with extra points is
-modelled from the trials in it alone.
+The first `startup` configurations are quasi-random; so are all further ones until `startup` trials have finished.
+Running trials count as bad until they finish (constant liar), so that parallel proposals differ. A range with extra
+points is modelled only from the trials inside the range.
 
-Categories, among them whether a range or one of its extra points is meant, are drawn from the density of the good
-trials. Optuna would take the one with the best ratio of good to bad ones of 24 drawn, which is nearly always the same
-one: once a category is ahead the others are hardly tried again, and a frontier has one end. For the same reason an
-extra point has at most half of the latest trials.
+Categories, including the switch between a range and its extra points, are drawn from the density of the good trials.
+Optuna would draw 24 and take the one with the best ratio of good to bad density, which is nearly always the same: once
+a category is ahead, the others are hardly tried again, and the frontier is explored at one end only. For the same
+reason, extra points get at most half of the latest trials.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["LATEST", "SHARE", "DrawnCategories"]
 
 LATEST = 10
 SHARE = 0.5
-"""Of the latest trials, so many may be at an extra point of a range for another one to be proposed."""
+"""An extra point of a range is proposed only while less than this share of the latest trials is at one."""
 
 
 class Sampler(Learner):
     """Proposals by TPE. See `service.samplers.base` for the other arguments.
 
     Args:
-        startup: Configurations that are quasi-random before TPE begins; max(10, dimensions + 2) by default.
+        startup: Quasi-random configurations before TPE begins; max(10, dimensions + 2) by default.
     """
 
     fixed = False
@@ -49,11 +49,11 @@ class Sampler(Learner):
 
 
 class DrawnCategories(optuna.samplers.TPESampler):
-    """TPE that draws categories rather than to take the most promising one each time.
+    """TPE that draws categories instead of always taking the most promising one.
 
     Args:
-        seed: Of what it draws.
-        share: Of the latest trials that an extra point may have; infinity sets no bound.
+        seed: Seed of its random draws.
+        share: Share of the latest trials that may be at extra points; infinity sets no bound.
     """
 
     def __init__(self, seed: int, share: float = SHARE) -> None:
@@ -77,7 +77,7 @@ class DrawnCategories(optuna.samplers.TPESampler):
 
 
 def _share_at_extra(study: optuna.Study, switch: str) -> float:
-    """The share of the latest trials that are at an extra point of the range that this is the switch of."""
+    """Share of the latest trials that are at an extra point of the switch's range."""
     numbered = [trial for trial in study.get_trials(deepcopy=False) if "number" in trial.user_attrs]
     latest = sorted(numbered, key=lambda trial: int(trial.user_attrs["number"]))[-LATEST:]
     extra = [trial for trial in latest if trial.params.get(switch, IN_RANGE) != IN_RANGE]

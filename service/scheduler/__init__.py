@@ -1,5 +1,5 @@
-"""Which study has a driver.
+"""Gives every study its driver.
 
-`loop` looks at all studies, `reconcile` decides what to do (pure), `fair_order` says whose turn it is, `pauses` how
-long to wait after errors.
+`loop` looks at all studies, `reconcile` decides what to do (pure), `fair_order` orders the waiting studies, `pauses`
+spaces out attempts after errors.
 """

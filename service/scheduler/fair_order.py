@@ -1,4 +1,4 @@
-"""In which order waiting studies come to their turn."""
+"""The order in which waiting studies start."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _BEGUN = frozenset({"RUNNING", "PAUSING", "CANCELLING"})
 
 
 def in_turn(waiting: Sequence[Driven], running: Mapping[str, int], served: Mapping[str, float]) -> Iterator[Driven]:
-    """The studies that wait, in the order in which they are to be started.
+    """The waiting studies, in the order in which to start them.
 
-    Studies that had begun and lost their driver go first. Then projects take turns: the one of which the fewest studies
-    run, then the one that waited longest since a study of its was begun; within a project the oldest study.
+    Studies that had started and lost their driver go first. Then projects take turns: first the one with the fewest
+    running studies, then the one whose last start is longest ago. Within a project, the oldest study goes first.
 
     Args:
         waiting: Studies without a driver.
-        running: How many studies of a project run; read anew for every study that is given out, so that the caller may
-            count those it starts.
-        served: When a study of a project was last begun, in seconds since 1970; 0 for one that is not named.
+        running: Number of running studies by project; read again for every study, so that the caller can count those
+            that it starts.
+        served: When a study of each project was last started, in seconds since 1970; 0 if missing.
     """
     begun = [study for study in waiting if study.state in _BEGUN]
     yield from sorted(begun, key=lambda study: study.id)

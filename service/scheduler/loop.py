@@ -31,15 +31,15 @@ from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
 CLOSE_S = 5.0
-"""How long a look that is under way may take when the loop is to end."""
+"""How long `close` waits for a look that is in progress."""
 
 _LOCK = "scheduler"
 _LOCK_S = 30.0
 _COLLECT_S = 60.0
 _JUMP_S = 10.0
-"""A clock that moves so much further than time has passed was set, or the machine slept.
+"""If the clock moves this much more than time has passed, it was set, or the machine slept.
 
-Less than what is left of a lease when its driver renews it (20 of 30 seconds): smaller steps end none.
+Less than what is left of a lease when its driver renews it (20 of 30 seconds), so that a smaller step ends no lease.
 """
 _ENDED_S = 24 * 3600.0
 _ENDED_MOST = 200
@@ -48,26 +48,26 @@ _ENDED_MOST = 200
 class Scheduler:
     """Gives every study its driver, one study at a time on a Ray cluster.
 
-    Several processes may run one over the same store: only the one that has the store's lock acts. One that gets the
-    lock asks the launcher what runs, so that no driver of another scheduler is doubled.
+    Several processes may run a scheduler over the same store: only the one that has the store's lock acts. When it gets
+    the lock it asks the launcher what is running, so that it starts no driver twice.
 
     Args:
         store: The database.
         launcher: Starts drivers.
         token: Gives a driver's token for (study id, project).
-        cluster: The Ray cluster a study would run on; None for one of its own. By default all share one.
-        per_project: How many studies of one project may run at once; None is as many as there are.
-        every_s: Seconds between two looks.
-        max_deaths: A study fails when so many drivers were lost in a row.
-        start_seconds: A driver that has not acquired its study after so long is lost.
-        back_seconds: A driver that lives, and whose lease has run out, may be silent for so long while the API answers;
-            then it is killed and another one is started.
+        cluster: Gives the Ray cluster that a study would run on; None if it has its own. By default all share one.
+        per_project: How many studies of one project may run at once; None sets no limit.
+        every_s: Seconds between two looks at the studies.
+        max_deaths: A study fails when this many drivers were lost in a row.
+        start_seconds: A driver that has not acquired its study within this time is lost.
+        back_seconds: How long a live driver whose lease has expired may stay silent while the API answers; then it is
+            killed and another one is started.
         answers: Whether the API answers drivers.
-        steady: A clock that is never set, in seconds, by which it is seen when the store's clock is.
+        steady: A monotonic clock in seconds, which shows when the store's clock is set.
 
     Attributes:
-        looks: How often it has looked, whether it had the lock or not.
-        looked_at: When it did last, in seconds since 1970; 0 before.
+        looks: How often it has looked at the studies, with or without the lock.
+        looked_at: Time of its last look, in seconds since 1970; 0 before the first.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class Scheduler:
         self._start_seconds = start_seconds
         self._back_seconds = back_seconds
         self._answers = answers
-        self._unanswered = float("-inf")  # when the API did not answer, on the store's clock
+        self._unanswered = float("-inf")  # when the API last failed to answer, on the store's clock
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._pauses = Pauses(steady)
         self._collected = float("-inf")
-        self._ahead: float | None = None  # of the store's clock, before the one that is never set
+        self._ahead: float | None = None  # by how much the store's clock is ahead of the monotonic one
         self._calm_at = float("-inf")
         self._name = f"{holder()}/{id(self):x}"
         self._stop = threading.Event()
@@ -120,7 +120,7 @@ class Scheduler:
         self._look.set()
 
     def close(self) -> None:
-        """Stop the loop and let go of the lock; drivers run on."""
+        """Stop the loop and release the lock; drivers keep running."""
         self._stop.set()
         self._look.set()
         if self._thread is not None:
@@ -128,7 +128,7 @@ class Scheduler:
         try:
             self._store.locks.release(_LOCK, self._name)
         except DriftlineError:
-            _LOG.warning("the scheduler's lock could not be given back; it expires", exc_info=True)
+            _LOG.warning("the scheduler's lock could not be released; it will expire", exc_info=True)
 
     @property
     def acting(self) -> bool:
@@ -136,11 +136,11 @@ class Scheduler:
         return self._unsure is not None
 
     def step(self) -> list[Action]:
-        """Look once and act; returns what was done. Nothing when another scheduler has the lock."""
+        """Look once and act; returns the actions. Does nothing if another scheduler has the lock."""
         held = self._store.locks.take(_LOCK, self._name, _LOCK_S)
         self.looks, self.looked_at = self.looks + 1, self._store.session.clock()
         if not held:
-            self._started.clear()  # another one acts, and may change everything
+            self._started.clear()  # another scheduler acts, and may change everything
             self._pauses.keep(())
             self._unsure = None
             return []
@@ -170,13 +170,13 @@ class Scheduler:
         for action in actions:
             try:
                 self._do(action, studies.get(action.study_id), clusters.get(action.study_id, ""))
-            except DriftlineError as error:  # things have changed since the look: the next one sees how they are
-                _LOG.info("%s was overtaken: %s", action, error)
+            except DriftlineError as error:  # the study has changed since the look: the next one sees that
+                _LOG.info("%s no longer applies: %s", action, error)
         self._collect()
         return actions
 
     def _calm(self) -> bool:
-        """Whether leases can be judged: when the clock was set, not before drivers have had time to renew theirs."""
+        """Whether leases can be judged: after the clock was set, only once drivers have had time to renew them."""
         running = self._steady()
         ahead = self._store.session.clock() - running
         moved = 0.0 if self._ahead is None else ahead - self._ahead
@@ -184,7 +184,7 @@ class Scheduler:
         if abs(moved) > _JUMP_S:
             self._calm_at = running + self._store.session.lease_seconds
             self._unanswered += moved
-            _LOG.warning("the clock was set by %.0f s: leases are judged again when all can have been renewed", moved)
+            _LOG.warning("the clock was set by %.0f s: leases are not judged until all drivers could renew them", moved)
             for study_id, ours in self._started.items():
                 idle = None if ours.idle_since is None else ours.idle_since + moved
                 silent = None if ours.silent_since is None else ours.silent_since + moved
@@ -193,15 +193,15 @@ class Scheduler:
         return running >= self._calm_at
 
     def _ask(self, study_id: str) -> Seen | None:
-        """The driver as its launcher sees it; None when that cannot be said for now."""
+        """The driver as its launcher sees it; None if the launcher cannot say for now."""
         try:
             return self._launcher.seen(study_id)
         except DriftlineError as error:
-            _LOG.warning("how the driver of study %s is cannot be seen for now: %s", study_id, error)
+            _LOG.warning("the launcher cannot say for now how the driver of study %s is: %s", study_id, error)
             return None
 
     def _seen(self, study_id: str, ours: Launched, study: Driven | None, now: float) -> Launched:
-        """The driver as its launcher sees it now; as it was when that cannot be said."""
+        """The driver as its launcher sees it now; unchanged if the launcher cannot say."""
         waiting = study is not None and (study.held or study.lost or study.attempt < ours.attempt)
         idle_since = None if waiting else ours.idle_since or now
         silent_since = (ours.silent_since or now) if study is not None and study.lost else None
@@ -218,10 +218,10 @@ class Scheduler:
         )
 
     def _adopt(self, studies: dict[str, Driven], clusters: dict[str, str], now: float) -> dict[str, Launched]:
-        """Takes over the drivers that run already, once after this scheduler got the lock.
+        """Takes over the drivers that are already running, once after this scheduler got the lock.
 
         Returns:
-            Drivers that may run for all that is known: their launcher does not answer. They are left alone.
+            Drivers that may be running, because their launcher does not answer. They are left alone.
         """
         if self._unsure is None:
             self._unsure = set(studies) | set(self._store.studies.ended_since(now - _ENDED_S, _ENDED_MOST))
@@ -269,11 +269,11 @@ class Scheduler:
                 self._store.leases.settle(study_id, action.state, action.reason)
 
     def _start(self, study: Driven, attempt: int, cluster: str) -> None:
-        """Starts a driver. What keeps its launcher from it for now does not speak against the study, which waits."""
+        """Starts a driver. If its launcher cannot do so for now, the study waits, and no driver is counted as lost."""
         try:
             launch = self._launch(study, attempt)
             self._launcher.start(launch)
-        except InvalidSpec as error:  # no other start would end in another way
+        except InvalidSpec as error:  # every other start would fail in the same way
             self._store.leases.settle(study.id, "FAILED", error.message)
         except DriftlineError as error:
             self._pauses.lengthen(study.id)
@@ -302,22 +302,22 @@ class Scheduler:
         )
 
     def _collect(self) -> None:
-        """Now and then, has the launcher end what is left of studies that no longer exist or were cancelled."""
+        """Once a minute, makes the launcher end what is left of studies that no longer exist or were cancelled."""
         if time.monotonic() - self._collected < _COLLECT_S:
             return
         self._collected = time.monotonic()
         try:
             self._launcher.collect(self._store.studies.not_cancelled())
         except DriftlineError as error:
-            _LOG.warning("what runs for studies that no longer exist could not be ended: %s", error)
+            _LOG.warning("what is left of studies that no longer exist could not be ended: %s", error)
 
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
                 self.step()
             except DriftlineError as error:
-                _LOG.warning("the scheduler could not look: %s", error)
+                _LOG.warning("the scheduler could not look at the studies: %s", error)
             except Exception:
-                _LOG.exception("the scheduler failed; it goes on")
+                _LOG.exception("the scheduler failed; it continues")
             self._look.wait(self._every_s)
             self._look.clear()

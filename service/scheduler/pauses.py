@@ -1,4 +1,4 @@
-"""Pauses between tries to start a driver that its launcher could not start for now."""
+"""Pauses between attempts to start a driver that its launcher could not start for now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Pauses:
     """Each pause of a study is twice as long as the one before.
 
     Args:
-        steady: A clock that is never set, in seconds.
+        steady: A monotonic clock, in seconds.
     """
 
     def __init__(self, steady: Callable[[], float]) -> None:
@@ -21,7 +21,7 @@ class Pauses:
         self._until: dict[str, tuple[float, Iterator[float]]] = {}  # by study: when its pause ends, and the next pauses
 
     def lengthen(self, study_id: str) -> None:
-        """The study's next pause begins."""
+        """Begins the study's next pause."""
         _, following = self._until.get(study_id) or (0.0, pauses(FIRST_S, LONGEST_S))
         self._until[study_id] = (self._steady() + next(following), following)
 
@@ -30,7 +30,7 @@ class Pauses:
         return study_id in self._until and self._until[study_id][0] > self._steady()
 
     def end(self, study_id: str) -> None:
-        """The study is in no pause, and its next one is the first again."""
+        """Ends the study's pause; its next one is the shortest again."""
         self._until.pop(study_id, None)
 
     def keep(self, study_ids: Collection[str]) -> None:

@@ -1,7 +1,7 @@
 """What the scheduler should do next, as a pure function of what it sees.
 
-Level-triggered: it looks at how things are, not at what has happened, so that deciding twice, late, or after a restart
-gives the right thing again.
+Level-triggered: it looks at the current state, not at events, so that deciding twice, late, or after a restart is
+correct as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.store.leases import Driven
 
 _BEFORE_THE_END = frozenset({"PENDING", "QUEUED", "RUNNING"})
 MAX_DEATHS = 3
-"""A study fails when so many of its drivers in a row were lost without a finished trial in between."""
+"""A study fails when this many of its drivers were lost in a row without a finished trial in between."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Launched:
         since: When it was started, or first seen, in seconds since 1970.
         cluster: The Ray cluster that it uses.
         study: Its study's name.
-        idle_since: When it was first seen to hold nothing after it had let go of its study; None before that.
-        silent_since: When its lease was first seen to have run out; None while it runs.
-        reason: What its launcher says of it: why it has ended, or does not come up yet.
-        hopeless: Whether another start would end in the same way.
+        idle_since: When it was first seen after it had released its study; None before that.
+        silent_since: When its lease was first seen to have expired; None while the lease runs.
+        reason: Why it has ended, or has not come up yet, according to its launcher.
+        hopeless: Whether another start would fail in the same way.
         adopted: Whether another scheduler had started it.
         waiting: Whether it waits in a queue outside of this service; see `service.launchers.base.Seen`.
-        killed: Whether its launcher was told to kill it; until it has ended, no other one is started.
+        killed: Whether its launcher was told to kill it; no other driver is started until it has ended.
     """
 
     attempt: int
@@ -69,7 +69,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Note:
-    """Say of a study that is driven what its launcher has to say; "" when that is over."""
+    """Set the reason of a running study to its launcher's message; "" clears it."""
 
     study_id: str
     attempt: int
@@ -78,9 +78,9 @@ class Note:
 
 @dataclass(frozen=True)
 class Lost:
-    """Note that the study's driver was lost; attempt 0 is one that never came to acquire.
+    """Record that the study's driver was lost; attempt 0 if it never acquired the study.
 
-    One that another scheduler had started is not counted against the study: the whole service may have gone away.
+    A driver that another scheduler had started is not counted against the study: the whole service may have been down.
     """
 
     study_id: str
@@ -99,7 +99,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Kill:
-    """End the study's driver at once: it hangs. To be done again until it has ended."""
+    """Kill the study's driver, because it hangs; repeated until it has ended."""
 
     study_id: str
     reason: str
@@ -107,7 +107,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Forget:
-    """Let go of a driver that waits in a queue for another turn: the next start finds it there."""
+    """Forget a driver that waits in a queue for another turn: the next start finds it there."""
 
     study_id: str
     reason: str
@@ -115,7 +115,7 @@ class Forget:
 
 @dataclass(frozen=True)
 class Settle:
-    """Put a study that no driver holds into a state."""
+    """Set the state of a study that no driver holds."""
 
     study_id: str
     state: Literal["PAUSED", "CANCELLED", "FAILED"]
@@ -140,29 +140,29 @@ def reconcile(
     served: Mapping[str, float] | None = None,
     per_project: int | None = None,
 ) -> list[Action]:
-    """The actions that bring what is closer to what should be.
+    """The actions that bring the current state closer to the desired one.
 
-    A driver that is lost is noted in one round and replaced in the next.
+    A lost driver is recorded in one call and replaced in the next.
 
     Args:
         studies: The unfinished studies that are not paused.
         launched: Drivers that were started, by study id.
-        clusters: The Ray cluster that each study would run on; a cluster runs one study at a time, and a study that is
-            not named has a cluster of its own.
+        clusters: The Ray cluster that each study would run on. A cluster runs one study at a time; a study that is
+            missing here has its own.
         now: Seconds since 1970.
-        max_deaths: A study fails when so many drivers were lost in a row.
-        start_seconds: A driver that has not acquired its study after so long is lost.
-        end_seconds: A driver that has let go of its study may take so long to clean up; then it is stopped.
-        back_seconds: A driver that its launcher sees alive, and whose lease has run out, may take so long to come back
-            while the API answers; then it hangs, and is killed.
-        patience_seconds: A driver that is silent for so long hangs whether the API answers or not: one that cannot
+        max_deaths: A study fails when this many drivers were lost in a row.
+        start_seconds: A driver that has not acquired its study within this time is lost.
+        end_seconds: How long a driver may take to clean up after it has released its study; then it is stopped.
+        back_seconds: How long a live driver whose lease has expired may stay silent while the API answers; then it
+            hangs, and is killed.
+        patience_seconds: A driver that is silent for this long hangs whether the API answers or not: one that cannot
             reach the API ends by itself before that.
-        unanswered: When the API last did not answer, in seconds since 1970.
-        served: When a study of a project was last begun, by project; whoever waited longer comes first.
-        per_project: How many studies of one project may run at once; None is as many as there are.
+        unanswered: When the API last failed to answer, in seconds since 1970.
+        served: When a study of each project was last started; projects that waited longer come first.
+        per_project: How many studies of one project may run at once; None sets no limit.
 
     Returns:
-        Actions, in the order in which to do them; none when everything is as it should be.
+        Actions, in the order in which to do them; none if nothing needs to change.
     """
     actions: list[Action] = []
     busy = {ours.cluster: ours.study for ours in launched.values() if ours.alive}
@@ -210,18 +210,18 @@ def _queue(study: Driven, reason: str) -> list[Action]:
 
 
 def _ended(study_id: str, ours: Launched, now: float, end_seconds: float) -> list[Action]:
-    """Forget a driver that has let go of its study and ended, or takes too long to end."""
+    """Stops a driver that has released its study, if it has ended, waits in a queue, or takes too long to end."""
     if not ours.alive:
         return [Stop(study_id, "it has ended")]
     if ours.waiting:
         return [Stop(study_id, "its study needs no driver")]
     if ours.idle_since is not None and now - ours.idle_since > end_seconds:
-        return [Stop(study_id, f"it has let go of its study and not ended within {end_seconds:.0f} s")]
+        return [Stop(study_id, f"it released its study, but did not end within {end_seconds:.0f} s")]
     return []
 
 
 def _hangs(ours: Launched, now: float, back_seconds: float, patience_seconds: float, unanswered: float) -> bool:
-    """Whether a driver that is alive has been silent for too long to be only cut off from the API."""
+    """Whether a live driver has been silent for too long to be merely cut off from the API."""
     if not ours.alive or ours.silent_since is None:
         return False
     return now - max(ours.silent_since, unanswered) > back_seconds or now - ours.silent_since > patience_seconds
@@ -230,7 +230,7 @@ def _hangs(ours: Launched, now: float, back_seconds: float, patience_seconds: fl
 def _trouble(
     study: Driven, ours: Launched | None, now: float, start_seconds: float, end_seconds: float, hangs: bool
 ) -> Collection[Action]:
-    """What to do about a driver that is lost, or does not come up; nothing when there is none, or it is well."""
+    """What to do about a driver that is lost or does not come up; nothing if there is none, or no problem."""
     if ours is not None and ours.killed:
         if not ours.alive:
             return [Stop(study.id, "it has ended")]
@@ -242,12 +242,12 @@ def _trouble(
         return _waiting(study, ours, acquired)
     if study.lost:
         if ours is None:
-            return [Lost(study.id, study.attempt, "it went away with the service that had started it", counted=False)]
-        if hangs:  # what it still sends is refused from here on
-            reason = "it hangs: its process lives, and nothing was heard of it while the API answered"
+            return [Lost(study.id, study.attempt, "it ended with the service that had started it", counted=False)]
+        if hangs:  # from here on the API rejects what it sends
+            reason = "it hangs: its process is alive, but was silent while the API answered"
             return [Lost(study.id, study.attempt, reason), Kill(study.id, reason), *_hopeless(study, ours)]
         if ours.alive:
-            return []  # the API was away, or is: to start another driver would not help, and cost what this one knows
+            return []  # the API is or was down: another driver would not help, and this one would lose unsaved work
         reason = ours.reason or "it was silent for longer than its lease, or its process has ended"
         return [Stop(study.id, "it is lost"), Lost(study.id, study.attempt, reason), *_hopeless(study, ours)]
     if ours is None:
@@ -280,7 +280,7 @@ def _trouble(
 
 
 def _waiting(study: Driven, ours: Launched, acquired: bool) -> Collection[Action]:
-    """What to do about a driver in a queue: it comes by itself, and one that was put back there was not at fault."""
+    """What to do about a driver in a queue: it starts by itself, and is not to blame if it was put back there."""
     if study.held:
         return []
     lost = [Lost(study.id, study.attempt, ours.reason, counted=False)] if study.lost else []
@@ -292,7 +292,7 @@ def _waiting(study: Driven, ours: Launched, acquired: bool) -> Collection[Action
 
 
 def _hopeless(study: Driven, ours: Launched) -> list[Action]:
-    """The end of a study whose driver would not come up another time either."""
+    """Ends a study whose next driver would fail in the same way."""
     if not ours.hopeless:
         return []
     if study.state == "CANCELLING":
@@ -301,7 +301,7 @@ def _hopeless(study: Driven, ours: Launched) -> list[Action]:
 
 
 def _settled(study: Driven, max_deaths: int) -> Settle | None:
-    """How a study without a driver ends up, when it needs no other one."""
+    """The state of a study that needs no further driver; None if it needs one."""
     if study.state == "PAUSING":
         return Settle(study.id, "PAUSED", "")
     if study.state == "CANCELLING":

@@ -1,4 +1,4 @@
 """The composition root.
 
-`compose` puts store, API, scheduler, launcher and recorder together, `home` keeps the files of DRIFTLINE_HOME.
+`compose` assembles store, API, scheduler, launcher and recorder; `home` keeps the secrets in DRIFTLINE_HOME.
 """

@@ -1,4 +1,4 @@
-"""The parts of a service, put together: store, API, scheduler with its launcher, recorder."""
+"""Assembles a service: store, API, scheduler with its launcher, recorder."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from trainers import PluginError, data_dir
 
 _LOG = logging.getLogger(__name__)
 DATABASE_S = 60.0
-"""How long the database may take to answer at the start."""
+"""Seconds that the database may take to answer at the start."""
 
 DATABASE_PAUSE_S, LONGEST_DATABASE_PAUSE_S = 0.25, 2.0
 
 DRIVERS_S = 14.0
-"""How long local drivers get to write their checkpoints when the service ends."""
+"""Seconds that local drivers get to write their checkpoints when the service ends."""
 
 RECORDER_S = 5.0
 
@@ -48,16 +48,16 @@ class Service:
     """A running service, or one part of it.
 
     Args:
-        settings: What the environment says.
+        settings: Settings from the environment.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
-        only: "api" or "scheduler"; None is everything in this process.
-        per_project: How many studies of a project may run at once; None is as many as there is room for.
-        mlflow_public: How people reach MLflow, instead of what `settings` say.
-        stop: When it is set, the database is not waited for any longer.
+        only: "api" or "scheduler"; None runs everything in this process.
+        per_project: Maximum number of studies of a project that run at once; None is no limit.
+        mlflow_public: URL of MLflow for users, instead of the one in `settings`.
+        stop: When set, stops waiting for the database.
 
     Attributes:
-        url: Where it listens.
+        url: Where the service listens.
         first: Whether the admin token was made just now.
 
     Raises:
@@ -88,18 +88,18 @@ class Service:
             raise
 
     def close(self) -> None:
-        """Ends everything, within half a minute; local drivers write their checkpoints when all runs in one process."""
+        """Ends everything within half a minute; local drivers write checkpoints if everything runs in one process."""
         for what, closer in reversed(self._closers):
             try:
                 closer()
             except Exception:
-                _LOG.exception("%s could not be ended in order; it goes on", what)
+                _LOG.exception("%s could not be closed cleanly; closing the rest", what)
         self._closers.clear()
 
     def _open(self, host: str, port: int, only: Part | None, mlflow_public: str) -> None:
         settings = self._settings
         if only != "api":
-            launcher_kind(settings.launcher)  # a wrong name is said before anything is opened
+            launcher_kind(settings.launcher)  # report a wrong name before opening anything
         issuer = None if only == "scheduler" else read_issuer(settings.oidc)
         secret = settings.secret or kept(settings.home, SECRET)[0]
         store = open_store(settings.database, self._stop)
@@ -135,14 +135,14 @@ class Service:
             tokens,
             limits=Limits.from_json(limits),
             streams=streams,
-            check=check_processes(data_dir()),  # no other file of this machine is opened for a submitter
+            check=check_processes(data_dir()),  # submitted studies may read no other files
             wake=lambda: wake(woken),
         )
         return Server(app, host=host, port=port, trusted_proxies=self._settings.trusted_proxies)
 
     def _schedule(self, store: Store, tokens: Tokens, api_url: str, *, together: bool) -> Scheduler:
         launcher = self._launcher(api_url)
-        # together, the API of the drivers ends with this process
+        # if everything runs in this process, the drivers' API ends with it
         end = partial(launcher.end, DRIVERS_S) if together else launcher.close
         self._closers.append(("the launcher", end))
         connection = Connection(api_url)
@@ -179,13 +179,13 @@ class Service:
 
         def end() -> None:
             stop.set()
-            thread.join(RECORDER_S)  # what is left is written at the next start
+            thread.join(RECORDER_S)  # the rest is written after the next start
 
         self._closers.append(("the recorder", end))
 
 
 def wake(schedulers: Sequence[Scheduler]) -> None:
-    """Has schedulers of this process look at once."""
+    """Makes schedulers of this process look for work at once."""
     for scheduler in schedulers:
         scheduler.wake()
 
@@ -194,7 +194,7 @@ def launcher_kind(name: str) -> LauncherModule:
     """The module of a launcher.
 
     Raises:
-        InvalidSpec: There is none of this name, it breaks the contract, or what it needs is not installed.
+        InvalidSpec: The name is unknown, the module breaks the contract, or a dependency is not installed.
     """
     if name not in launchers():
         raise InvalidSpec("DRIFTLINE_LAUNCHER", f"must be one of {', '.join(launchers())}, got {name!r}")
@@ -209,27 +209,27 @@ def launcher_kind(name: str) -> LauncherModule:
 
 
 def read_issuer(file: Path | None) -> Issuer | None:
-    """The issuer whose tokens are good as well; None without a file.
+    """The identity provider whose tokens are accepted too; None without a file.
 
     Raises:
         InvalidSpec: The file is invalid.
     """
     if file is None:
         return None
-    from service.api.auth.oidc import Oidc  # half of all services need no cryptography
+    from service.api.auth.oidc import Oidc  # imports cryptography, which many services do not need
 
     return Oidc.from_json(read_yaml(file, "DRIFTLINE_OIDC"))
 
 
 def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
-    """The mapping in a YAML or JSON file, read as studies are; an empty one without a file.
+    """The mapping in a YAML or JSON file, parsed like a study; empty without a file.
 
     Args:
         file: The file.
-        name: The variable that names it, for the error.
+        name: The environment variable that names the file, for the error.
 
     Raises:
-        InvalidSpec: It cannot be read, or holds something else.
+        InvalidSpec: The file cannot be read, or does not hold a mapping.
     """
     if file is None:
         return {}
@@ -247,25 +247,25 @@ def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
 
 
 def open_store(url: str, stop: threading.Event | None = None) -> Store:
-    """The store, brought to the newest revision, once its database answers.
+    """Opens the store and upgrades it, once its database answers.
 
     Raises:
-        Unavailable: It does not, for a minute or until `stop`.
-        Conflict: It was written by a newer Driftline.
+        Unavailable: The database did not answer for a minute or until `stop`.
+        Conflict: The database was written by a newer Driftline.
     """
     return answered(url, Store, stop)
 
 
 def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None = None) -> Asked:
-    """What a database gives once it answers.
+    """Calls `ask` with the database's URL until the database answers, and returns the result.
 
     Args:
-        url: The database's; the folder of an SQLite file is made.
-        ask: What is asked of it.
-        stop: When it is set, nothing is waited for any longer.
+        url: URL of the database; the folder of a SQLite file is created.
+        ask: Called with the URL; raises `Unavailable` while the database does not answer.
+        stop: When set, stops waiting.
 
     Raises:
-        Unavailable: It does not answer, for a minute or until `stop`.
+        Unavailable: The database did not answer for a minute or until `stop`.
     """
     stop = stop or threading.Event()
     deadline = time.monotonic() + DATABASE_S
@@ -283,5 +283,5 @@ def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None
 
 
 def _here(url: str) -> str:
-    """The address under which this machine reaches a server of its own."""
+    """The URL at which this machine reaches its own server."""
     return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")

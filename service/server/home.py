@@ -1,4 +1,4 @@
-"""The folder of a service on one machine: what is made there at the first start and kept for the next."""
+"""Secrets in the folder of a service on one machine: made at the first start, then kept."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ADMIN_TOKEN = "admin-token"
 
 
 def kept(home: Path, name: str) -> tuple[str, bool]:
-    """A secret text of the folder, made when there is none; for its owner's eyes only (mode 0600).
+    """A secret in the folder, made if missing; readable only by its owner (mode 0600).
 
-    Several processes may ask at once: all get the same.
+    Processes that call this at the same time all get the same secret.
 
     Args:
-        home: The folder; made when it is not there.
+        home: The folder; created if missing.
         name: SECRET or ADMIN_TOKEN.
 
     Returns:
-        The text, and whether it was made just now.
+        The secret, and whether it was made just now.
 
     Raises:
         InvalidSpec: The folder cannot be written to, or the file is empty.
@@ -42,7 +42,7 @@ def kept(home: Path, name: str) -> tuple[str, bool]:
 
 
 def _make(file: Path) -> bool:
-    """Writes a fresh secret, whole or not at all; False when another process was faster."""
+    """Writes a new secret atomically; False if another process was faster."""
     descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:

@@ -1,5 +1,5 @@
-"""What is remembered, in SQLite or PostgreSQL: `store.Store` has the parts as attributes, a module for each.
+"""Persistent state, in SQLite or PostgreSQL: `store.Store` has one attribute per part, each in its own module.
 
-`session` has what the parts share: transactions, fences, events and the clock. `schema` has the tables, `database`
-opens and upgrades them, `states` says which state may follow which. Nothing else in the service knows SQL.
+`session` has what the parts share: transactions, fencing, events and the clock. `schema` has the tables, `database`
+opens and upgrades the database, `states` defines the allowed state changes. No other package of the service uses SQL.
 """

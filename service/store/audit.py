@@ -11,11 +11,11 @@ from service.store.schema import AUDIT
 from service.store.session import Actor, Session, moment
 
 FAILURES_KEPT_S = 90 * 24 * 3600.0
-"""Failed authentications are deleted after this; all other audit events are kept."""
+"""Failed authentications are deleted after this time; all other audit events are kept."""
 
 
 class AuditTrail:
-    """Keeps what was asked of the service and by whom; other parts add to it with `Session.audit`."""
+    """The audit trail; other parts add to it with `Session.audit`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -29,7 +29,7 @@ class AuditTrail:
         project: str = "",
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Note something in the audit trail that changes nothing else; see `AuditEvent`."""
+        """Add an event to the audit trail in a transaction of its own; see `AuditEvent`."""
         with self._session.write() as connection:
             self._session.audit(connection, actor, action, target, project, details or {})
             if action == "auth.failed":
@@ -47,10 +47,10 @@ class AuditTrail:
         """The audit trail, newest first.
 
         Args:
-            project: Only what is about this project.
-            action: Only what was done in this way.
+            project: Only events about this project.
+            action: Only events with this action.
             before: Only events with a smaller id.
-            limit: At most so many.
+            limit: Maximum number of events.
         """
         query = sa.select(AUDIT).order_by(AUDIT.c.id.desc()).limit(limit)
         for column, value in ((AUDIT.c.project, project), (AUDIT.c.action, action)):

@@ -6,35 +6,25 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from driftline.errors import Conflict
-from driftline.wire.curve_codec import (
-    SEGMENT_ROUNDS,
-    Arrays,
-    Columns,
-    add,
-    arrays,
-    decode,
-    head,
-    heads,
-    join,
-    join_arrays,
-    sealed,
-)
-from driftline.wire.driver_messages import Report
+from driftline.wire.curve_codec import SEGMENT_ROUNDS, Arrays, Columns, head
+from driftline.wire.driver_messages import Report, Stored
 from service.store import trial_rows
+from service.store.curve_segments import add, arrays, decode, join, join_arrays, rounds, sealed
+from service.store.leases import desired
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import Session, check_exists
 
 _Part = TypeVar("_Part")
-_ROWS = 500  # segments that are taken from the database at a time
+_ROWS = 500  # segments fetched from the database at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 
 
 def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
-    """Store the segments of trials that have ended as one block each, inside the caller's transaction."""
+    """Encode the segments of trials that no pack runs any more as one body each, inside the caller's transaction."""
     columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
-    query = sa.select(*columns).where(CURVE_SEGMENTS.c.rounds < SEGMENT_ROUNDS)  # full ones are one block already
+    query = sa.select(*columns).where(CURVE_SEGMENTS.c.rounds < SEGMENT_ROUNDS)  # full ones are one body already
     for ids in trial_rows.chunks(trials):
         found = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
         rows = [(trial, part, payload, sealed(payload)) for trial, part, payload in found]
@@ -44,7 +34,7 @@ def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
 
 
 class Curves:
-    """Keeps what trials have reported, in segments of 256 rounds, as the workers compressed them."""
+    """The curves of all trials, in segments of 256 rounds, as the workers compressed them."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -54,10 +44,10 @@ class Curves:
 
         Args:
             study_id: Id of the study.
-            trials: Of which trials, in this order; None for all that have reported something.
+            trials: Ids of trials, in the order wanted; None for all that have reported something.
 
         Returns:
-            Columns of equal length, rising in ``round``; ``{"round": []}`` for a trial that has reported nothing.
+            Columns of equal length, ascending in ``round``; ``{"round": []}`` for a trial that has reported nothing.
 
         Raises:
             NotFound: No such study, or no such trial in it.
@@ -67,11 +57,11 @@ class Curves:
     def arrays(
         self, study_id: str, names: Iterable[str] | None = None, trials: Sequence[str] | None = None
     ) -> dict[str, Arrays]:
-        """Curves by trial id, as arrays: what results are computed from, and what MLflow gets.
+        """Curves by trial id, as arrays, for computing results and for MLflow.
 
         Args:
             study_id: Id of the study.
-            names: Only these columns; ``round`` is always there. All by default.
+            names: Only these columns, and ``round``. All by default.
             trials: As for `columns`.
 
         Returns:
@@ -88,11 +78,11 @@ class Curves:
     def _parts(
         self, study_id: str, trials: Sequence[str] | None, read: Callable[[bytes], _Part]
     ) -> dict[str, list[_Part]]:
-        """What `read` makes of the stored segments by trial id, in their order."""
+        """The stored segments of each trial as `read` returns them, in ascending order."""
         found: dict[str, dict[int, _Part]] = {trial: {} for trial in trials or ()}
         of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
         columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
-        query = sa.select(*columns)  # put in order here, not there
+        query = sa.select(*columns)  # sorted here, not in the database
         with self._session.read() as connection:
             if trials is None:
                 check_exists(connection, study_id)
@@ -106,22 +96,22 @@ class Curves:
                     found.setdefault(trial, {})[segment] = read(payload)
         return {trial: [found[trial][segment] for segment in sorted(found[trial])] for trial in trials or sorted(found)}
 
-    def report(self, study_id: str, report: Report) -> int:
-        """Store what a pack has reported since last time, in one transaction. The same again changes nothing.
+    def report(self, study_id: str, report: Report) -> Stored:
+        """Store a pack's new reports in one transaction. Idempotent.
 
         A report about a trial that does not run in this pack (any more) must hold nothing new.
 
         Args:
             study_id: Id of the study.
-            report: Blocks by trial id, and how far the pack is. What is None in it leaves what is stored.
+            report: Blocks by trial id, and the progress of the pack. Fields that are None change nothing.
 
         Returns:
-            The study's version afterwards.
+            The study's version afterwards, and what its owner wants the driver to do.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
             NotFound: The study has no such trial.
-            Conflict: A trial is not run by this pack, and the report holds something new about it; nothing is stored.
+            Conflict: The report holds something new about a trial that this pack does not run; nothing is stored.
         """
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, report.attempt)
@@ -144,7 +134,8 @@ class Curves:
             self._write(connection, fresh, stored.keys())
             running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
             changed = self._advance(connection, running, report)
-            return self._session.changed(connection, study) if changed or fresh else int(study.version)
+            version = self._session.changed(connection, study) if changed or fresh else study.version
+            return Stored(version=version, desired=desired(study.state))
 
     def _reported_rows(self, connection: sa.Connection, study_id: str, report: Report) -> list[sa.Row[Any]]:
         """Rows of the trials named in the report, and of the pack's other running trials."""
@@ -157,7 +148,7 @@ class Curves:
         return [*named, *(row for row in others if row.id not in report.reports)]
 
     def _payloads(self, connection: sa.Connection, report: Report) -> dict[tuple[str, int], bytes]:
-        """The stored segments that the report has rounds of."""
+        """The stored segments for which the report has rounds."""
         touched = {head(block).segment for blocks in report.reports.values() for block in blocks}
         columns = CURVE_SEGMENTS.c
         query = sa.select(columns.trial_id, columns.segment, columns.payload).where(columns.segment.in_(touched))
@@ -171,7 +162,7 @@ class Curves:
         self, connection: sa.Connection, fresh: Mapping[tuple[str, int], bytes], known: Container[tuple[str, int]]
     ) -> None:
         rows = [
-            {"trial": trial, "part": segment, "rounds": sum(one.rounds for one in heads(payload)), "payload": payload}
+            {"trial": trial, "part": segment, "rounds": rounds(payload), "payload": payload}
             for (trial, segment), payload in fresh.items()
         ]
         inserted = [row for row in rows if (row["trial"], row["part"]) not in known]
@@ -182,7 +173,7 @@ class Curves:
             connection.execute(_UPDATE, updated)
 
     def _advance(self, connection: sa.Connection, running: Sequence[sa.Row[Any]], report: Report) -> bool:
-        """Note how far the pack's trials are; whether that is new."""
+        """Store the progress of the pack's trials; returns whether anything changed."""
         values: dict[str, Any] = {"rounds_done": report.rounds_done}
         if report.checkpoint is not None:
             values["checkpoint"] = report.checkpoint

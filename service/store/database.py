@@ -1,7 +1,7 @@
-"""Connections: SQLite or PostgreSQL under one pair of context managers, and the schema brought up to date.
+"""Connections to SQLite or PostgreSQL, and migrations of the schema.
 
-SQLite runs in WAL mode: readers see a snapshot and never wait; writers take their turn with BEGIN IMMEDIATE, so that no
-transaction starts as a reader and then fails to become a writer. On PostgreSQL readers are REPEATABLE READ, and writers
+SQLite runs in WAL mode: readers see a snapshot and never wait; writers take turns with BEGIN IMMEDIATE, so that no
+transaction starts as a reader and then fails to become a writer. On PostgreSQL, readers use REPEATABLE READ and writers
 lock the study's row.
 """
 
@@ -23,7 +23,7 @@ from service.store.schema import METADATA
 
 _BUSY_S = 30.0
 BACKUP = "backup_"
-"""Tables of this name hold what a migration has changed, so that it can be taken back."""
+"""Prefix of tables in which a migration keeps the rows that it changed, so that it can be reverted."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _UPGRADE_LOCK = 7_305_918_264  # PostgreSQL advisory lock held while migrating
@@ -34,14 +34,14 @@ class Database:
 
     Args:
         url: ``sqlite:///file``, ``postgresql://user:password@host/name``, or a plain path of a SQLite file.
-        upgraded: whether it is brought to the newest revision.
+        upgraded: Whether to upgrade the database to the newest revision.
 
     Attributes:
-        writes_fail: whether the last transaction that was to write could not: the disk is full, the database away.
+        writes_fail: Whether the last write failed, because the disk is full or the database is unavailable.
 
     Raises:
-        Unavailable: when it cannot be reached.
-        Conflict: when it was written by a newer Driftline, or is no database.
+        Unavailable: The database cannot be reached.
+        Conflict: The database was written by a newer Driftline, or the file is not a database.
     """
 
     def __init__(self, url: str | Path, *, upgraded: bool = True) -> None:
@@ -62,7 +62,7 @@ class Database:
             self._writer = engine
         self._engine = engine
         self.writes_fail = False
-        self._writing = threading.Lock() if self.sqlite else None  # SQLite's own waiting is polling, and unfair
+        self._writing = threading.Lock() if self.sqlite else None  # SQLite's own waiting polls and is unfair
         try:
             if upgraded:
                 upgrade(self)
@@ -78,7 +78,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """A transaction: everything inside is stored, or nothing when an exception leaves it."""
+        """A transaction: stores everything inside, or nothing if an exception leaves the block."""
         try:
             with _reachable(), self._writing or nullcontext(), self._writer.begin() as connection:
                 yield connection
@@ -88,9 +88,9 @@ class Database:
         self.writes_fail = False
 
     def turn(self, connection: sa.Connection, name: str) -> None:
-        """Wait until no other writing transaction holds this name; held until the connection's transaction ends.
+        """Lock a name until the connection's transaction ends; other transactions that lock it wait.
 
-        For rows that do not exist yet, which cannot be locked. SQLite has one writer at a time anyway.
+        For rows that do not exist yet and so cannot be locked. SQLite has only one writer at a time.
         """
         if not self.sqlite:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(name))))
@@ -101,14 +101,14 @@ class Database:
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Bring the schema to a revision; does nothing when it is there.
+    """Upgrade the schema to a revision; does nothing if it is there already.
 
     Args:
-        database: what to migrate.
+        database: The database to migrate.
         revision: ``head`` or a revision's identifier.
 
     Raises:
-        Conflict: when the database is at a revision that this Driftline does not know.
+        Conflict: The database is at a revision that this Driftline does not know.
     """
     if revision == "head" and _revision(database) == _head():
         return
@@ -116,20 +116,20 @@ def upgrade(database: Database, revision: str = "head") -> None:
 
 
 def migrate(url: str | Path) -> tuple[str | None, str]:
-    """Bring a database to the newest revision; may be asked for by several processes at once, and twice.
+    """Upgrade a database to the newest revision; safe to repeat, also by several processes at once.
 
-    One of them migrates in one transaction (under an advisory lock on PostgreSQL, under the write lock on SQLite), the
-    others wait for it and then find nothing to do.
+    One process migrates in one transaction (under an advisory lock on PostgreSQL, under the write lock on SQLite); the
+    others wait and then find nothing to do.
 
     Args:
-        url: As `Database` takes it.
+        url: As for `Database`.
 
     Returns:
-        The revision before (None for an empty database), and the one it has now.
+        The revision before (None for an empty database), and the present one.
 
     Raises:
-        Unavailable: It cannot be reached.
-        Conflict: It was written by a newer Driftline, or is no database.
+        Unavailable: The database cannot be reached.
+        Conflict: The database was written by a newer Driftline, or the file is not a database.
     """
     database = Database(url, upgraded=False)
     try:
@@ -143,14 +143,14 @@ def migrate(url: str | Path) -> tuple[str | None, str]:
 
 
 def take_back(url: str | Path, revision: str) -> None:
-    """Takes a database back to an earlier revision; what happened since is lost.
+    """Downgrade a database to an earlier revision; later changes are lost.
 
     Args:
-        url: As `Database` takes it.
-        revision: Its identifier, such as "0003".
+        url: As for `Database`.
+        revision: Identifier of the revision, such as "0003".
 
     Raises:
-        Conflict: There is no such revision, or a migration on the way kept nothing to go back to.
+        Conflict: The revision is unknown, or a migration has no backup to go back to.
     """
     database = Database(url, upgraded=False)
     try:
@@ -160,7 +160,7 @@ def take_back(url: str | Path, revision: str) -> None:
 
 
 def drop_backups(url: str | Path) -> int:
-    """Drops the tables in which migrations have kept what they changed; returns how many there were."""
+    """Drop the backup tables of migrations; returns their number."""
     database = Database(url, upgraded=False)
     try:
         with database.write() as connection:
@@ -173,12 +173,12 @@ def drop_backups(url: str | Path) -> int:
 
 
 def downgrade(database: Database, revision: str = "base") -> None:
-    """Take the schema back to a revision; what later revisions hold is lost."""
+    """Downgrade the schema to a revision; data of later revisions is lost."""
     _migrate(database, "downgrade", revision)
 
 
 def differences(database: Database) -> list[Any]:
-    """What `tables` and the migrated schema do not agree in; empty when they are equal."""
+    """Differences between `schema` and the migrated database; empty if there are none."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -205,9 +205,7 @@ def _migrate(database: Database, direction: str, revision: str) -> None:
         try:
             (command.upgrade if direction == "upgrade" else command.downgrade)(config, revision)
         except CommandError as error:
-            raise Conflict(
-                f"the database must be at a revision this Driftline knows: {error}; use a newer Driftline"
-            ) from error
+            raise Conflict(f"this Driftline does not know the revision: {error}; use a newer Driftline") from error
 
 
 def _revision(database: Database) -> str | None:
@@ -219,7 +217,7 @@ def _revision(database: Database) -> str | None:
 
 
 def _head() -> str:
-    """The newest revision: files in versions/ are named by number, in a row."""
+    """The newest revision: the files in versions/ are numbered."""
     return max(path.name for path in (_MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
 
 
@@ -228,9 +226,9 @@ def _reachable() -> Iterator[None]:
     try:
         yield
     except (OperationalError, PoolTimeout) as error:
-        raise Unavailable(f"the database must be reachable, got {_cause(error)}; try again later") from error
+        raise Unavailable(f"the database cannot be reached: {_cause(error)}; try again later") from error
     except (DataError, OverflowError, UnicodeEncodeError) as error:
-        raise InvalidSpec("", f"a value must be one that the database can hold, got {_cause(error)}") from error
+        raise InvalidSpec("", f"the database cannot hold a value: {_cause(error)}") from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unavailable(f"the connection to the database was lost: {_cause(error)}; try again later") from error
@@ -244,7 +242,7 @@ def _cause(error: Exception) -> str:
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun by `_begin`, not by the module
+    connection.isolation_level = None  # `_begin` starts transactions, not the sqlite3 module
     for pragma in (
         f"busy_timeout = {int(_BUSY_S * 1000)}",
         "journal_mode = WAL",

@@ -10,12 +10,12 @@ from service.store.session import Session, check_exists, missing, moment
 
 
 class Tail(NamedTuple):
-    """What a stream of events needs to know.
+    """A study's events after a position, for an event stream.
 
     Attributes:
         state: The study's state after these events.
         newest: Id of the study's newest event.
-        events: Those after a position.
+        events: The events after the position.
     """
 
     state: StudyState
@@ -24,18 +24,18 @@ class Tail(NamedTuple):
 
 
 class Events:
-    """Keeps the events of studies: state changes, progress and log lines; `Session.event` adds them."""
+    """The events of studies: state changes, progress and log lines; `Session.event` adds them."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def read(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
-        """The study's events in their order.
+        """The study's events in order.
 
         Args:
             study_id: Id of the study.
-            after: Only those with a greater id.
-            limit: At most so many.
+            after: Only events with a greater id.
+            limit: Maximum number of events.
 
         Raises:
             NotFound: No such study.
@@ -45,12 +45,12 @@ class Events:
             return _events(connection, study_id, after, limit)
 
     def tail(self, study_id: str, *, after: int, limit: int) -> Tail:
-        """The study's state with its newest events, of one moment; cheap when there are none.
+        """A snapshot of the study's state and its events after a position; cheap if there are none.
 
         Args:
             study_id: Id of the study.
-            after: Only those with a greater id.
-            limit: At most so many.
+            after: Only events with a greater id.
+            limit: Maximum number of events.
 
         Raises:
             NotFound: No such study.

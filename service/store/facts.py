@@ -7,22 +7,22 @@ from service.store.session import Session
 
 
 class Facts:
-    """Keeps facts that are set once, such as the study that a database is for."""
+    """Facts that are set once, such as the study that a database belongs to."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def get(self, key: str) -> str | None:
-        """A fact about this database, such as the fingerprint of the study it is for; None when it was never set."""
+        """A fact about this database, such as the fingerprint of its study; None if it was never set."""
         with self._session.read() as connection:
             found: str | None = connection.execute(sa.select(META.c.value).where(META.c.key == key)).scalar()
             return found
 
     def setdefault(self, key: str, value: str) -> str:
-        """Set a fact that was never set.
+        """Set a fact unless it is set already.
 
         Returns:
-            The fact as it stands: the given value, or the one that was there before.
+            The stored value: the given one, or an earlier one.
         """
         with self._session.write() as connection:
             self._session.database.turn(connection, f"meta/{key}")

@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent again under its key gives the study that the first one made."""
+"""Idempotency keys: repeating a request with its key returns the study that the first one made."""
 
 import sqlalchemy as sa
 
@@ -13,14 +13,14 @@ _INSERT = sa.insert(IDEMPOTENCY_KEYS)
 
 
 class IdempotencyKeys:
-    """Keeps which study was made under which key, for seven days."""
+    """Keeps for seven days which study was made under which key."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._forgot_at = float("-inf")  # when this process last deleted the expired keys
 
     def used(self, connection: sa.Connection, project: str, key: str, request_hash: str) -> str | None:
-        """Id of the study that was made under the key; None while there is none."""
+        """Id of the study that was made under the key; None if there is none."""
         keys = IDEMPOTENCY_KEYS
         self._session.database.turn(connection, f"{project}/{key}")  # there may be no row to lock yet
         this = sa.and_(keys.c.project == project, keys.c.key == key)
@@ -31,25 +31,25 @@ class IdempotencyKeys:
             connection.execute(sa.delete(keys).where(this))
             return None
         if row.request_hash != request_hash:
-            problem = f"a key stands for one request, but {shown(key)} was used for another one; take a fresh key"
+            problem = f"a key stands for one request, but {shown(key)} was used for another one; use a new key"
             raise InvalidSpec("Idempotency-Key", problem)
         return str(row.study_id)
 
     def add(
         self, connection: sa.Connection, project: str, key: str, request_hash: str, study_id: str, now: float
     ) -> None:
-        """Note which study was made under the key."""
+        """Store which study was made under the key."""
         names = {"project": project, "key": key, "request_hash": request_hash, "study_id": study_id}
         connection.execute(_INSERT, {**names, "created_at": now})
 
     def forget_expired(self, now: float) -> None:
-        """Delete the keys that have expired: now and then, in a transaction of its own, because it looks at all."""
+        """Delete expired keys, at most once an hour; in its own transaction, because it scans all keys."""
         if abs(now - self._forgot_at) < _FORGET_EVERY_S:
             return
         self._forgot_at = now
         keys = IDEMPOTENCY_KEYS
         expired = sa.select(keys.c.project, keys.c.key).where(keys.c.created_at < now - _KEYS_KEPT_S)
-        if not self._session.database.sqlite:  # whoever uses or deletes one just now goes on with it
+        if not self._session.database.sqlite:  # skip keys that another transaction uses or deletes
             expired = expired.with_for_update(skip_locked=True)
         with self._session.write() as connection:
             connection.execute(sa.delete(keys).where(sa.tuple_(keys.c.project, keys.c.key).in_(expired)))

@@ -1,4 +1,4 @@
-"""Who drives a study: leases whose attempt numbers are fencing tokens, and what the scheduler sees and settles."""
+"""Drivers' leases on studies, with attempts as fencing tokens, and what the scheduler reads and decides."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +22,10 @@ _DESIRED: dict[StudyState, Desired] = {
 }
 
 RETRIED = "retried"
-"""In place of the fingerprint that a driver knows of its study: some of its trials run again under the next driver."""
+"""Replaces the fingerprint in a driver's row after a retry: its trials run under the next driver."""
 
 _SLACK_S = 60.0
-"""What the clocks of two machines may differ by."""
+"""Tolerated difference between the clocks of two machines."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Driven:
 
     Attributes:
         id: The study's id; ids sort by time of creation.
-        project: Whom it belongs to.
+        project: The study's project.
         name: The study's name.
         state: PENDING, QUEUED, RUNNING, PAUSING or CANCELLING.
         reason: Why it is in this state.
-        attempt: Attempt of its newest driver; 0 when it never had one.
-        held: Whether that driver holds the study: it has not let go, its lease runs, and it is not known to be dead.
-        lost: Whether that driver neither holds the study nor has let go of it.
+        attempt: Attempt of its newest driver; 0 if it never had one.
+        held: Whether that driver holds the study: not released, lease not expired, not known to be dead.
+        lost: Whether that driver neither holds the study nor has released it.
         deaths: Drivers lost in a row without a finished trial in between.
     """
 
@@ -56,21 +56,21 @@ class Driven:
 
 
 class Leases:
-    """Keeps who drives which study, and until when."""
+    """The leases: which driver holds which study, and until when."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def acquire(self, study_id: str, holder: str) -> Lease:
-        """Give the study to a driver under the next attempt; trials that ran go back to WAITING with what they have.
+        """Give the study to a driver under the next attempt; running trials go back to WAITING and keep their curves.
 
         Args:
             study_id: Id of the study.
-            holder: Who asks: ``host/pid``. The holder of now may ask again and gets the next attempt.
+            holder: The driver, as ``host/pid``. The present holder may acquire again and gets the next attempt.
 
         Raises:
             NotFound: No such study.
-            Conflict: Another driver holds the study, or the study is in no state to be driven.
+            Conflict: Another driver holds the study, or the study's state needs no driver.
         """
         now = self._session.clock()
         with self._session.write() as connection:
@@ -107,27 +107,27 @@ class Leases:
         return Lease(attempt=attempt, lease_seconds=self._session.lease_seconds)
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
-        """Renew the lease, and say what the study's owner wants.
+        """Renew the lease; returns what the study's owner wants.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
         """
         with self._session.write() as connection:
-            return _DESIRED.get(self._session.fenced(connection, study_id, attempt).state, "run")
+            return desired(self._session.fenced(connection, study_id, attempt).state)
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyState:
-        """Let go of the study. The same again changes nothing.
+        """Release the study. Idempotent.
 
-        A driver that pauses although nobody wants that (its machine goes away) leaves the study PENDING: it is started
-        again. So does one that has done all that the study asked for when it took it, if a larger budget or a retry of
-        FAILED trials was asked for since.
+        A driver may pause although the owner did not ask for it, because its machine goes away: the study becomes
+        PENDING and is started again. It also becomes PENDING if the driver has finished the study as it was at
+        `acquire`, but the owner has since extended it or retried FAILED trials.
 
         Returns:
             The study's state afterwards.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
-            Conflict: SUCCEEDED with trials that are not finished, or CANCELLED or PAUSED against the owner's wish.
+            Conflict: SUCCEEDED with unfinished trials, or CANCELLED although the owner did not cancel.
         """
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
@@ -136,35 +136,33 @@ class Leases:
                 waits = study.state in ("PENDING", "QUEUED") and state in ("PAUSED", "SUCCEEDED")
                 if study.state == state or waits or (state == "PAUSED" and study.state == "CANCELLED"):
                     return self._state(connection, study_id)
-                raise StaleDriver(f"attempt {attempt} has let go of study {study_id} already; it is {study.state}")
+                raise StaleDriver(f"attempt {attempt} has already released study {study_id}, which is {study.state}")
             study = self._session.fenced(connection, study_id, attempt)
             target: StudyState = state
-            if reason and study.state == "RUNNING" and study.reason:  # noted while it ran: it may be why
+            if reason and study.state == "RUNNING" and study.reason:  # noted while it ran: may be the cause
                 reason = f"{reason}; {study.reason}"
             if state == "PAUSED" and study.state != "PAUSING":
                 target = "CANCELLED" if study.state == "CANCELLING" else "PENDING"
             if state == "SUCCEEDED" and driver is not None and driver.fingerprint not in ("", study.fingerprint):
                 more = "has trials to retry" if driver.fingerprint == RETRIED else "was extended"
-                target, reason = _extended(study.state), f"it {more}, and goes on"
+                target, reason = _extended(study.state), f"it {more}, and continues"
             elif state == "SUCCEEDED" and (left := trial_rows.unfinished(connection, study_id)):
-                raise Conflict(
-                    f"a study succeeds when all its trials are finished, got {left} that are not: {study_id}"
-                )
+                raise Conflict(f"a study succeeds when all its trials are finished, got {left} unfinished: {study_id}")
             if state == "CANCELLED" and study.state != "CANCELLING":
-                raise Conflict(f"only its owner cancels a study; nobody asked for it, it is {study.state}: {study_id}")
+                raise Conflict(f"only its owner cancels a study, but it is {study.state}: {study_id}")
             self._session.update_driver(connection, study_id, released=True, expires_at=self._session.clock())
             self._settle(connection, study, target, reason)
             return target
 
     def lost(self, study_id: str, attempt: int, reason: str, *, counted: bool = True) -> int:
-        """Note that a driver has died: its lease ends, its trials go back to WAITING.
+        """Record that a driver has died: its lease ends, its trials go back to WAITING.
 
         Args:
             study_id: Id of the study.
-            attempt: The attempt that was seen to be dead; 0 for one that never came to acquire. An attempt that has let
-                go or was replaced since is not counted.
-            reason: How it was seen to be dead.
-            counted: Whether it speaks against the study; not when the machine or the whole service went away.
+            attempt: The attempt of the dead driver; 0 for a driver that died before `acquire`. An attempt that was
+                released or replaced in the meantime is not counted.
+            reason: How the death was noticed.
+            counted: Whether the death counts against the study; false if the machine or the whole service failed.
 
         Returns:
             Drivers lost in a row without a finished trial in between.
@@ -201,7 +199,7 @@ class Leases:
             return deaths
 
     def note(self, study_id: str, attempt: int, reason: str) -> None:
-        """Say of a study that trains, while this attempt holds it, what its launcher sees; "" takes that back."""
+        """Set the reason of a RUNNING study that this attempt holds to what its launcher sees; "" clears it."""
         with self._session.write() as connection:
             study, driver = self._session.locked(connection, study_id), self._session.driver(connection, study_id)
             held = driver is not None and driver.attempt == attempt and _holding(driver, self._session.clock())
@@ -209,7 +207,7 @@ class Leases:
                 self._session.move(connection, study, "RUNNING", reason)
 
     def settle(self, study_id: str, state: StudyState, reason: str = "") -> None:
-        """Put a study that no driver holds into a state: what the scheduler decides.
+        """Put a study that no driver holds into the state that the scheduler decided on.
 
         Raises:
             Conflict: A driver holds it, or the move is not allowed.
@@ -219,16 +217,16 @@ class Leases:
             driver = self._session.driver(connection, study_id)
             if driver is not None and _holding(driver, self._session.clock()):
                 raise Conflict(
-                    f"attempt {driver.attempt} holds study {study_id}; only it may say how the study goes on"
+                    f"attempt {driver.attempt} holds study {study_id}; only that driver may change its state"
                 )
             if driver is not None and not driver.released:
                 self._session.update_driver(connection, study_id, released=True)
             self._settle(connection, study, state, reason)
 
     def driven(self) -> list[Driven]:
-        """The unfinished studies that are not paused, oldest first, as one snapshot.
+        """A snapshot of the unfinished studies that are not paused, oldest first.
 
-        A lease that would run for longer than any is given was written before the clock was set back: it is cut.
+        Shortens leases that end later than any new lease would: they were written before the clock was set back.
         """
         query = (
             sa.select(
@@ -268,7 +266,7 @@ def desired(state: StudyState) -> Desired:
 
 
 def _extended(state: StudyState) -> StudyState:
-    """Where a study goes that was extended, or had trials retried, while it was driven to its end without these."""
+    """Next state of a study that was extended or had trials retried while a driver finished it without these."""
     ends: dict[StudyState, StudyState] = {"PAUSING": "PAUSED", "CANCELLING": "CANCELLED"}
     return ends.get(state, "PENDING")
 

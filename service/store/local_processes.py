@@ -1,4 +1,4 @@
-"""Whether who holds a lease or a lock is still there, where that can be seen from this machine."""
+"""Whether the holder of a lease or lock is a process of this machine that has ended."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def gone(holder: str) -> bool:
-    """Whether a holder (``host/pid``, with more after another slash) is a process of this machine that is no more."""
+    """Whether a holder (``host/pid`` or ``host/pid/more``) is a process of this machine that has ended."""
     host, _, rest = holder.partition("/")
     pid = rest.partition("/")[0]
     if host != socket.gethostname() or not pid.isdecimal() or int(pid) == 0:
@@ -24,6 +24,6 @@ def _is_zombie(pid: int) -> bool:
     """Whether a process is a zombie: it has ended, and its parent has not read its exit code."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return False
     return stat.rpartition(")")[2].split()[0] == "Z"

@@ -1,4 +1,4 @@
-"""Locks between processes, which end by themselves when they are not renewed."""
+"""Locks between processes, which expire unless they are renewed."""
 
 import sqlalchemy as sa
 
@@ -8,7 +8,7 @@ from service.store.session import Session
 
 
 class Locks:
-    """Keeps who holds which lock, and until when."""
+    """The locks: which process holds which, and until when."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -18,19 +18,19 @@ class Locks:
 
         Args:
             name: What is locked: "scheduler", "recorder".
-            holder: Who asks: ``host/pid``, with more after another slash.
-            seconds: After this long without renewal another one may take it; at once from a process of this machine
-                that is no more.
+            holder: The process, as ``host/pid`` or ``host/pid/more``.
+            seconds: The lock expires after this time. It can be taken at once from a process of this machine that
+                has ended.
 
         Returns:
-            Whether the holder has it now.
+            Whether the holder has the lock now.
         """
         now = self._session.clock()
         with self._session.write() as connection:
             self._session.database.turn(connection, f"lock/{name}")  # there may be no row to lock yet
             row = connection.execute(sa.select(LOCKS).where(LOCKS.c.name == name)).first()
             if row is not None and row.holder != holder and row.expires_at > now and not gone(row.holder):
-                if row.expires_at > now + seconds:  # the clock was set back since: not locked for longer than was meant
+                if row.expires_at > now + seconds:  # the clock was set back: shorten the lock
                     shorter = sa.update(LOCKS).where(LOCKS.c.name == name).values(expires_at=now + seconds)
                     connection.execute(shorter)
                 return False
@@ -39,6 +39,6 @@ class Locks:
             return True
 
     def release(self, name: str, holder: str) -> None:
-        """Release a lock; nothing happens when somebody else has it."""
+        """Release a lock; does nothing if another process holds it."""
         with self._session.write() as connection:
             connection.execute(sa.delete(LOCKS).where(LOCKS.c.name == name, LOCKS.c.holder == holder))

@@ -1,6 +1,6 @@
-"""What drivers say: lines that are kept when the pod, the job or the machine is gone.
+"""Drivers' logs, kept when the pod, the job or the machine is gone.
 
-A study keeps its newest `LINES_KEPT` lines; older ones are dropped in larger pieces, and a note says how many.
+A study keeps its newest `LINES_KEPT` lines. Older ones are dropped in batches, and a note says how many.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from service.store.schema import LOG_LINES, LOG_TOTALS
 from service.store.session import Session, check_exists, moment
 
 LINES_KEPT = 20_000
-_SLACK = 1000  # so many lines above the limit are dropped at once: not one delete for every line
+_SLACK = 1000  # lines above the limit before old ones are dropped: one delete for many lines
 
 
 class Logs:
-    """Keeps the newest lines of drivers' logs."""
+    """The newest lines of drivers' logs."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.lines_kept = LINES_KEPT
 
     def write(self, study_id: str, new: NewLines) -> int:
-        """Add lines to a study's log; the batch that was added last, again, adds nothing.
+        """Add lines to a study's log; repeating the last batch adds nothing.
 
-        The lease is not looked at: a driver that has lost it may still say why.
+        Does not check the lease, so that a driver that lost it can still log why.
 
         Returns:
             How many lines were added.
@@ -60,12 +60,12 @@ class Logs:
         return len(lines)
 
     def read(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[LogLine]:
-        """Lines in their order; before the oldest a note, when older ones were dropped.
+        """Lines in order; a note before the oldest one if older ones were dropped.
 
         Args:
             study_id: Id of the study.
-            after: Only those with a greater id.
-            limit: At most so many.
+            after: Only lines with a greater id.
+            limit: Maximum number of lines.
 
         Raises:
             NotFound: No such study.
@@ -86,7 +86,7 @@ class Logs:
         return found
 
     def _drop_lines(self, connection: sa.Connection, study_id: str) -> int:
-        """Drop all but the newest `lines_kept`; how many those were."""
+        """Drop all but the newest `lines_kept` lines; returns the number dropped."""
         lines = LOG_LINES.c
         newest = sa.select(lines.id).where(lines.study_id == study_id).order_by(lines.id.desc())
         first = connection.execute(newest.offset(self.lines_kept - 1).limit(1)).scalar_one()

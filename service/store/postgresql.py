@@ -1,8 +1,7 @@
-"""Connections to PostgreSQL that do not wait for ever.
+"""PostgreSQL connections with timeouts.
 
-A network or a proxy may stop to pass on what is sent without closing the connection: the server then has no chance to
-answer, and TCP none to notice. So each wait for an answer has an end here, at the client; and so that what a client
-that is gone holds is freed, the server ends transactions in which nothing happens.
+A network or a proxy may stop forwarding data without closing the connection; TCP does not notice. So the client limits
+each wait for an answer, and the server ends idle transactions, which frees the locks of clients that are gone.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from sqlalchemy import event
 CONNECT_S = 10
 ANSWER_S = 30.0
 IDLE_S = 60
-"""Seconds after which the server ends a transaction whose client says nothing."""
+"""Seconds after which the server ends an idle transaction."""
 
 
 def listen(engine: sa.Engine) -> None:
-    """Has an engine make such connections. Needs psycopg, imported here and not before."""
+    """Make an engine use such connections. Imports psycopg only here, because SQLite does not need it."""
     import psycopg
 
     class Answering(psycopg.Connection[Any]):
-        """Waits `answer_s` seconds for an answer, None for ever; one that does not come ends the connection."""
+        """Waits at most `answer_s` seconds for an answer (None: no limit), then closes the connection."""
 
         answer_s: float | None = ANSWER_S
 
@@ -36,7 +35,7 @@ def listen(engine: sa.Engine) -> None:
             except psycopg.OperationalError as error:
                 if type(error).__name__ != "_WaitTimeout":
                     raise
-                self.pgconn.finish()  # what the server makes of the statement is not known: this connection is over
+                self.pgconn.finish()  # whether the server ran the statement is unknown: drop the connection
                 raise psycopg.OperationalError(f"no answer came within {self.answer_s:.0f} s") from error
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: dict[str, Any]) -> Any:
@@ -49,6 +48,6 @@ def listen(engine: sa.Engine) -> None:
 
 
 def unhurried(connection: sa.Connection) -> None:
-    """Lets a connection wait for as long as it takes: migrations of large tables, or behind another one's."""
+    """Remove a connection's time limit, for migrations of large tables or waiting for another migration."""
     held: Any = connection.connection.driver_connection
     held.answer_s = None

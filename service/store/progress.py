@@ -1,4 +1,4 @@
-"""How far each label of a study has come, counted from its trials."""
+"""Progress of each label of a study, counted from its trials."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +14,11 @@ def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dic
     """Count the trials of several studies in one query.
 
     Args:
-        connection: Of a running transaction.
+        connection: Connection of a running transaction.
         specs: The studies' specs by study id.
 
     Returns:
-        Study id -> label -> progress; every label of the spec is there, in the spec's order.
+        Study id -> label -> progress, with every label of the spec, in the spec's order.
     """
     counted = sa.select(
         TRIALS.c.study_id,
@@ -38,7 +38,7 @@ def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dic
 def _labels(spec: Mapping[str, Any], counts: Mapping[str, list[tuple[str, str, int, int]]]) -> dict[str, LabelProgress]:
     planned = [str(entry["label"]) for entry in spec["methods"]]
     known = dict.fromkeys([*planned, *sorted(counts)])
-    budget = Budget.model_construct(**spec["budget"])  # it was valid when it was stored; reading it again takes long
+    budget = Budget.model_construct(**spec["budget"])  # not validated again, which is slow
     return {label: _label(budget, counts.get(label, [])) for label in known}
 
 

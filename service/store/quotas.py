@@ -1,4 +1,4 @@
-"""Quotas: how much of everything a project may have, checked in the transaction that would give it more."""
+"""Quotas of projects, checked in the transaction that adds studies or trials."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _HOUR_S = 3600.0
 
 
 class Quotas:
-    """Keeps how much a project may have, and counts what it has."""
+    """The quotas of projects, and their use."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def get(self, project: str, defaults: Quota | None = None) -> ProjectQuota:
-        """What a project may have, and what it has.
+        """Limits and use of a project.
 
         Args:
-            project: The project; need not have any study.
-            defaults: What holds where nothing was set for the project; no limits by default.
+            project: The project; it need not have studies.
+            defaults: Limits of projects without a quota of their own; none by default.
         """
         with self._session.read() as connection:
             own = self._own_quota(connection, project)
@@ -36,7 +36,7 @@ class Quotas:
             return ProjectQuota(project=project, limits=limits, use=self._use(connection, project), own=own is not None)
 
     def set(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
-        """Set what a project may have, in place of the service's defaults; what it has already stays."""
+        """Set a project's limits, in place of the service's defaults; existing studies stay."""
         with self._session.write() as connection:
             self._session.database.turn(connection, f"quota/{project}")
             connection.execute(sa.delete(QUOTAS).where(QUOTAS.c.project == project))
@@ -46,17 +46,17 @@ class Quotas:
             self._session.audit(connection, actor, "quota.set", project, project, quota.model_dump())
 
     def allow(self, connection: sa.Connection, project: str, studies: int, trials: int, defaults: Quota | None) -> None:
-        """Allow a project some more studies and trials; those who ask at the same time take their turn.
+        """Check that a project may have more studies and trials; concurrent checks of a project take turns.
 
         Args:
-            connection: Of a running transaction.
+            connection: Connection of a running transaction.
             project: The project.
-            studies: Further studies that are not finished.
-            trials: Further trials in these.
-            defaults: What holds where nothing was set for the project; None allows everything, whatever was set.
+            studies: Additional unfinished studies.
+            trials: Additional trials in unfinished studies.
+            defaults: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
-            QuotaExceeded: It would be too much.
+            QuotaExceeded: The project would exceed its quota.
         """
         if defaults is None:
             return
@@ -98,7 +98,7 @@ class Quotas:
 
 
 def planned(spec: Mapping[str, Any]) -> int:
-    """How many trials a study asks for: its search, and its confirmation on every fresh seed."""
+    """Number of trials that a study asks for: its search, and its confirmation on fresh seeds."""
     return len(spec["methods"]) * Budget.from_json(spec["budget"]).trials
 
 

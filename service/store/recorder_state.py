@@ -1,4 +1,4 @@
-"""What the recorder has written to MLflow, so that it goes on from there."""
+"""What the recorder has written to MLflow, so that it can continue from there."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from service.store.session import Session
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the recorder has written about one thing.
+    """What the recorder has written about one object.
 
     Attributes:
-        kind: What sort of thing: "study", "label", "trial" or the recorder's own word.
-        key: Which one: a label, a trial's id.
-        run_id: The run that shows it.
-        version: The study's version that it shows; of a trial, the attempt under which it ended, and 0 until then.
+        kind: Kind of object: "study", "label", "trial" or a word of the recorder's own.
+        key: Which object: a label, a trial's id.
+        run_id: The MLflow run that shows it.
+        version: Recorded version of the study; for a trial, the attempt under which it ended, and 0 until then.
         rounds: Rounds that have been written.
     """
 
@@ -28,7 +28,7 @@ class Recorded:
 
 
 class RecorderState:
-    """Keeps what the recorder has written about each study."""
+    """What the recorder has written about each study."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -43,7 +43,7 @@ class RecorderState:
             return [Recorded(**row._mapping) for row in connection.execute(query.order_by(columns.kind, columns.key))]
 
     def write(self, study_id: str, *entries: Recorded) -> None:
-        """Note what the recorder has written, in place of what was noted under the same kind and key; all or nothing.
+        """Replace the entries of the same kind and key; all or nothing.
 
         Raises:
             NotFound: No such study.

@@ -1,4 +1,4 @@
-"""Trials that failed, run again because the study's owner asks for it."""
+"""Runs FAILED trials again at the request of the study's owner."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from service.store.studies import study_record
 
 
 class Retries:
-    """Lets FAILED trials run again."""
+    """Requests to run FAILED trials again."""
 
     def __init__(self, session: Session, quotas: Quotas, idempotency: IdempotencyKeys) -> None:
         self._session = session
@@ -37,26 +37,26 @@ class Retries:
         actor: Actor | None = None,
         limits: Quota | None = None,
     ) -> StudyRecord:
-        """Have FAILED trials WAIT again, with no deaths; a finished study becomes PENDING again.
+        """Put FAILED trials back to WAITING, with no deaths counted; a finished study becomes PENDING.
 
-        What the trials have reported stays until it is reported anew; their errors stay in the study's events. A driver
-        that holds the study leaves these trials to the next one.
+        Reports of the trials stay until they are reported anew; their errors stay in the study's events. If a driver
+        holds the study, the next driver runs these trials.
 
         Args:
             study_id: Id of the study.
-            trials: Which trials; none stands for all that are FAILED.
-            project: Whose study it is.
-            key: Idempotency key: the same key again changes nothing.
-            request_hash: What was asked under the key.
+            trials: Ids of trials; empty for all FAILED ones.
+            project: The study's project.
+            key: Idempotency key: a second request with the key changes nothing.
+            request_hash: Hash of the request, stored with the key.
             actor: Who asks, for the audit trail.
             limits: As in `Studies.create`.
 
         Raises:
             NotFound: No such study, or no such trial in it.
-            Conflict: The study's state does not allow it, no trial is FAILED, or one of `trials` is not; nothing is
-                changed then.
+            Conflict: The study's state does not allow it, no trial is FAILED, or one of `trials` is not; nothing
+                changes.
             InvalidSpec: The key was used for another request.
-            QuotaExceeded: The project would have too much.
+            QuotaExceeded: The project would exceed its quota.
         """
         now = self._session.clock()
         if key is not None:
@@ -91,7 +91,7 @@ class Retries:
             return study_record(connection, self._session.locked(connection, study_id))
 
     def _failed(self, connection: sa.Connection, study_id: str, trials: Sequence[str]) -> list[sa.Row[Any]]:
-        """The rows of these trials, which must be FAILED; of all FAILED ones when none is named."""
+        """The rows of these trials, which must be FAILED; by default of all FAILED ones."""
         if trials:
             rows = trial_rows.by_id(connection, study_id, list(dict.fromkeys(trials)))
             for row in rows:

@@ -1,6 +1,6 @@
-"""The tables of the store: the only truth about studies, trials and curves.
+"""The tables of the store, the single source of truth about studies, trials and curves.
 
-Times are seconds since 1970 in UTC, as floats, so that SQLite and PostgreSQL hold the same numbers.
+Times are Unix times in seconds, as floats, so that SQLite and PostgreSQL hold the same numbers.
 A change here needs a migration in ``migrations/versions``; a test compares the two.
 """
 
@@ -32,7 +32,7 @@ METADATA = MetaData(
 
 _Json = JSON(none_as_null=True)
 _Name = String(255).with_variant(String(255, collation="C"), "postgresql")  # sorts by bytes, as SQLite does
-_Counter = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only in INTEGER PRIMARY KEY
+_Counter = BigInteger().with_variant(Integer, "sqlite")  # SQLite autoincrements only INTEGER PRIMARY KEY
 
 STUDIES = Table(
     "studies",
@@ -44,12 +44,12 @@ STUDIES = Table(
     Column("reason", Text, nullable=False),
     Column("spec", _Json, nullable=False),
     Column("fingerprint", String(64), nullable=False),
-    Column("version", Integer, nullable=False),  # bumped by every stored result
-    Column("planned", BigInteger, nullable=False, server_default="0"),  # trials that its budget asks for
+    Column("version", Integer, nullable=False),  # increases with every stored result
+    Column("planned", BigInteger, nullable=False, server_default="0"),  # trials that the budget asks for
     Column("mlflow_url", Text),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
-    Column("started_at", Double),  # first driver
+    Column("started_at", Double),  # when the first driver acquired it
     Column("finished_at", Double),
     Index("ix_studies_project_id", "project", "id"),
     Index("ix_studies_project_state", "project", "state"),
@@ -75,8 +75,8 @@ TRIALS = Table(
     Column("checkpoint", Text),
     Column("values", _Json),
     Column("error", Text),
-    Column("deaths", Integer, nullable=False, server_default="0"),  # of its workers, in a row without a new checkpoint
-    Column("death_round", Integer),  # of the newest checkpoint at the last death
+    Column("deaths", Integer, nullable=False, server_default="0"),  # of workers, in a row without a new checkpoint
+    Column("death_round", Integer),  # round of the newest checkpoint at the last death
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     UniqueConstraint("study_id", "label", "phase", "number"),
@@ -88,7 +88,7 @@ CURVE_SEGMENTS = Table(
     METADATA,
     Column("trial_id", String(255), ForeignKey("trials.id", ondelete="CASCADE"), primary_key=True),
     Column("segment", Integer, primary_key=True, autoincrement=False),  # round // 256
-    Column("rounds", Integer, nullable=False),  # how many rounds the payload holds
+    Column("rounds", Integer, nullable=False),  # number of rounds in the payload
     Column("payload", LargeBinary, nullable=False),
 )
 
@@ -101,7 +101,7 @@ EVENTS = Table(
     Column("data", _Json, nullable=False),
     Column("created_at", Double, nullable=False),
     Index("ix_events_study_id_id", "study_id", "id"),
-    sqlite_autoincrement=True,  # an id is never given twice, not even after the newest row was deleted
+    sqlite_autoincrement=True,  # never reuses an id, even after the newest row was deleted
 )
 
 DRIVERS = Table(
@@ -116,10 +116,10 @@ DRIVERS = Table(
     Column("deaths", Integer, nullable=False),  # drivers lost in a row without a finished trial in between
     Column(
         "fingerprint", String(64), nullable=False, server_default=""
-    ),  # the study's, at acquire; or `leases.RETRIED`
+    ),  # of the study at acquire, or `leases.RETRIED`
 )
 
-PACKS = Table(  # what was used, and for how long
+PACKS = Table(  # resources used, and for how long
     "packs",
     METADATA,
     Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
@@ -128,8 +128,8 @@ PACKS = Table(  # what was used, and for how long
     Column("trials", Integer, nullable=False),
     Column("cpus", Double, nullable=False),
     Column("gpus", Double, nullable=False),
-    Column("rounds_before", BigInteger, nullable=False),  # rounds that its trials had done before, in all
-    Column("rounds", BigInteger),  # rounds that they have done in it, in all; when it has ended
+    Column("rounds_before", BigInteger, nullable=False),  # rounds of its trials before, summed
+    Column("rounds", BigInteger),  # rounds done in the pack, summed; set at its end
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double),
     Index("ix_packs_study_id_ended_at", "study_id", "ended_at"),
@@ -176,7 +176,7 @@ TOKENS = Table(
     "tokens",
     METADATA,
     Column("id", String(64), primary_key=True),
-    Column("digest", String(64), nullable=False),  # SHA-256 of the token, which is stored nowhere
+    Column("digest", String(64), nullable=False),  # SHA-256 of the token; the token itself is not stored
     Column("name", String(255), nullable=False),
     Column("project", String(64), nullable=False),
     Column("scopes", _Json, nullable=False),
@@ -231,7 +231,7 @@ LOG_TOTALS = Table(
     "log_totals",
     METADATA,
     Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
-    Column("lines", Integer, nullable=False),  # that are kept
-    Column("dropped", BigInteger, nullable=False),  # that were older
-    Column("newest", String(64), nullable=False),  # SHA-256 of the newest batch, to know it again
+    Column("lines", Integer, nullable=False),  # lines kept
+    Column("dropped", BigInteger, nullable=False),  # older lines dropped
+    Column("newest", String(64), nullable=False),  # SHA-256 of the newest batch, to recognise a repeat
 )

@@ -1,4 +1,4 @@
-"""What the parts of the store share: transactions, the clock, fencing, state changes, events, audit."""
+"""Shared by the parts of the store: transactions, the clock, fencing, state changes, events, audit."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,20 +21,20 @@ _INSERT_AUDIT = sa.insert(AUDIT)
 
 
 class Actor(NamedTuple):
-    """Who asks for something: the id and the name of a token."""
+    """Who makes a request: the id and the name of a token."""
 
     id: str
     name: str
 
 
 class Session:
-    """A database with a clock, and the writes that several parts of the store need.
+    """A database with a clock, and the writes shared by several parts of the store.
 
     Methods that take a connection run inside the caller's transaction.
 
     Args:
-        database: Where everything is stored.
-        clock: Gives the time in seconds since 1970 (UTC).
+        database: The database.
+        clock: Returns Unix time in seconds.
         lease_seconds: How long a driver may be silent before another one may take over.
     """
 
@@ -50,11 +50,11 @@ class Session:
         return self.database.read()
 
     def write(self) -> AbstractContextManager[sa.Connection]:
-        """A transaction: everything inside is stored, or nothing when an exception leaves it."""
+        """A transaction: stores everything inside, or nothing if an exception leaves the block."""
         return self.database.write()
 
     def locked(self, connection: sa.Connection, study_id: str) -> sa.Row[Any]:
-        """The study's row, locked: whatever else writes about this study waits until the transaction ends."""
+        """The study's row, locked: other writes about this study wait until the transaction ends."""
         row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id).with_for_update()).first()
         return row or missing(study_id)
 
@@ -63,11 +63,11 @@ class Session:
         return connection.execute(sa.select(DRIVERS).where(DRIVERS.c.study_id == study_id)).first()
 
     def fenced(self, connection: sa.Connection, study_id: str, attempt: int) -> sa.Row[Any]:
-        """The study's row, locked, for a write of the driver that holds the study; renews its lease.
+        """The study's row, locked, for a write by the driver that holds the study; renews its lease.
 
         Raises:
             NotFound: No such study.
-            StaleDriver: The attempt has been replaced, released or never given.
+            StaleDriver: The attempt was replaced, released or never given.
         """
         study = self.locked(connection, study_id)
         driver = self.driver(connection, study_id)
@@ -80,11 +80,11 @@ class Session:
         return study
 
     def update_driver(self, connection: sa.Connection, study_id: str, **values: Any) -> None:
-        """Change the row of the study's newest driver."""
+        """Update the row of the study's newest driver."""
         connection.execute(sa.update(DRIVERS).where(DRIVERS.c.study_id == study_id).values(**values))
 
     def move(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str = "") -> None:
-        """Put the study into a state, with an event; the same state with the same reason changes nothing."""
+        """Move the study to a state, with an event; does nothing if state and reason stay the same."""
         if study.state == state and study.reason == reason:
             return
         if study.state != state:
@@ -97,7 +97,7 @@ class Session:
         self.event(connection, study.id, "state", {"state": state, "reason": reason})
 
     def changed(self, connection: sa.Connection, study: sa.Row[Any]) -> int:
-        """Give the study its next version, and one progress event in place of the last (it says everything anew)."""
+        """Increase the study's version, and replace its progress event, which always holds the whole progress."""
         version = int(study.version) + 1
         connection.execute(
             sa.update(STUDIES).where(STUDIES.c.id == study.id).values(version=version, updated_at=self.clock())
@@ -122,7 +122,7 @@ class Session:
         project: str,
         details: Mapping[str, Any],
     ) -> None:
-        """Note who did what, in the transaction that does it."""
+        """Add an event to the audit trail, in the transaction that it describes."""
         row = {
             "at": self.clock(),
             "project": project,
@@ -136,21 +136,21 @@ class Session:
 
 
 def moment(seconds: float | None) -> datetime | None:
-    """The time in UTC that a stored number stands for."""
+    """The UTC time of a stored number of seconds."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def missing(study_id: str) -> NoReturn:
-    """Say that there is no such study.
+    """Raise the error for an unknown study.
 
     Raises:
         NotFound: Always.
     """
-    raise NotFound(f"no study {shown(study_id)}; list them to see which there are")
+    raise NotFound(f"no study {shown(study_id)}; list the studies to see their ids")
 
 
 def check_exists(connection: sa.Connection, study_id: str) -> None:
-    """Check that there is such a study.
+    """Check that the study exists.
 
     Raises:
         NotFound: No such study.

@@ -1,4 +1,4 @@
-"""What earlier studies of a project measured: how long a round took, and what it sent and evaluated."""
+"""Measurements of a project's earlier studies: time, traffic and gradients per round."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from driftline.wire.curve_codec import arrays
 from service.store import progress
+from service.store.curve_segments import arrays
 from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 from service.store.session import Session
 from service.store.states import DRIVEN
 from trainers import ROLES
 
 COUNTERS = ("client_gradients", "bytes_up", "bytes_down")
-_LATEST = 20  # studies that are read
-_TRIALS = 8  # trials of a label whose counters are read
-_TRIED = 3  # studies that are asked for an entry's counters
+_LATEST = 20  # maximum number of studies read
+_TRIALS = 8  # maximum number of trials of a label whose counters are read
+_TRIED = 3  # maximum number of studies searched for an entry's counters
 _STEPS = ("local_steps", "local_epochs")
 _NO_WORK = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "init", "weighting"})
-"""Keys of a study that do not change what a round of a trial takes."""
+"""Keys of a study that do not affect the cost of a trial's round."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast trials were.
+    """Measured speed of trials.
 
     Attributes:
-        pack_seconds_a_round: Seconds of a pack for one round of one of its trials.
-        at_once: Packs that ran at the same time, on average; at least 1.
-        gpus: GPUs of a pack.
-        studies: Ids of the studies in which this was measured.
+        pack_seconds_a_round: Seconds of a pack per round of one of its trials.
+        at_once: Average number of packs that ran at the same time, at least 1.
+        gpus: GPUs per pack.
+        studies: Ids of the measured studies.
     """
 
     pack_seconds_a_round: float
@@ -44,13 +44,13 @@ class Speed:
 
 @dataclass(frozen=True)
 class Measured:
-    """What earlier studies measured for one entry of a new study; None where they cannot say.
+    """Measurements of earlier studies for one entry of a new study; None if there are none.
 
     Attributes:
-        speed: Time.
-        counters: Mean of each of `COUNTERS` in one round of one trial; without `client_gradients` when only studies
-            with other local steps are known.
-        study: The study in which the counters were measured.
+        speed: Speed of the trials.
+        counters: Mean of each of `COUNTERS` per round of one trial; without `client_gradients` if only studies with
+            other local steps are known.
+        study: Id of the study in which the counters were measured.
     """
 
     speed: Speed | None = None
@@ -59,7 +59,7 @@ class Measured:
 
 
 class _Earlier:
-    """Entries of earlier studies by the work of their rounds, the newest study first."""
+    """Entries of earlier studies, grouped by the work of a round; newest study first."""
 
     def __init__(self) -> None:
         self.studies: list[str] = []
@@ -76,21 +76,21 @@ class _Earlier:
 
 
 class Speeds:
-    """Measures in stored packs and curves how long earlier studies took."""
+    """Reads the cost of earlier studies from stored packs and curves."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def measured(self, project: str, spec: Mapping[str, Any]) -> dict[str, Measured]:
-        """What the project's latest studies measured for the entries of a new study, by the new study's labels.
+        """Measurements of the project's latest studies for the entries of a new study, by label.
 
         An earlier entry counts if its study has the same task, cohorts and batches, and the entry the same method,
-        optimizers, schedule and whole-numbered or named hyperparameters (real-valued ones change no work).
-        Traffic alone is also taken from entries with other local steps, where trials with different local steps have
-        sent the same.
+        optimizers, schedule and integer or categorical hyperparameters (real-valued ones do not change the work).
+        Traffic is also taken from entries with other local steps, if their trials with different local steps all sent
+        the same.
 
         Args:
-            project: Whose studies are read.
+            project: The project whose studies are read.
             spec: The new study, in canonical form.
         """
         latest = (
@@ -111,10 +111,10 @@ class Speeds:
             return {entry["label"]: self._measured(connection, entry, earlier, packs) for entry in entries}
 
     def left_seconds(self) -> float | None:
-        """Seconds that the unfinished studies which wait or run will still take, one after the other.
+        """Seconds that the waiting and running studies will still take, one after the other.
 
         Returns:
-            None when one of them has not shown yet how fast it is, or there are too many to be read.
+            None if the speed of one of them is unknown, or there are too many to read.
         """
         driven = STUDIES.c.state.in_(tuple(DRIVEN))
         query = sa.select(*STUDIES.c["id", "spec", "started_at"]).where(driven).limit(_LATEST + 1)
@@ -136,7 +136,7 @@ class Speeds:
         return left
 
     def _packs_of(self, connection: sa.Connection, studies: Iterable[str]) -> list[Any]:
-        """Time and rounds of the packs that have ended, by study and label."""
+        """Time and rounds of ended packs, by study and label."""
         seconds = PACKS.c.ended_at - PACKS.c.started_at
         query = (
             sa.select(
@@ -176,7 +176,7 @@ class Speeds:
     def _counters(
         self, connection: sa.Connection, study_id: str, label: str
     ) -> list[tuple[tuple[Any, ...], dict[str, float]]]:
-        """Local steps of the label's first trials, with their mean of each of `COUNTERS` in a round."""
+        """Local steps of the label's first trials, with the mean of each of `COUNTERS` per round."""
         segment = sa.func.max(CURVE_SEGMENTS.c.segment)
         last = sa.select(segment).where(CURVE_SEGMENTS.c.trial_id == TRIALS.c.id).correlate(TRIALS)
         query = (
@@ -187,7 +187,7 @@ class Speeds:
                 TRIALS.c.label == label,
                 CURVE_SEGMENTS.c.segment == last.scalar_subquery(),
             )
-            .order_by(TRIALS.c.phase.desc(), TRIALS.c.number)  # of the search first, which covers the space
+            .order_by(TRIALS.c.phase.desc(), TRIALS.c.number)  # search trials first, which cover the space
             .limit(_TRIALS)
         )
         found = []
@@ -210,7 +210,7 @@ def _key(value: Any) -> str:
 
 
 def _work(entry: Mapping[str, Any], *, steps: bool = True) -> list[Any]:
-    """What in an entry decides how much work a round is."""
+    """The parts of an entry that determine the work of a round."""
     parts = (entry, *(entry.get(kind) or {} for kind in (*ROLES, "schedule")))
     return [
         (
@@ -226,7 +226,7 @@ def _work(entry: Mapping[str, Any], *, steps: bool = True) -> list[Any]:
 
 
 def _real(form: Any) -> bool:
-    """Whether a parameter takes real values alone."""
+    """Whether a parameter takes only real values."""
     if isinstance(form, Mapping):
         return "float" in form or all(isinstance(value, float) for value in form.get("choice", [None]))
     return isinstance(form, float)

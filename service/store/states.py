@@ -1,4 +1,4 @@
-"""Which state may follow which, for studies and trials: the one place where transitions are allowed or refused.
+"""State machines of studies and trials: the only place that allows or rejects transitions.
 
     study   PENDING ──> QUEUED ──> RUNNING ──> SUCCEEDED | FAILED
                ^           |        |  ^ |
@@ -7,9 +7,9 @@
 
     trial   WAITING <──> RUNNING ──> COMPLETE | DIVERGED | FAILED | CANCELLED
 
-A finished trial is final, except that the study's owner may retry a FAILED one: it becomes WAITING again. A finished
-study is final too, except that a FAILED one may be resumed, and a FAILED or SUCCEEDED one extended or retried: both
-become PENDING again.
+A finished trial is final, except that the study's owner may retry a FAILED one, which becomes WAITING. A finished study
+is final too, except that its owner may resume a FAILED one, and extend or retry a FAILED or SUCCEEDED one; it becomes
+PENDING.
 """
 
 from typing import Final
@@ -76,7 +76,7 @@ _INTENTS: Final[dict[str, dict[StudyState, StudyState]]] = {
 
 
 def check_study(study_id: str, old: StudyState, new: StudyState) -> None:
-    """Allow a study's move to another state.
+    """Check that a study may move to another state.
 
     Raises:
         Conflict: The move is not one of `STUDY_MOVES`.
@@ -86,7 +86,7 @@ def check_study(study_id: str, old: StudyState, new: StudyState) -> None:
 
 
 def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
-    """Allow a driver to move a trial to another state.
+    """Check that a driver may move a trial to another state.
 
     Raises:
         Conflict: The move is not one of `TRIAL_MOVES`.
@@ -97,7 +97,7 @@ def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
 
 
 def check_retry(trial_id: str, state: TrialState) -> None:
-    """Allow the study's owner to have a trial run again.
+    """Check that the study's owner may retry a trial.
 
     Raises:
         Conflict: The trial is not FAILED.
@@ -107,7 +107,7 @@ def check_retry(trial_id: str, state: TrialState) -> None:
 
 
 def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
-    """The state that an owner's wish leads to; the same state when there is nothing to do.
+    """The state that an owner's request leads to; the same state if there is nothing to do.
 
     Args:
         study_id: For the error.
@@ -115,7 +115,7 @@ def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
         intent: "pause", "resume", "cancel", "extend" or "retry".
 
     Raises:
-        Conflict: The wish makes no sense in this state.
+        Conflict: The request is not allowed in this state.
     """
     target = _INTENTS[intent].get(state)
     if target is None:

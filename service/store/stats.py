@@ -15,14 +15,14 @@ from service.store.session import Session
 
 @dataclass(frozen=True)
 class Overview:
-    """What there is.
+    """Counts of the whole store.
 
     Attributes:
         studies: Number of studies by state.
         trials: Number of trials by state.
-        leases: "held" and "expired": leases that run, and those that ran out without being let go.
-        behind: Studies with results of which the recorder has not written all.
-        lag_s: Seconds since the oldest of these changed; 0 when there is none.
+        leases: "held" and "expired": running leases, and leases that expired without being released.
+        behind: Number of studies with results that the recorder has not written yet.
+        lag_s: Seconds since the oldest change among these studies; 0 if there are none.
     """
 
     studies: dict[str, int]
@@ -33,13 +33,13 @@ class Overview:
 
 
 class Stats:
-    """Counts what the other parts keep."""
+    """Counts rows of the other parts."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def overview(self) -> Overview:
-        """What there is in all, as one snapshot."""
+        """The counts, from one snapshot."""
         now = self._session.clock()
         held = sa.func.coalesce(sa.func.sum(sa.case((DRIVERS.c.expires_at > now, 1), else_=0)), 0)
         shown = sa.select(RECORDER_STATE.c.study_id).where(

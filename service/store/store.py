@@ -1,10 +1,10 @@
 """The store: every study, trial and curve, in SQLite or PostgreSQL.
 
-Values that go out are frozen records of `driftline.wire`, never live rows. A method is one transaction: all of it is
-stored, or, when it raises, nothing. Threads and processes may share a database: writes about a study take turns.
+Methods return frozen records of `driftline.wire`, never live rows. Each method is one transaction: it stores everything
+or, if it raises, nothing. Threads and processes may share a database; writes about a study take turns.
 
 A driver writes under the attempt that `Leases.acquire` gave it. Once another driver has acquired the study, every
-write under the older attempt raises `StaleDriver`: two drivers never move the same trials.
+write under the older attempt raises `StaleDriver`, so two drivers never change the same trials.
 """
 
 import time
@@ -34,11 +34,11 @@ from service.store.trials import Trials
 
 
 class Store:
-    """A database of studies; each attribute is one part of it, in the module of the same name.
+    """A database of studies; each attribute is one part, from the module of the same name.
 
     Args:
         url: Path of a SQLite file, ``sqlite:///file`` or ``postgresql://user:password@host/name``; migrated as needed.
-        clock: Gives the time in seconds since 1970 (UTC); tests set their own.
+        clock: Returns Unix time in seconds; tests set their own.
         lease_seconds: How long a driver may be silent before another one may take over.
 
     Raises:
@@ -66,10 +66,10 @@ class Store:
         self.stats = Stats(session)
 
     def ready(self) -> None:
-        """Ask the database for an answer, and write to it where the last write failed.
+        """Check that the database answers, and, if the last write failed, that it accepts writes.
 
         Raises:
-            Unavailable: It gives none, or still cannot be written to.
+            Unavailable: The database does not answer, or a write failed again.
         """
         with self.session.read() as connection:
             connection.execute(sa.select(sa.literal(1)))

@@ -1,4 +1,4 @@
-"""Studies in the store: created once, moved by their owner's wishes, read as records."""
+"""Studies in the store: created, changed at their owner's request, read as records."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ _INSERT = sa.insert(STUDIES)
 
 
 class Glance(NamedTuple):
-    """What is asked most often about a study."""
+    """The most frequently read columns of a study."""
 
     project: str
     state: StudyState
@@ -28,7 +28,7 @@ class Glance(NamedTuple):
 
 
 class Studies:
-    """Keeps the studies: their specs and states."""
+    """The studies: their specs and states."""
 
     def __init__(self, session: Session, quotas: Quotas, idempotency: IdempotencyKeys) -> None:
         self._session = session
@@ -51,15 +51,15 @@ class Studies:
         Args:
             spec: The study in its canonical form; must hold ``name``.
             fingerprint: Its fingerprint.
-            project: Whom it belongs to.
-            key: Idempotency key: the same key again gives the study that the first request made.
-            request_hash: What was asked under the key.
+            project: The study's project.
+            key: Idempotency key: a second request with the key returns the study that the first one made.
+            request_hash: Hash of the request, stored with the key.
             actor: Who asks, for the audit trail.
-            limits: What the project may have unless something else was set for it; None allows everything.
+            limits: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
             InvalidSpec: The key was used for another request.
-            QuotaExceeded: The project would have too much; nothing is stored.
+            QuotaExceeded: The project would exceed its quota; nothing is stored.
         """
         now = self._session.clock()
         asked = planned(spec)
@@ -110,9 +110,9 @@ class Studies:
         """Studies, newest first.
 
         Args:
-            project: Only this project's.
-            before: Only studies older than the one of this id.
-            limit: At most so many.
+            project: Only studies of this project.
+            before: Only studies older than the one with this id.
+            limit: Maximum number of studies.
         """
         query = sa.select(STUDIES).order_by(STUDIES.c.id.desc()).limit(limit)
         if project is not None:
@@ -127,18 +127,18 @@ class Studies:
     def intend(
         self, study_id: str, intent: str, *, actor: Actor | None = None, limits: Quota | None = None
     ) -> StudyRecord:
-        """Write down what the owner wants; the scheduler and the driver fulfil it.
+        """Store what the owner wants; the scheduler and the driver carry it out.
 
         Args:
             study_id: Id of the study.
             intent: "pause", "resume" or "cancel".
             actor: Who asks, for the audit trail.
-            limits: As in `create`; looked at when a finished study becomes unfinished.
+            limits: As in `create`; checked when a finished study becomes unfinished.
 
         Raises:
             NotFound: No such study.
             Conflict: The study's state does not allow it.
-            QuotaExceeded: The project would have too much.
+            QuotaExceeded: The project would exceed its quota.
         """
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
@@ -165,23 +165,23 @@ class Studies:
         actor: Actor | None = None,
         limits: Quota | None = None,
     ) -> StudyRecord:
-        """Give the study a larger budget; a finished one becomes PENDING again. The same again changes nothing.
+        """Give the study a larger budget; a finished one becomes PENDING. Idempotent.
 
-        A driver that holds the study goes on with the budget it knows; when it lets go of the study, the next one does
-        what is left.
+        A driver that holds the study keeps the budget it knows; after it releases the study, the next one does the
+        rest.
 
         Args:
             study_id: Id of the study.
-            budget: The whole budget of the extended study.
-            fingerprint: Of the extended study.
-            was: Fingerprint of the study that was extended.
+            budget: The complete new budget.
+            fingerprint: Fingerprint of the extended study.
+            was: Fingerprint of the study before.
             actor: Who asks, for the audit trail.
             limits: As in `create`.
 
         Raises:
             NotFound: No such study.
-            Conflict: The study's state does not allow it, or it was extended by somebody else in the meantime.
-            QuotaExceeded: The project would have too much.
+            Conflict: The study's state does not allow it, or another request extended it meanwhile.
+            QuotaExceeded: The project would exceed its quota.
         """
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
@@ -189,7 +189,9 @@ class Studies:
             if study.fingerprint == fingerprint:
                 return study_record(connection, study)
             if study.fingerprint != was:
-                raise Conflict(f"study {study_id} was extended by another request at the same time; look and ask again")
+                raise Conflict(
+                    f"study {study_id} was extended by another request at the same time; look at it and try again"
+                )
             spec = {**study.spec, "budget": dict(budget)}
             asked = planned(spec)
             ended = study.state in STUDY_FINISHED
@@ -208,7 +210,7 @@ class Studies:
             return study_record(connection, self._session.locked(connection, study_id))
 
     def glance(self, study_id: str) -> Glance:
-        """Whose the study is, its state and its version; cheaper than `get`.
+        """The study's project, state and version; cheaper than `get`.
 
         Raises:
             NotFound: No such study.
@@ -219,7 +221,7 @@ class Studies:
             return Glance(row.project, row.state, row.version)
 
     def set_resources(self, study_id: str, resources: Mapping[str, Any]) -> None:
-        """Give the study other resources; its next driver uses them.
+        """Change the study's resources; its next driver uses them.
 
         Raises:
             NotFound: No such study.
@@ -230,20 +232,20 @@ class Studies:
             connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(spec=spec))
 
     def set_mlflow_url(self, study_id: str, url: str | None) -> None:
-        """Note where the study's curves can be seen."""
+        """Store the URL at which MLflow shows the study."""
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
             if study.mlflow_url != url:
                 connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(mlflow_url=url))
 
     def not_cancelled(self) -> set[str]:
-        """Ids of the studies that something may run for, or be kept for: all but those cancelled for good."""
+        """Ids of all studies except CANCELLED ones, for which nothing runs or is kept."""
         query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED")
         with self._session.read() as connection:
             return set(connection.execute(query).scalars())
 
     def ended_since(self, since: float, limit: int) -> list[str]:
-        """Ids of studies that need no driver and have changed since then, the last first; at most `limit`."""
+        """Ids of at most `limit` studies that need no driver and have changed since then, latest first."""
         query = (
             sa.select(STUDIES.c.id)
             .where(STUDIES.c.state.not_in(tuple(DRIVEN)), STUDIES.c.updated_at >= since)
@@ -254,14 +256,14 @@ class Studies:
             return list(connection.execute(query).scalars())
 
     def last_started(self) -> dict[str, float]:
-        """When a study was last started, in seconds since 1970, by project; for projects that had one."""
+        """Unix time at which a study was last started, by project; without projects that never started one."""
         query = sa.select(STUDIES.c.project, sa.func.max(STUDIES.c.started_at)).group_by(STUDIES.c.project)
         with self._session.read() as connection:
             return {project: started for project, started in connection.execute(query) if started is not None}
 
 
 def study_record(connection: sa.Connection, row: sa.Row[Any]) -> StudyRecord:
-    """The record of a study's row, with the progress of its trials."""
+    """The record of a study, from its row and the progress of its trials."""
     return _study(row, progress.of(connection, {row.id: row.spec})[row.id])
 
 

@@ -1,4 +1,4 @@
-"""Bearer tokens in the store, by their hashes."""
+"""Bearer tokens in the store, stored as hashes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from service.store.session import Actor, Session, moment
 from trainers import shown
 
 PREFIX = "dl_"
-"""How tokens begin, so that scanners for secrets know them."""
+"""Prefix of all tokens, so that secret scanners recognise them."""
 
 _DAY_S = 24 * 3600.0
 _USED_EVERY_S = 300.0
 
 
 def digest(token: str) -> str:
-    """What is stored of a token: its SHA-256 in hexadecimal. Tokens are 256 random bits: no salt is needed."""
+    """SHA-256 of a token in hexadecimal, which is stored instead of it. No salt: tokens are 256 random bits."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class StoredTokens:
-    """Keeps the digests of tokens, and what each token allows."""
+    """The digests of tokens, and what each token allows."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -37,11 +37,11 @@ class StoredTokens:
         """Make a token.
 
         Args:
-            new: What it allows.
-            actor: Who asks.
+            new: What the token allows.
+            actor: Who asks, for the audit trail.
 
         Returns:
-            The token itself, which cannot be read again, with what is stored of it.
+            The token itself, which cannot be read again, and its record.
         """
         token = PREFIX + secrets.token_urlsafe(32)
         now = self._session.clock()
@@ -63,11 +63,11 @@ class StoredTokens:
         return MadeToken(token=token, **_token(row).model_dump())
 
     def find(self, *, before: str | None = None, limit: int | None = None) -> list[TokenRecord]:
-        """Tokens of all projects, newest first, the revoked and the expired too.
+        """Tokens of all projects, newest first, including revoked and expired ones.
 
         Args:
-            before: Only those older than the one of this id.
-            limit: At most so many.
+            before: Only tokens older than the one with this id.
+            limit: Maximum number of tokens.
         """
         query = sa.select(TOKENS).order_by(TOKENS.c.id.desc()).limit(limit)
         if before is not None:
@@ -76,7 +76,7 @@ class StoredTokens:
             return [_token(row) for row in connection.execute(query)]
 
     def revoke(self, token_id: str, actor: Actor | None = None) -> TokenRecord:
-        """End a token at once; the same again changes nothing.
+        """Revoke a token at once. Idempotent.
 
         Raises:
             NotFound: No such token.
@@ -85,16 +85,16 @@ class StoredTokens:
         with self._session.write() as connection:
             row = connection.execute(sa.select(TOKENS).where(here).with_for_update()).first()
             if row is None:
-                raise NotFound(f"no token {shown(token_id)}; list them to see which there are")
+                raise NotFound(f"no token {shown(token_id)}; list the tokens to see their ids")
             if row.revoked_at is None:
                 connection.execute(sa.update(TOKENS).where(here).values(revoked_at=self._session.clock()))
                 self._session.audit(connection, actor, "token.revoke", token_id, row.project, {"name": row.name})
             return _token(connection.execute(sa.select(TOKENS).where(here)).one())
 
     def valid(self, token: str) -> TokenRecord | None:
-        """What is stored of a token that is good now; None for one that is not known, has expired or was revoked.
+        """The record of a valid token; None if the token is unknown, expired or revoked.
 
-        That it was used is noted at most every five minutes.
+        Updates the time of last use, at most every five minutes.
         """
         query = sa.select(TOKENS).where(TOKENS.c.digest == digest(token))
         with self._session.read() as connection:

@@ -1,4 +1,4 @@
-"""Rows of trials and packs, inside the transaction of whoever asks: what several parts of the store do with them."""
+"""Operations on rows of trials and packs, shared by parts of the store, in the caller's transaction."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,22 +11,22 @@ from service.store.schema import PACKS, TRIALS
 from service.store.session import check_exists
 from trainers import shown
 
-_MANY = 500  # values in one IN (...)
+_MANY = 500  # maximum number of values in one IN (...)
 
 
 def chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    """The ids in parts that one IN (...) can take."""
+    """Split ids into parts small enough for one IN (...)."""
     return (ids[start : start + _MANY] for start in range(0, len(ids), _MANY))
 
 
 def existing(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
-    """The rows of those ids that exist, in no order."""
+    """The rows of the given ids that exist, in no particular order."""
     query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
     return [row for part in chunks(ids) for row in connection.execute(query.where(TRIALS.c.id.in_(part)))]
 
 
 def by_id(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
-    """The rows of these ids, in their order.
+    """The rows of the given ids, in the same order.
 
     Raises:
         NotFound: No such study, or no such trial in it.
@@ -40,7 +40,7 @@ def by_id(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[
 
 
 def unfinished(connection: sa.Connection, study_id: str) -> int:
-    """Number of the study's trials that are not finished."""
+    """Number of the study's unfinished trials."""
     query = sa.select(sa.func.count()).where(
         TRIALS.c.study_id == study_id, TRIALS.c.state.not_in(tuple(TRIAL_FINISHED))
     )
@@ -56,14 +56,14 @@ def stop(
     from_states: Iterable[str] = ("RUNNING",),
     ended_at: float | None = None,
 ) -> None:
-    """Move the trials that are in one of `from_states`; what they have done stays.
+    """Move the study's trials that are in one of `from_states` to another state; they keep their curves.
 
     Args:
-        connection: Of a running transaction.
+        connection: Connection of a running transaction.
         study_id: Id of the study.
         state: The trials' new state.
-        now: The time.
-        from_states: Which of them.
+        now: Unix time.
+        from_states: States of the trials to move.
         ended_at: When their packs ended; now by default.
     """
     connection.execute(
@@ -75,11 +75,11 @@ def stop(
 
 
 def close_packs(connection: sa.Connection, study_id: str, ended_at: float) -> None:
-    """Note the end of packs of which no trial runs any more, and what they have done."""
+    """Store the end of packs without running trials, and the rounds that they have done."""
     here = (TRIALS.c.study_id == PACKS.c.study_id, TRIALS.c.pack == PACKS.c.pack)
     running = sa.select(TRIALS.c.id).where(*here, TRIALS.c.state == "RUNNING").exists()
     rounds = sa.select(sa.func.coalesce(sa.func.sum(TRIALS.c.rounds_done), 0)).where(*here).scalar_subquery()
-    latest = sa.case((PACKS.c.started_at > ended_at, PACKS.c.started_at), else_=ended_at)  # a clock that was set back
+    latest = sa.case((PACKS.c.started_at > ended_at, PACKS.c.started_at), else_=ended_at)  # if the clock was set back
     connection.execute(
         sa.update(PACKS)
         .where(PACKS.c.study_id == study_id, PACKS.c.ended_at.is_(None), ~running)

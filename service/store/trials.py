@@ -6,10 +6,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.errors import Conflict
-from driftline.wire.driver_messages import NewTrial, TrialResult
+from driftline.wire.driver_messages import NewTrial, Stored, TrialResult
 from driftline.wire.ids import trial_id
-from driftline.wire.records import TRIAL_FINISHED, Phase, TrialRecord, TrialState
+from driftline.wire.records import Phase, TrialRecord, TrialState
 from service.store import curves, trial_rows
+from service.store.leases import desired
 from service.store.schema import PACKS, TRIALS
 from service.store.session import Session, check_exists, moment
 from service.store.states import check_trial
@@ -26,7 +27,7 @@ _GIVEN = ("label", "phase", "number", "seed", "configuration", "hyperparameters"
 
 
 class Trials:
-    """Keeps the trials of all studies, and the packs in which they run."""
+    """The trials of all studies, and the packs in which they run."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -45,11 +46,11 @@ class Trials:
 
         Args:
             study_id: Id of the study.
-            label: Only this label's.
-            phase: Only this phase's.
-            state: Only those in this state.
-            after: Only those that come after this (label, phase, number).
-            limit: At most so many.
+            label: Only trials of this label.
+            phase: Only trials of this phase.
+            state: Only trials in this state.
+            after: Only trials after this (label, phase, number).
+            limit: Maximum number of trials.
 
         Raises:
             NotFound: No such study.
@@ -75,19 +76,19 @@ class Trials:
             return _trial(trial_rows.by_id(connection, study_id, [trial])[0])
 
     def create(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
-        """Create trials in state WAITING; those that exist already as asked for are left alone.
+        """Create trials in state WAITING; leaves equal existing trials alone.
 
         Args:
             study_id: Id of the study.
             attempt: The driver's attempt.
-            trials: What to create.
+            trials: The trials to create.
 
         Returns:
             The trials, in the order given.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
-            Conflict: A trial of that label, phase and number exists and differs; nothing is created then.
+            Conflict: A trial with this label, phase and number exists and differs; nothing is created.
         """
         ids = [trial_id(study_id, new.label, new.phase, new.number) for new in trials]
         with self._session.write() as connection:
@@ -113,19 +114,19 @@ class Trials:
     def start_pack(
         self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
     ) -> list[TrialRecord]:
-        """Mark trials as running in a pack; each one's attempt grows by 1. The same again changes nothing.
+        """Mark trials as running in a pack; increases each trial's attempt by 1. Idempotent.
 
         Args:
             study_id: Id of the study.
             attempt: The driver's attempt.
             pack: Id of the pack.
             trials: Ids of its trials, in the order of its members.
-            gpus: GPUs that it has, or its share of one; counted against the project's quota.
+            gpus: GPUs of the pack, or its share of one; counted against the project's quota.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
             NotFound: The study has no such trial.
-            Conflict: A trial is finished, or runs in another pack; nothing is started then.
+            Conflict: A trial is finished, or runs in another pack; nothing is started.
         """
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, attempt)
@@ -150,16 +151,16 @@ class Trials:
                 self._session.changed(connection, study)
             return [_trial(row) for row in trial_rows.by_id(connection, study_id, trials)]
 
-    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
-        """Store how trials ended, or hand them back (WAITING). The same again changes nothing.
+    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
+        """Store how trials ended, or hand them back (WAITING). Idempotent.
 
         Returns:
-            The study's version afterwards.
+            The study's version afterwards, and what its owner wants the driver to do.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
             NotFound: The study has no such trial.
-            Conflict: A trial is finished with another result; nothing is stored then.
+            Conflict: A trial is finished with another result; nothing is stored.
         """
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, attempt)
@@ -169,15 +170,16 @@ class Trials:
             if changed:
                 connection.execute(_FINISH, changes)
                 trial_rows.close_packs(connection, study_id, self._session.clock())
-                curves.seal(connection, [change["trial"] for change in changes if change["to"] in TRIAL_FINISHED])
+                curves.seal(connection, [change["trial"] for change in changes])
             if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
                 self._session.update_driver(connection, study_id, deaths=0)
-            return self._session.changed(connection, study) if changed else int(study.version)
+            version = self._session.changed(connection, study) if changed else study.version
+            return Stored(version=version, desired=desired(study.state))
 
     def _open_pack(
         self, connection: sa.Connection, study: sa.Row[Any], pack: str, rows: Sequence[sa.Row[Any]], gpus: float
     ) -> None:
-        """Note what a pack uses from now on; one that is started again goes on from now."""
+        """Store what a pack uses from now on; restarting a pack replaces its row."""
         connection.execute(sa.delete(PACKS).where(PACKS.c.study_id == study.id, PACKS.c.pack == pack))
         connection.execute(
             sa.insert(PACKS).values(
@@ -193,11 +195,11 @@ class Trials:
         )
 
     def _results(self, rows: Mapping[str, sa.Row[Any]], results: Sequence[TrialResult]) -> list[dict[str, Any]]:
-        """What is to be stored of these results, in their order; nothing for one that is stored already.
+        """The updates that store these results, in the same order, without results that are stored already.
 
         Args:
             rows: The trials' rows by id.
-            results: One trial may be named more than once.
+            results: The results; a trial may occur more than once.
         """
         now = self._session.clock()
         stands = {trial: (row.state, row.values, row.error) for trial, row in rows.items()}

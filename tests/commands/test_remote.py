@@ -81,7 +81,7 @@ def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: 
         until(lambda: client.study(study).state == "PAUSED")
         waited = run("watch", study)
         assert waited.exit_code == 1
-        assert f"go on with  driftline resume {study}" in waited.stderr
+        assert f"resume it with  driftline resume {study}" in waited.stderr
         assert json.loads(run("resume", study, "--json").stdout)["state"] in ("PENDING", "RUNNING")
         until(lambda: client.study(study).state == "SUCCEEDED")
         assert isinstance(run("cancel", study).exception, Conflict)
@@ -177,7 +177,7 @@ def test_tokens(service: Service, run: Run, study_file: Path, tmp_path: Path) ->
 def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Event, tmp_path: Path) -> None:
     assert run("quota").stdout.splitlines()[:2] == [
         "default: the service's limits",
-        "  unfinished studies   0 of any number",
+        "  unfinished studies   0 of unlimited",
     ]
     assert run("quota", "default", "--studies", 1, "--gpu-hours", 2.5).exit_code == 0
     assert run("quota", "default", "--trials", 500).stdout.splitlines() == [

@@ -116,7 +116,7 @@ def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: py
     head = database.migrate(file)[1]
     assert [text.split(", ")[1] for text in said] == [
         f"{head} (it was empty).\n",
-        f"{head} (nothing was to be done).\n",
+        f"{head} (nothing to do).\n",
         f"{head} (it was at 0001).\n",
     ]
     with database.Database(file, upgraded=False).write() as connection:

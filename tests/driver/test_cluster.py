@@ -31,8 +31,8 @@ def test_what_fits_nowhere_is_refused_with_what_there_is() -> None:
     with pytest.raises(InvalidSpec) as caught:
         require(NODES, 1, 3)
     have = "the nodes have 16 CPU; 2 x 8 CPU and 1 GPU: ask for less"
-    assert str(caught.value) == f"resources.gpu: a pack needs 1 CPU and 3 GPU of one node, {have}"
-    with pytest.raises(InvalidSpec, match=r"resources.cpus: a pack needs 20 CPU of one node"):
+    assert str(caught.value) == f"resources.gpu: a pack needs 1 CPU and 3 GPU on one node, {have}"
+    with pytest.raises(InvalidSpec, match=r"resources.cpus: a pack needs 20 CPU on one node"):
         require(NODES, 20, 0)
     require(NODES, 16, 0)
 
@@ -178,7 +178,7 @@ def test_an_autoscaler_that_cannot_be_told_stops_nothing(
     sdk = pytest.importorskip("ray.autoscaler.sdk")
     monkeypatch.setattr(sdk, "request_resources", lambda bundles: 1 / 0)
     seen(Node(2)).wish(3, 1.0, 0.0)
-    assert "could not be told of 3 packs" in caplog.text
+    assert "room for 3 packs could not be requested" in caplog.text
 
 
 @pytest.mark.ray

@@ -90,7 +90,7 @@ def test_a_study_extended_while_it_runs_goes_on_under_another_driver(client: Sto
     assert len(client.store.trials.find(study_id)) == 4
     assert client.store.leases.release(study_id, bench.attempt, "SUCCEEDED") == "PENDING"
     assert client.store.leases.release(study_id, bench.attempt, "SUCCEEDED") == "PENDING"  # sent twice
-    assert client.store.studies.get(study_id).reason == "it was extended, and goes on"
+    assert client.store.studies.get(study_id).reason == "it was extended, and continues"
     drive(client, study_id, larger, tmp_path)
     assert len(client.store.trials.find(study_id)) == 8
     assert client.store.studies.get(study_id).state == "SUCCEEDED"

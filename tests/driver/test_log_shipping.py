@@ -124,7 +124,7 @@ def test_an_api_that_stays_away_does_not_keep_a_driver_from_ending(
     assert "1 lines of the log could not be sent" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("error", "said"), [(Forbidden("no"), "refused: no"), (NotFound("none"), "")])
+@pytest.mark.parametrize(("error", "said"), [(Forbidden("no"), "rejected: no"), (NotFound("none"), "")])
 def test_lines_that_are_refused_are_not_sent_again(
     error: Exception, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

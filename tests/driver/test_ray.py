@@ -166,7 +166,7 @@ def test_one_study_at_a_time_uses_a_ray_and_is_cancelled_at_once(client: StoreCl
 def test_resources_that_no_node_has_are_refused_before_anything_runs(client: StoreClient, tmp_path: Path) -> None:
     study_id = client.submit(quadratic(resources={"gpu": 3}))
     assert Driven(client, study_id, tmp_path, nodes_s=0.0).end() == "FAILED"
-    reason = "resources.gpu: a pack needs 1 CPU and 3 GPU of one node, the nodes have 2 CPU: ask for less"
+    reason = "resources.gpu: a pack needs 1 CPU and 3 GPU on one node, the nodes have 2 CPU: ask for less"
     assert client.store.studies.get(study_id).reason == reason
 
 

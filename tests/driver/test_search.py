@@ -12,12 +12,13 @@ import pytest
 from driftline.errors import DriftlineError, InvalidSpec, StaleDriver
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from driftline.wire.curve_codec import decode, join
+from driftline.wire.curve_codec import decode
 from service.driver import checkpoints
 from service.driver.ray.worker import Worker, columns
 from service.driver.search.search import Search
 from service.samplers.base import Sampler
 from service.samplers.build import build
+from service.store.curve_segments import join
 from tests.driver.stand_ins import StoreClient, quadratic
 from trainers import Pack, parse
 

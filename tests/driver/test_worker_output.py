@@ -71,7 +71,7 @@ def test_what_cannot_be_read_ends_nothing(caplog: pytest.LogCaptureFixture) -> N
 def test_a_worker_says_what_it_trains(capsys: pytest.CaptureFixture[str]) -> None:
     worker = Worker.__new__(Worker)
     for pack, take in (("p1", worker.setup), ("p2", worker.reset_config)):
-        take({"job": json.dumps({"pack": pack, "document": {}, "prefix": "", "flag": "", "start": [1, 1]})})
+        take({"job": json.dumps({"pack": pack, "document": {}, "prefix": "", "start": [1, 1]})})
         said = capsys.readouterr()
         assert (said.out, said.err) == (f"{MARK}{pack}\n",) * 2
 

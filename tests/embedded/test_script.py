@@ -73,6 +73,6 @@ def test_a_program_that_ends_without_waiting_stops_its_study_with_checkpoints(tm
     done = script(NOT_WAITED_FOR, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
-        f"Stopping the study in {tmp_path / 'out' / 'first'}: nobody has waited for it ..."
+        f"Stopping the study in {tmp_path / 'out' / 'first'}: the program ended without waiting for it ..."
     ]
     assert list((tmp_path / "out/first/checkpoints").glob("*/*.ckpt"))

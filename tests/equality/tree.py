@@ -57,7 +57,8 @@ def study(document: dict[str, Any]) -> dict[str, Any]:
 def results(recorded: dict[str, Any]) -> dict[str, Any]:
     """What studies.py recorded of a study, in the spelling of the tree; nothing changes where that is its spelling.
 
-    0.1 did not count deaths of workers, and a search trial did not name its own number as its configuration.
+    0.1 did not count deaths of workers, had no plans with `separate`, and a search trial did not name its own number as
+    its configuration.
 
     Args:
         recorded: with the keys api, frontier.json and trials.csv.
@@ -90,7 +91,8 @@ def _with_spec(record: dict[str, Any]) -> dict[str, Any]:
 
 def _trial(record: dict[str, Any], methods: dict[str, str]) -> dict[str, Any]:
     values = _spelling().hyperparameters(methods[record["label"]], record["hyperparameters"])
-    return {"deaths": 0, "death_round": None, **_numbered(record), "hyperparameters": values}
+    plan = record["plan"] and {"separate": False, **record["plan"]}
+    return {"deaths": 0, "death_round": None, **_numbered(record), "hyperparameters": values, "plan": plan}
 
 
 def _numbered(record: dict[str, Any]) -> dict[str, Any]:

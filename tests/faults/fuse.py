@@ -99,7 +99,7 @@ def commits(fuse: Fuse) -> None:
 
     @contextlib.contextmanager
     def write(self: Database) -> Iterator[Any]:
-        who = sys._getframe(2).f_code.co_name  # the store's method; frame 1 is contextlib's
+        who = sys._getframe(2).f_code.co_qualname  # the method of the store's part; frame 1 is contextlib's
         with original(self) as connection:
             yield connection
             fuse.at(f"commit {who} <")

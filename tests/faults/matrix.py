@@ -69,7 +69,7 @@ class Matrix:
     def deaths(self) -> list[tuple[str, list[Kill]]]:
         """Workers that die twice in every four steps, five times and more each; alone, and with a driver or an API."""
         workers: list[Kill] = [("driver", "worker dies >", count) for count in range(3, 80) if count % 4 in (3, 0)]
-        others: list[Kill] = [("driver", "POST /v1/studies/ID/results >", 3), ("api", "commit finish >", 5)]
+        others: list[Kill] = [("driver", "POST /v1/studies/ID/results >", 3), ("api", "commit Trials.finish >", 5)]
         return [("deaths", workers), *(("deaths", [*workers, other]) for other in others)]
 
     def retries(self, most: int) -> list[tuple[str, list[Kill]]]:
@@ -78,7 +78,7 @@ class Matrix:
         found: list[Kill] = [
             (component, site, count) for component in components for site, count in components[component]
         ]
-        at_it = [kill for kill in found if "retry" in kill[1]]
+        at_it = [kill for kill in found if "retry" in kill[1] or "Retries." in kill[1]]
         return [("retried", [kill]) for kill in [*at_it, *spread(found, most)]]
 
     def points(self, scenario: str, components: Iterable[str], most: int) -> list[tuple[str, list[Kill]]]:

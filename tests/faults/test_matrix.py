@@ -48,7 +48,7 @@ def test_workers_die_many_times_and_failed_trials_are_retried() -> None:
     with started(2, ("plain", "retried")) as small:
         retries = small.retries(0)
         assert {kill[1] for _, (kill,) in retries} >= {
-            f"{site} {side}" for site in ("commit retry", "POST /v1/studies/ID:retry") for side in "<>"
+            f"{site} {side}" for site in ("commit Retries.request", "POST /v1/studies/ID:retry") for side in "<>"
         }
         answers = small.run([small.deaths()[0], *spread(retries, 2)])
         judge(answers)

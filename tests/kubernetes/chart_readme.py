@@ -12,15 +12,15 @@ import yaml
 CHART = Path(__file__).resolve().parents[2] / "helm" / "driftline"
 INTRODUCTION = """# The Helm chart of Driftline
 
-API, scheduler with recorder, MLflow and a small PostgreSQL; studies run as RayJobs of KubeRay. How to install it, step
-by step, with sizing, backups and what to do when something goes wrong, is in
-[docs/kubernetes.md](../../docs/kubernetes.md); what changes between versions is in [UPGRADING.md](UPGRADING.md).
+The chart installs API, scheduler with recorder, MLflow and a small PostgreSQL; studies run as RayJobs of KubeRay.
+[docs/kubernetes.md](../../docs/kubernetes.md) explains installation, sizing, backups and troubleshooting step by step;
+[UPGRADING.md](UPGRADING.md) lists the changes between versions.
 
     helm install driftline helm/driftline -n driftline --create-namespace --set image.repository=REGISTRY/driftline
     helm test driftline -n driftline --logs --timeout 16m
 
 Supported from Kubernetes 1.27, with Helm 3.14 or newer, or Helm 4. Every value is checked against `values.schema.json`;
-an unknown one is refused. This page is made from `values.yaml`:
+an unknown value is refused. This page is generated from `values.yaml`:
 `python tests/kubernetes/chart_readme.py > helm/driftline/README.md`.
 
 ## Values

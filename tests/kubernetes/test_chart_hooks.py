@@ -84,7 +84,7 @@ def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):
         "  kubectl -n ns port-forward service/r-driftline-api 8080:80",
         "  kubectl -n ns port-forward service/r-driftline-mlflow 5000",
     ]
-    assert text[text.index(forwards) - 1] == "In a terminal each, as long as you work with it:"
+    assert text[text.index(forwards) - 1] == "Keep each of these running in its own terminal:"
     (exports,) = [part for part in text if "export DRIFTLINE_URL" in part]
     assert exports.startswith("  export DRIFTLINE_URL=http://127.0.0.1:8080\n  export DRIFTLINE_TOKEN=$(")
     (account,) = [part for part in text if "mlflow-username" in part]

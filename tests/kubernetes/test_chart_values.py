@@ -83,7 +83,7 @@ TOGETHER = {
         "mlflow": {"enabled": False, "trackingUri": "https://ann:pass@mlflow.example.org"}
     },
     "mlflow.publicUrl must not hold an account": {"mlflow": {"publicUrl": "https://ann:pass@mlflow.example.org/"}},
-    "MLflow needs a database of its own": {"postgresql": {"enabled": False}, "database": {"existingSecret": "x"}},
+    "MLflow needs its own database": {"postgresql": {"enabled": False}, "database": {"existingSecret": "x"}},
     "must name another database": {
         "postgresql": {"enabled": False},
         "database": {"url": "postgresql://u:p@h/d"},

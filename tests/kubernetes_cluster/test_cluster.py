@@ -106,7 +106,7 @@ def test_an_image_that_cannot_be_had_fails_the_study(deployed):
 
 def test_a_study_that_fits_no_worker_fails_with_a_reason(deployed):
     job = deployed.submit(SPEC, name="too-much", resources={"gpu": 3})
-    with pytest.raises(StudyFailed, match=r"resources.gpu: must be at most the 1 of a worker, got 3"):
+    with pytest.raises(StudyFailed, match=r"resources.gpu: must be at most 1, what a worker has, got 3"):
         job.wait(timeout_s=120)
     assert deployed.rayjobs(job.id) == []
 

@@ -288,8 +288,8 @@ def test_a_folder_that_pods_do_not_share_is_refused(folder):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"cpus": 4.5}, "resources.cpus: must be at most the 4 of a worker, got 4.5"),
-        ({"gpus": 1}, "resources.gpu: must be at most the 0 of a worker, got 1"),
+        ({"cpus": 4.5}, "resources.cpus: must be at most 4, what a worker has, got 4.5"),
+        ({"gpus": 1}, "resources.gpu: must be at most 0, what a worker has, got 1"),
     ],
 )
 def test_a_pack_that_fits_no_worker_is_refused_before_anything_starts(asked, said):

@@ -52,7 +52,7 @@ def test_the_secret_keeps_the_name_that_waiting_pods_read():
     ("values", "said"),
     [
         ({"queue": "q", "workers": {"min": 1, "max": 4}}, "workers: must have min equal to max in a queue"),
-        ({"queue_priority_class": "low"}, "queue_priority_class: must have a queue beside it"),
+        ({"queue_priority_class": "low"}, "queue_priority_class: must have queue set as well"),
         ({"labels": {kueue.QUEUE: "q"}}, "labels: must not hold kueue.x-k8s.io/queue-name"),
         ({"queue": "Not A Name"}, "queue: must be "),
     ],

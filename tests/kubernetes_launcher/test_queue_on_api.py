@@ -34,7 +34,7 @@ def place(plane, monkeypatch):
 def test_a_cluster_without_kueue_is_told_apart(place):
     """Before the stand-in is there."""
     place.launcher.start(launch())
-    said = "it waits in the queue gpus, but this cluster knows no Kueue (kueue.x-k8s.io): install it"
+    said = "it waits in the queue gpus, but this cluster has no Kueue (kueue.x-k8s.io): install it"
     assert place.launcher.seen(STUDY) == Seen(True, said, waiting=True)
 
 

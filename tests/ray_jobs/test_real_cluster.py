@@ -216,6 +216,6 @@ def test_a_study_waits_for_a_node_and_says_so(cluster: Cluster, service: Service
         until(lambda: client.study(study).reason, 60)
         record = client.study(study)
         assert record.state == "QUEUED"
-        assert record.reason.startswith("waits for a node: a pack needs 1 CPU and 3 GPU of one node, the nodes ")
+        assert record.reason.startswith("waits for a node: a pack needs 1 CPU and 3 GPU on one node, the nodes ")
         client.cancel(study)
         until(lambda: client.study(study).state == "CANCELLED", 60)

@@ -315,6 +315,7 @@ def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, cli
     info, _, tags, history, _ = found[failed]
     assert (info[1], tags["driftline.state"], tags["driftline.error"]) == ("FINISHED", "COMPLETE", "")
     assert [step for step, _ in history["test_accuracy"]][:4] == [0, 1, 2, 3]
+    assert history["bytes_up"] == [(3, 1200.0)]  # none of the attempt that failed
     assert "driftline.error" not in found[store.trials.find(study.id, state="COMPLETE")[0].id][2]
 
 

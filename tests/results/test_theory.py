@@ -209,7 +209,7 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
     assert "plain, theory" in page
     assert "decay, theory" not in page
     assert said in page
-    assert "as the theory predicts" in band_text(result.document)
+    assert "the theory's prediction" in band_text(result.document)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_another_metric_and_too_much_work_have_no_prediction(monkeypatch: pytest
     monkeypatch.setattr(theory, "MOST_WORK", 2 * 100 * 4 * 9 + 2 * 4 * 2 * 27)  # two configurations
     method = ran({"label": "plain", "name": "fedavg", "space": STEPS}).document["methods"]["plain"]
     assert method["disagreement"]["configurations"] == 2
-    assert method["theory_note"].startswith("2 of the configurations have no prediction: so many models")
+    assert method["theory_note"].startswith("2 of the configurations have no prediction: predicting this many models")
 
 
 def test_a_study_without_points_has_none_yet() -> None:

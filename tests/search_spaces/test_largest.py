@@ -57,7 +57,7 @@ def test_methods_that_are_tied_by_nature_need_no_server_lr(name):
 def test_bad_input():
     with pytest.raises(SpecError, match="members must be left out"):
         largest_client_lr({**TRIAL, "members": [{}]})
-    with pytest.raises(SpecError, match="must be of a method with a client_lr, got fedsgd"):
+    with pytest.raises(SpecError, match="must name a method with a client_lr, got fedsgd"):
         largest_client_lr({**TRIAL, "method": {"name": "fedsgd"}}, [0.1], [0.1])
     with pytest.raises(SpecError, match="did you mean fedavg"):
         largest_client_lr({**TRIAL, "method": {"name": "fedavgs"}}, [0.1], [0.1])
@@ -73,5 +73,5 @@ def test_the_command(tmp_path, capsys):
     assert main([str(tmp_path / "no.json")]) == 2
     assert main([str(file), "--client-lrs", "1;2"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        'error: --client-lrs must be numbers with commas between them, got "1;2"'
+        'error: --client-lrs must be numbers separated by commas, got "1;2"'
     )

@@ -64,7 +64,10 @@ def test_what_the_entry_says_comes_first():
     [
         ({"preset": "fedadm"}, 'no preset "fedadm": did you mean fedadam?'),
         ({"preset": 3}, "no preset 3"),
-        ({"preset": "fedadam", "name": "fedavg"}, 'must stand without name, got preset "fedadam" and name'),
+        (
+            {"preset": "fedadam", "name": "fedavg"},
+            'must not be given together with name, got preset "fedadam" and name',
+        ),
     ],
 )
 def test_wrong_presets_say_what_to_do(entry, message):

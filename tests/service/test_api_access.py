@@ -85,7 +85,7 @@ def test_a_revoked_token_is_refused_at_once(service: Service) -> None:
     with service.client(token["token"]) as ann, service.client() as boss:
         assert ann.studies() == []
         boss.revoke_token(token["id"])
-        with pytest.raises(Unauthorized, match="not known, or no longer"):
+        with pytest.raises(Unauthorized, match="unknown, expired or revoked"):
             ann.studies()
         boss.revoke_token(token["id"])  # the same again
         with pytest.raises(NotFound, match='no token "x"'):

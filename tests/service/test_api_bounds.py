@@ -283,7 +283,7 @@ def test_failed_sign_ins_of_an_address_are_slowed_and_valid_tokens_pass(
         refused = answers[20:]
         for answer in refused:
             assert answer.headers["retry-after"] == "3"
-            assert "the bearer token is not known" in answer.json()["detail"]
+            assert "the bearer token is unknown" in answer.json()["detail"]
             assert "too many failed sign-ins came from this address: wait" in answer.json()["detail"]
         assert http.get("/v1/whoami").status_code == 429  # without any token
         assert http.get("/v1/whoami", headers={"Authorization": "Bearer reader"}).status_code == 200

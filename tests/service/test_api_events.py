@@ -229,7 +229,7 @@ def test_a_server_that_cannot_start_says_so(
         raise OSError("no more files")
 
     monkeypatch.setattr(uvicorn.Server, "run", fail)
-    with pytest.raises(Unavailable, match="got no more files"), running(sqlite_store):
+    with pytest.raises(Unavailable, match="in this process: no more files"), running(sqlite_store):
         pass
     assert not list(temporary.iterdir())
 

@@ -41,7 +41,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
     unlimited = Limits(requests_per_second=None)  # a fast machine sends more than the burst of one token
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(app, "SIGN_INS_AT_ONCE", 10**6)  # many generated requests have no valid token
-        with running(store, loopback=True, check=study_checks.check, limits=unlimited) as service:
+        with running(store, loopback=True, check=study_checks.check, frontier=None, limits=unlimited) as service:
             study = store.studies.create(SPEC, "f" * 64).id
             store.leases.acquire(study, holder())
             store.trials.create(study, 1, new_trials("fedavg", 3))

@@ -98,8 +98,8 @@ def test_an_earlier_study_of_the_project_is_what_it_rests_on(store: Store, clock
     assert found["gpu_hours"] == pytest.approx(ROUNDS * 4 * 0.5 / 3600)
     assert found["finish"].startswith("2027-01-15T08:02:40")  # the clock's time, and 140 seconds
     for name in ("client_gradients", "bytes_up", "bytes_down"):
-        assert f"{name}: what a round took in earlier studies: {study}" in found["rests_on"]
-    assert f"time: the speed of earlier studies with as many workers: {study}" in found["rests_on"]
+        assert f"{name}: per round as in earlier studies: {study}" in found["rests_on"]
+    assert f"time: by the speed of earlier studies, with as many workers: {study}" in found["rests_on"]
 
 
 def test_of_other_local_steps_only_the_traffic_is_known(store: Store, clock: Clock) -> None:

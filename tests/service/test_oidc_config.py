@@ -46,7 +46,7 @@ def issuer() -> Iterator[Issuer]:
         ({"issuer": "http://127.0.0.1.evil.example"}, "issuer: must start with https"),
         ({"jwks_url": "http://login.example/keys"}, "jwks_url: must start with https"),
         ({"audience": None}, "audience: must be given"),
-        ({"audience": ["a", "b"]}, "audience: must be a text"),
+        ({"audience": ["a", "b"]}, "audience: must be a string"),
         ({"audiance": "a"}, "audience"),
         ({"grants": None}, "grants: must be given"),
         ({"grants": []}, "grants: must not be empty"),

@@ -147,6 +147,21 @@ def test_gp_hears_of_no_more_than_its_cap():
     assert {2, 3, 4, 5, 96, 97, 98, 99} <= set(numbers)
 
 
+@pytest.mark.parametrize("name", ["tpe", "gp", "nsga2"])
+def test_trials_are_made_for_optuna_once(name):
+    sampler, points = build(name, SPACE, OBJECTIVES, 0), build("quasi_random", SPACE, OBJECTIVES, 0)
+    for number in range(12):
+        sampler.tell(number, points.ask(number), {"quality": 10.0 + number, "speed": 1.0})
+    sampler.tell(12, points.ask(12), None, diverged=True)
+    before = sampler._history(20)
+    sampler.ask(20)
+    assert all(one is other for one, other in zip(before, sampler._history(21), strict=False))
+    sampler.tell(13, points.ask(13), {"quality": 9.0, "speed": 0.5})  # now the worst of all
+    after = sampler._history(20)
+    assert [one is other for one, other in zip(before, after[:13], strict=True)] == [True] * 12 + [False]
+    assert after[12].values == [9.0, 0.5]
+
+
 def test_gp_keeps_the_best_the_newest_and_some_that_diverged():
     heard = {number: ({}, (float(number % 7), float(-number % 5))) for number in range(40)}
     heard |= {number: ({}, None) for number in (3, 11, 30)}

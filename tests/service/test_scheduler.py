@@ -60,7 +60,7 @@ def test_a_driver_whose_process_has_ended_is_lost() -> None:
     ]
 
 
-HANGS = "it hangs: its process lives, and nothing was heard of it while the API answered"
+HANGS = "it hangs: its process is alive, but was silent while the API answered"
 
 
 def test_a_driver_that_is_silent_may_come_back_and_is_then_lost_and_killed() -> None:
@@ -72,7 +72,7 @@ def test_a_driver_that_is_silent_may_come_back_and_is_then_lost_and_killed() -> 
     dead = ours(2, alive=False, silent_since=100.0)
     assert reconcile([silent], {"a": dead}, ONE, 100) == [Stop("a", "it is lost"), Lost("a", 2, reason)]
     (only,) = reconcile([silent], {}, ONE, 0)  # another scheduler had started it
-    assert only == Lost("a", 2, "it went away with the service that had started it", counted=False)
+    assert only == Lost("a", 2, "it ended with the service that had started it", counted=False)
 
 
 def test_a_driver_is_not_blamed_while_the_api_does_not_answer() -> None:
@@ -128,7 +128,7 @@ def test_a_driver_may_clean_up_before_the_next_one_uses_the_cluster() -> None:
     (only,) = reconcile([study("b")], ending, ONE, 60)
     assert isinstance(only, Queue)
     assert reconcile([study("b", "QUEUED", reason=only.reason)], ending, ONE, 71)[0] == Stop(
-        "a", "it has let go of its study and not ended within 60 s"
+        "a", "it released its study, but did not end within 60 s"
     )
     assert reconcile([study("b")], {"a": ours(alive=False, idle_since=10.0)}, ONE, 20) == [
         Stop("a", "it has ended"),

@@ -97,12 +97,12 @@ def test_a_study_whose_start_is_tried_again_holds_up_no_other_and_can_be_cancell
 def test_a_start_that_can_never_succeed_fails_the_study_at_once(store: Store, clock: Clock) -> None:
     class Refusing(FakeLauncher):
         def start(self, launch: Launch) -> None:
-            raise InvalidSpec("resources.gpu", "must be at most the 2 of a worker, got 3")
+            raise InvalidSpec("resources.gpu", "must be at most 2, what a worker has, got 3")
 
     name = make(store, clock)
     scheduler(store, Refusing()).step()
     record = store.studies.get(name)
-    assert (record.state, record.reason) == ("FAILED", "resources.gpu: must be at most the 2 of a worker, got 3")
+    assert (record.state, record.reason) == ("FAILED", "resources.gpu: must be at most 2, what a worker has, got 3")
 
 
 def test_a_study_that_gets_on_survives_many_losses(store: Store, clock: Clock) -> None:

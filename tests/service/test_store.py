@@ -96,7 +96,7 @@ def test_writers_of_one_study_take_their_turn(store: Store) -> None:
 def test_what_a_database_cannot_hold_is_refused(store: Store, wrong: dict[str, Any]) -> None:
     study, attempt, _ = driven(store, 0)
     new = NewTrial.model_validate(new_trials("fedavg", 1)[0].model_dump() | wrong)
-    with pytest.raises(InvalidSpec, match="must be one that the database can hold"):
+    with pytest.raises(InvalidSpec, match="the database cannot hold a value"):
         store.trials.create(study, attempt, [new])
     assert store.trials.find(study) == []
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from driftline.wire.curve_codec import add, encode
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
+from service.store.curve_segments import add
 from service.store.store import Store
 
 from .conftest import SPEC, new_trials

@@ -58,7 +58,7 @@ def test_a_cancelled_study_cannot_be_extended(store: Store) -> None:
 def test_an_extension_of_something_else_is_refused(store: Store) -> None:
     study = make(store)
     extend(store, study)
-    with pytest.raises(Conflict, match="at the same time; look and ask again"):
+    with pytest.raises(Conflict, match="at the same time; look at it and try again"):
         extend(store, study, "d")
     assert extend(store, study, "d", was="e").fingerprint == "d" * 64
 

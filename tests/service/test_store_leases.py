@@ -123,7 +123,7 @@ def test_a_release_says_how_the_study_ended(store: Store, state: Any) -> None:
 def test_a_study_succeeds_only_when_all_trials_are_finished(store: Store) -> None:
     study, attempt, trials = driven(store)
     store.trials.finish(study, attempt, [complete(trials[0])])
-    with pytest.raises(Conflict, match="got 1 that are not"):
+    with pytest.raises(Conflict, match="got 1 unfinished"):
         store.leases.release(study, attempt, "SUCCEEDED")
     assert store.studies.get(study).state == "RUNNING"
 

@@ -132,9 +132,9 @@ def test_a_driver_leaves_retried_trials_to_the_next_one(store: Store) -> None:
     with pytest.raises(Conflict, match="final"):
         store.trials.finish(study, attempt, [TrialResult(trial=trials[1], state="WAITING")])  # a driver retries nothing
     assert [store.leases.release(study, attempt, "SUCCEEDED") for _ in range(2)] == ["PENDING", "PENDING"]
-    assert store.studies.get(study).reason == "it has trials to retry, and goes on"
+    assert store.studies.get(study).reason == "it has trials to retry, and continues"
     attempt = store.leases.acquire(study, "h/2").attempt
-    with pytest.raises(Conflict, match="got 1 that are not"):
+    with pytest.raises(Conflict, match="got 1 unfinished"):
         store.leases.release(study, attempt, "SUCCEEDED")
     store.trials.start_pack(study, attempt, "p2", trials[:1])
     store.trials.finish(study, attempt, [complete(trials[0])])

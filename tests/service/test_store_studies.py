@@ -64,7 +64,7 @@ def test_an_idempotency_key_gives_the_same_study(store: Store, clock: Clock) -> 
     first = make(store, key="k", request_hash="a")
     assert make(store, key="k", request_hash="a") == first
     assert make(store, project="other", key="k", request_hash="b") != first
-    with pytest.raises(InvalidSpec, match="another one; take a fresh key"):
+    with pytest.raises(InvalidSpec, match="another one; use a new key"):
         make(store, key="k", request_hash="b")
     assert len(store.studies.find(project="default")) == 1
     clock.now += 8 * 24 * 3600

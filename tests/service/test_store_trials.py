@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from driftline.errors import Conflict, NotFound
-from driftline.wire.curve_codec import encode
+from driftline.wire.curve_codec import HEAD, encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
 from service.store.schema import CURVE_SEGMENTS
@@ -146,9 +146,8 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
 
     def send(rounds: list[int], loss: list[float | None], **more: Any) -> int:
         columns = {"round": rounds, "train_loss": loss, **more}
-        return store.curves.report(
-            study, Report(attempt=attempt, pack="p1", reports={trial: encode(columns)}, rounds_done=max(rounds))
-        )
+        body = Report(attempt=attempt, pack="p1", reports={trial: encode(columns)}, rounds_done=max(rounds))
+        return store.curves.report(study, body).version
 
     send([0, 1], [None, 0.5], test_accuracy=[0.1, None])
     version = send([1, 2], [0.25, 1 / 3], bytes_up=[10, 20], diverged=[False, True])
@@ -210,10 +209,16 @@ def test_a_curve_is_stored_as_it_came_until_something_is_sent_again(store: Store
     assert stored() == [(6, whole)]
     store.curves.report(study, report(attempt, trial, range(6, 7)))
     assert stored() == [(7, whole + report(attempt, trial, range(6, 7)).reports[trial][0])]
-    store.trials.finish(study, attempt, [complete(trial)])
-    assert stored() == [(7, report(attempt, trial, range(7)).reports[trial][0])]
+    body = report(attempt, trial, range(7)).reports[trial][0][HEAD.size :]
+    store.trials.finish(study, attempt, [TrialResult(trial=trial, state="WAITING")])
+    assert stored() == [(7, body)]
     store.curves.report(study, report(attempt, trial, range(6, 7)))  # sent again, as its answer was lost
-    assert stored() == [(7, report(attempt, trial, range(7)).reports[trial][0])]
+    assert stored() == [(7, body)]
+    store.trials.start_pack(study, attempt, "p2", [trial])
+    store.curves.report(study, report(attempt, trial, range(7, 8)).model_copy(update={"pack": "p2"}))
+    assert stored() == [(8, report(attempt, trial, range(8)).reports[trial][0])]
+    store.trials.finish(study, attempt, [complete(trial)])
+    assert stored() == [(8, report(attempt, trial, range(8)).reports[trial][0][HEAD.size :])]
 
 
 def test_a_curve_that_version_0_1_began_goes_on(store: Store) -> None:
@@ -221,13 +226,12 @@ def test_a_curve_that_version_0_1_began_goes_on(store: Store) -> None:
     store.trials.start_pack(study, attempt, "p1", [trial])
     (block,) = report(attempt, trial, range(250)).reports[trial]
     with store.session.write() as connection:
-        row = {"trial_id": trial, "segment": 0, "rounds": 250, "payload": block[19:]}  # a body without a head
+        row = {"trial_id": trial, "segment": 0, "rounds": 250, "payload": block[HEAD.size :]}  # a body without a head
         connection.execute(sa.insert(CURVE_SEGMENTS), row)
     assert store.curves.columns(study)[trial]["round"] == list(range(250))
     version = store.studies.get(study).version
-    assert (
-        store.curves.report(study, report(attempt, trial, range(250)).model_copy(update={"rounds_done": 0})) == version
-    )
+    again = report(attempt, trial, range(250)).model_copy(update={"rounds_done": 0})
+    assert store.curves.report(study, again).version == version
     store.curves.report(study, report(attempt, trial, range(240, 300)))
     assert store.curves.columns(study)[trial] == {
         "round": list(range(300)),

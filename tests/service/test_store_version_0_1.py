@@ -15,10 +15,11 @@ from driftline.errors import InvalidSpec, StaleDriver
 from driftline.sdk.frontier import Frontier
 from driftline.study import version_0_1
 from driftline.study.spec import Study
-from driftline.wire.curve_codec import decode, encode
+from driftline.wire.curve_codec import encode
 from driftline.wire.records import TRIAL_FINISHED
 from service.cli.main import app
 from service.store import database
+from service.store.curve_segments import decode
 from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 from tests.databases_0_1 import VERSION_0_1, fill_postgresql, sqlite_file
@@ -142,7 +143,7 @@ def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:
         ([], "it was at 0002"),
         (["--to", "0002"], "at revision 0002"),
         ([], "it was at 0002"),
-        (["--drop-backup"], "Dropped 8 tables"),
+        (["--drop-backup"], "Dropped 8 backup tables"),
         (["--drop-backup"], "no backup to drop"),
     ):
         if options == ["--drop-backup"] and said.startswith("Dropped"):

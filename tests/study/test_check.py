@@ -92,7 +92,7 @@ def test_start_is_read_as_trials_are():
 
 def test_an_entry_has_a_limited_number_of_starting_points():
     points = [f"{{client_lr: {number / 1000}}}" for number in range(1001)]
-    with pytest.raises(InvalidSpec, match=r"^methods\[0\]\.start: must not have that many items"):
+    with pytest.raises(InvalidSpec, match=r"^methods\[0\]\.start: must have fewer items"):
         started(f"[{', '.join(points)}]")
 
 
@@ -145,7 +145,7 @@ def test_remarks():
     assert grid == ["methods[0]: 16 of the 360 configurations on the grid of fedavg will be tried"]
     front = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, confirm: 17")).check()
     assert front == [
-        "budget.confirm: 17 configurations are to be repeated, but only 16 are searched: all of them will be"
+        "budget.confirm: 17 configurations are to be confirmed, but only 16 are searched: all of them will be confirmed"
     ]
 
 
@@ -185,14 +185,14 @@ budget: {trials_per_method: 8, rounds: 10}
     ("rate", "where"),
     [
         ("{float: [1.0e-5, 1.0], log: true}", "methods[0], towards the high ends of its space: method.server_lr"),
-        ("{float: [0.5, 1.0], log: true}", "methods[0], at the low ends of its space already: method.server_lr"),
+        ("{float: [0.5, 1.0], log: true}", "methods[0], even at the low ends of its space: method.server_lr"),
         ("0.05", "methods[0], with its one configuration: method.server_lr"),
     ],
 )
 def test_step_sizes_beyond_the_theory_are_remarked(rate, where) -> None:
     remarks = Study.from_yaml(MIXED.replace("RATE", rate)).check()
     assert remarks[0].startswith(where)
-    assert "up to which theorem B.1" in remarks[0]
+    assert "the limit of theorem B.1" in remarks[0]
     assert any("unstable" in line for line in remarks) == (rate != "0.05")
     assert Study.from_yaml(MIXED.replace("RATE", "1.0e-4")).check() == []
 

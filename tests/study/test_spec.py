@@ -129,13 +129,13 @@ BAD = [
     ),
     ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
     ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),
-    ("label: averaging", "label: 3", "methods[0].label: must be a text, got label=3"),
+    ("label: averaging", "label: 3", "methods[0].label: must be a string, got label=3"),
     ("name: fedprox", "name: fedpro", 'methods[1].name: no default space for method "fedpro": did you mean fedprox?'),
     ("name: fedavg", "nam: fedavg", "methods[0].nam: unknown key: did you mean name?"),
     (
         "space: default",
         "space: 3",
-        "methods[1].space: must be a mapping of hyperparameters to what may be tried, or default",
+        "methods[1].space: must be a mapping of hyperparameters to their search spaces, or default",
     ),
     ("[1e-3, 1.0]", "[1, 1e-3]", "methods[0].space.client_lr: low must be below high, got float=[1.0, 0.001]"),
     ("log: true", "lg: true", "methods[0].space.client_lr.lg: unknown key: did you mean log?"),
@@ -144,7 +144,7 @@ BAD = [
     (
         "space: {momentum",
         "momentum: 0.9, space: {momentum",
-        "methods[0].server.momentum: unknown key: known are name and space",
+        "methods[0].server.momentum: unknown key: use name and space",
     ),
     ("{name: plateau, ", "{", "methods[0].schedule.name: must be given"),
     ("cost: bytes", "cost: euros", "objective.cost: must be rounds, bytes, client_gradients or seconds, got cost="),
@@ -180,7 +180,7 @@ BAD = [
     (
         "space: default",
         "space: default, start: [{client_lr: 0.1}, {clent_lr: 0.1}]",
-        "methods[1].start[1].clent_lr: no hyperparameter of the entry's spaces: did you mean client_lr?",
+        "methods[1].start[1].clent_lr: not in the entry's search space: did you mean client_lr?",
     ),
     ("space: default", "space: default, start: [{}]", "methods[1].start[0]: must be a mapping of hyperparameters to"),
     ("space: default", "space: default, start: [0.1]", "methods[1].start[0]: must be a mapping of hyperparameters to"),
@@ -203,7 +203,7 @@ BAD = [
     ("clients_per_round: 10", "name: b", 'line 13, column 1: key "name" is given twice (first in line 1): keep one'),
     ("gpu: auto", "gpu: auto, gpu: 1", 'line 12, column 24: key "gpu" is given twice'),
     ("gpu: auto", "gpu: [auto", "line 12, column 33: "),
-    ("clients_per_round: 10", "3: 4", "3: keys must be text"),
+    ("clients_per_round: 10", "3: 4", "3: keys must be strings"),
 ]
 
 

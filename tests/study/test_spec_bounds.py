@@ -73,7 +73,7 @@ WRONG_KINDS = [
     ("space", "client_lr", {"float": [0.1, 1], "also": [-1]}, "must be at least 0, got client_lr=-1"),
     ("schedule.space", "decay_mode", {"int": [0, 1]}, "decay_mode is one of "),
     ("schedule.space", "decay_mode", {"float": [0, 1]}, "decay_mode is one of "),
-    ("schedule.space", "decay_mode", {"choice": ["paper", 3]}, "must be a text, got decay_mode=3"),
+    ("schedule.space", "decay_mode", {"choice": ["paper", 3]}, "must be a string, got decay_mode=3"),
     ("schedule.space", "decay_mode", {"choice": ["decay_moed"]}, "must be one of "),
     ("server.space", "momentum", {"int": [0, 1]}, "must be in [0, 1), got momentum=1"),
     ("space", "tied", {"int": [0, 1]}, "tied is true or false; use choice"),
@@ -133,9 +133,9 @@ TOO_LARGE = [
     (("sampler",), "tpe" * 300_000, 'sampler: no sampler "tpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpet'),
     (("task", "name"), "x" * 10**6, 'task.name: no task "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...'),
     (("objective",), {"quality": "x" * 10**6}, "objective.quality: must be a metric of task quadratic (loss, "),
-    (("task", 3), 1, "task.3: keys must be text"),
-    (("9" * 5000,), {3: 1}, "9999999999999999999999999999999999999999999999999999999 ....3: keys must be text"),
-    (("task", "\ud800"), 1, 'task: must hold whole characters, got "\\ud800"'),
+    (("task", 3), 1, "task.3: keys must be strings"),
+    (("9" * 5000,), {3: 1}, "9999999999999999999999999999999999999999999999999999999 ....3: keys must be strings"),
+    (("task", "\ud800"), 1, 'task: must not hold half a character (\\ud800 to \\udfff), got "\\ud800"'),
     (("task", "x"), json.loads("[" * 70 + "]" * 70), "task: must be nested at most 64 deep, got more"),
 ]
 

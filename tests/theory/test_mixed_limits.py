@@ -148,14 +148,14 @@ def test_trials_remark_on_rates_beyond_the_theorem():
         assert remarks(low) == []
         high = {"name": name, "client_lr": limit / 5 * 1.001, "delta_lr": 5}
         (line,) = remarks(high)
-        assert f"above {limit:.4g}, up to which theorem B." in line
+        assert f"above {limit:.4g}, the limit of theorem B." in line
         (line,) = remarks(low, members=[{}, {"local_steps": 2}])
         assert f"above {limit / 2:.4g}" in line
     small = {"name": "parallel_training", "client_lr": 1e-3, "delta_lr": 1, "central_lr": 1.0, "central_steps": 1}
     assert "server_lr or central_lr is 1, above" in remarks(small)[0]
     (line,) = remarks({"name": "one_way_transfer", "client_lr": 1e-3, "delta_lr": 1.0})
-    assert line.startswith("method.delta_lr (server_lr / client_lr) is 1, and theorem B.2")
-    assert "speaks above 1.118" in line
+    assert line.startswith("method.delta_lr (server_lr / client_lr) is 1, but theorem B.2")
+    assert "holds above 1.118" in line
 
 
 def test_trials_remark_on_unstable_rounds():

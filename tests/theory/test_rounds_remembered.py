@@ -212,7 +212,7 @@ def test_reuse_displaces_by_the_clients_own_gradients_where_it_settles(clients):
 def test_too_many_clients_to_follow_are_refused():
     many = client_quadratics(np.ones((240, 1, 1)), np.arange(240.0)[:, None])
     with pytest.raises(
-        SpecError, match=r"must be at most 240 numbers for a closed form, got 241 \(the model and 240 v"
+        SpecError, match=r"must have at most 240 numbers for a closed form, got 241 \(the model and 240 v"
     ):
         fixed_point(CASES["feddyn"][1], many)
     assert fixed_point(CASES["mime"][1], many) == pytest.approx([119.5])

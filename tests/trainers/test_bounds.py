@@ -143,7 +143,7 @@ LARGE = [
     ),
     (
         digits_with(model={"name": "cnn", "filters": [3] * 8}),
-        "task.model.filters must be at most 3 for pictures of 8 x 8, which each convolution halves, got 8",
+        "task.model.filters must be at most 3 for images of 8 x 8, which each convolution halves, got 8",
     ),
     (
         quadratic(problem="random", dimension=10**7),
@@ -229,7 +229,7 @@ def test_classes_that_no_table_of_targets_has_room_for(tmp_path: Any) -> None:
         (json.dumps(digits_with(batch_size=10**19)), "error: batch_size must be at most "),
         (
             '{"' + "x" * 10**6 + '": 1, "' + "x" * 10**6 + '": 2}',
-            "error: every key must stand once in its object, got ",
+            "error: every key must occur once in its object, got ",
         ),
     ],
     ids=range(3),

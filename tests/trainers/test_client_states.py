@@ -72,7 +72,7 @@ def test_trials_that_rest_keep_what_they_had():
 
 
 def test_a_name_that_is_not_kept_is_refused():
-    with pytest.raises(RuntimeError, match=r"must name what it stores in stored\(hyper\), got b besides"):
+    with pytest.raises(RuntimeError, match=r"must list its client states in stored\(hyper\), got b as well"):
         ClientStore(("a",), 3, like(), "test").put(np.array([0]), {"b": like()}, np.ones(2, bool))
 
 
@@ -125,7 +125,7 @@ def test_a_store_that_fits_nowhere_says_how_large_it_is(device_free, host_free, 
     with pytest.raises(SpecError) as caught:
         place(size, device_free, host_free, "feddyn")
     text = str(caught.value)
-    assert "what the clients of feddyn keep must fit into memory, got 4 GiB" in text
+    assert "the client states of feddyn must fit into memory, got 4 GiB" in text
     assert "(1024 clients x 524288 parameters x 2 trials x 1 of 4 bytes;" in text
     assert f"{needed} GiB while a checkpoint is written), with {host_free // GIB} GiB available" in text
     assert "train fewer trials in a pack (resources.packs of a study), take fewer clients" in text
@@ -144,7 +144,7 @@ def test_too_large_a_store_is_refused_before_training(method, monkeypatch):
         return Pack.from_spec(parse(document(method)), plan=plan)
 
     plan = made(int(needed / 0.9) + 1).plan
-    with pytest.raises(SpecError, match=rf"what the clients of {method['name']} keep must fit into memory, got"):
+    with pytest.raises(SpecError, match=rf"the client states of {method['name']} must fit into memory, got"):
         made(int(needed / 0.9) - 1)
     for other in (replace(plan, separate=True), replace(plan, width=7)):  # idle places take nothing
         made(int(needed / 0.9) + 1, plan=other)

@@ -97,7 +97,7 @@ def test_check_fills_in_defaults_and_turns_values_into_their_types() -> None:
         ({"client_lr": 1, "server_lr": 0}, "method.server_lr must be above 0, got server_lr=0", "server_lr"),
         ({"client_lr": 1, "nesterov": 1}, "method.nesterov must be true or false, got nesterov=1", "nesterov"),
         ({"client_lr": 1, "sync": "resets"}, 'method.sync must be one of reset, average, got sync="resets"', "sync"),
-        ({"client_lr": 1, "sync": 3}, "method.sync must be a text, got sync=3", "sync"),
+        ({"client_lr": 1, "sync": 3}, "method.sync must be a string, got sync=3", "sync"),
         (
             {"client_lr": 1, "gradient_weights": []},
             "method.gradient_weights must be a list of at least one number, got gradient_weights=[]",

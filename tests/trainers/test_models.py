@@ -105,9 +105,9 @@ def test_parameter_counts():
 
 
 def test_inputs_that_do_not_fit_are_refused():
-    with pytest.raises(SpecError, match=r"cnn must get pictures .* got inputs \(examples, 12\)"):
+    with pytest.raises(SpecError, match=r"cnn must get images .* got inputs \(examples, 12\)"):
         cnn.build(problem((12,)), torch.float32, CPU)
-    with pytest.raises(SpecError, match="filters must be at most 2 for pictures of 7 x 4"):
+    with pytest.raises(SpecError, match="filters must be at most 2 for images of 7 x 4"):
         cnn.build(problem((1, 7, 4), filters=[2, 2, 2]), torch.float32, CPU)
     assert cnn.build(problem((3, 7, 4), filters=[2, 2]), torch.float32, CPU).layout.count > 0
 

@@ -235,7 +235,7 @@ class TestCommand:
                 {**TRIAL, "task": {"name": "quadratic", "hessians": [[[1]]], "centers": [[0, 0]]}},
                 "task.centers.0 must have 1 numbers as the hessians have rows, got 2",
             ),
-            ('{"task": NaN, "task": 1}', 'every key must stand once in its object, got "task" twice'),
+            ('{"task": NaN, "task": 1}', 'every key must occur once in its object, got "task" twice'),
         ],
     )
     def test_a_wrong_document_is_one_line_and_exit_code_2(
@@ -302,7 +302,7 @@ class TestCheckpoints:
         process.stderr.close()
         last = json.loads(lines[-1])["round"]
         assert 0 < last < 1000
-        assert err == f"interrupted after round {last} of 1000; run again with --checkpoint {saved} to go on\n"
+        assert err == f"interrupted after round {last} of 1000; run again with --checkpoint {saved} to continue\n"
         again = spawn(path, "--checkpoint", saved)
         out, err = again.communicate(timeout=120)
         assert (again.returncode, err) == (0, "")

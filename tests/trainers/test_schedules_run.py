@@ -113,7 +113,7 @@ def test_the_theorys_local_steps_are_the_methods() -> None:
     ] == (1,)
     assert parse(document(fedavg, schedule=theory)).warnings == ()
     assert parse(document(fedavg, schedule={**theory, "local_steps": 5})).warnings == (
-        "schedule.local_steps is 5, but the method's is 6: left out it is the same",
+        "schedule.local_steps is 5, but the method's is 6: leave it out to use the method's",
     )
     assert str(wrong(document(fedavg, schedule={**theory, "smoothness": 0.1}))) == (
         "schedule.smoothness must be at least strong_convexity, got smoothness=0.1 and strong_convexity=0.5"

@@ -204,7 +204,7 @@ def test_another_file_is_refused(folder: Path) -> None:
     settings = parsed()
     changed = arrays() | {"y": (arrays()["y"] + 1) % 3}
     np.savez(folder / "mine.npz", **changed)
-    with pytest.raises(SpecError, match=r"task\.path must stay as it is, got another mine\.npz: start again"):
+    with pytest.raises(SpecError, match=r"task\.path must not change, got another mine\.npz: start again"):
         npz.build(settings, "float32")
     with pytest.raises(
         SpecError, match=r'task\.sha256 must be that of the file, [0-9a-f]{64}, got "' + settings.sha256[:50]
@@ -258,7 +258,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"x": np.ones((0, 2)), "y": Y[:0]}, {}, 'task.inputs: array "x" must hold examples, got float64 of shape (0, 2)'),
     ({"x": np.ones((60, 2)) * 1j}, {}, 'task.inputs: array "x" must hold numbers, got complex128 of shape (60, 2)'),
     ({"x": np.full((60, 2), "a")}, {}, 'task.inputs: array "x" must hold numbers, got <U1 of shape (60, 2)'),
-    ({"x": np.array([{}] * 60)}, {}, 'task.inputs: array "x" must hold numbers or texts, got pickled objects, which'),
+    ({"x": np.array([{}] * 60)}, {}, 'task.inputs: array "x" must hold numbers or strings, got pickled objects, which'),
     ({"y": Y + 0.5}, {}, f'task.targets: array "y" must hold {CLASSES}, got 0.5: for numbers to predict, set model'),
     ({"y": Y * np.nan}, {}, 'task.targets: array "y" must be finite, got NaN or infinity in row 0'),
     ({"y": Y - 1}, {}, f'task.targets: array "y" must hold {CLASSES}, got -1'),
@@ -272,9 +272,9 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "task.targets must be numbered from 0 on, got 3 classes up to 2000: number them",
     ),
     ({}, {"classes": 2}, "task.classes must be above the largest class, 2, got classes=2"),
-    ({"client": np.ones((60, 1), int)}, {}, 'task.client: array "client" must be 1-D, a whole number or text for each'),
+    ({"client": np.ones((60, 1), int)}, {}, 'task.client: array "client" must be 1-D, a whole number or string for'),
     ({"client": np.full(60, 0.5)}, {}, "got float64 of shape (60,) with other numbers"),
-    ({"client": np.array([None] * 60)}, {}, 'task.client: array "client" must hold numbers or texts, got pickled'),
+    ({"client": np.array([None] * 60)}, {}, 'task.client: array "client" must hold numbers or strings, got pickled'),
     ({}, {"test": "is_tset"}, 'task.test: no array "is_tset" in mine.npz: did you mean is_test?'),
     ({}, {"test": "y"}, 'task.test: array "y" must be 1-D, true or false, got int64 of shape (60,)'),
     ({"is_test": np.zeros(60, bool)}, {"test": "is_test"}, "must mark some examples, got none of them marked"),
@@ -285,7 +285,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "must have one row for each example of the inputs",
     ),
     ({}, {"test": 3}, "task.test must be the name of an array or an object of names, got test=3"),
-    ({}, {"test": {"inputs": "x_test"}}, "task.test.targets must be given (a text)"),
+    ({}, {"test": {"inputs": "x_test"}}, "task.test.targets must be given (a string)"),
     ({}, {"test": {"inputs": "x", "target": "y"}}, 'unknown key "target" in task.test: did you mean targets?'),
     ({}, {"test": {"inputs": "x_test", "targets": "y"}}, 'task.test.targets: array "y" must have one row for each'),
     (
@@ -297,7 +297,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"test_fraction": 1}, "task.test_fraction must be in [0, 1), got test_fraction=1"),
     ({}, {"test_fraction": 1e-3, "partition": "iid"}, "task.test_fraction must set an example aside and leave one"),
     ({"client": np.arange(60)}, {}, "got test_fraction=0.2 of 60 examples (each client keeps at least one)"),
-    ({}, {"path": 3}, "task.path must be a text, got path=3"),
+    ({}, {"path": 3}, "task.path must be a string, got path=3"),
     ({}, {"path": "/nowhere/mine.npz"}, 'task.path: no file "/nowhere/mine.npz": give its path or set DATA_DIR'),
     ({}, {"path": "text.txt"}, "task.path must be an .npz file, as numpy.savez writes it, got text.txt"),
     ({}, {"path": "array.npy"}, "task.path must be an .npz file, as numpy.savez writes it, got array.npy"),
@@ -307,7 +307,11 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"paths": "mine.npz"}, 'unknown key "paths" in task: did you mean path?'),
     ({}, {"model": "quadratic"}, 'task.model must be a model of labelled examples or numbers, got model="quadratic"'),
     ({}, {"clients": 3}, "task.clients must be left out for the natural partition, which has 4, got clients=3"),
-    ({}, {"model": "linear", "targets": "value", "partition": "by_label"}, "task.partition must be natural, iid where"),
+    (
+        {},
+        {"model": "linear", "targets": "value", "partition": "by_label"},
+        "task.partition must be natural, iid without",
+    ),
     (
         {"value": np.ones((60, 2, 2))},
         {"model": "linear", "targets": "value"},

@@ -1,1 +1,1 @@
-"""Data that tasks use: reading files, dividing examples among clients, generating quadratics and regressions."""
+"""Data for tasks: reads files, divides examples among clients, generates quadratics and regressions."""

@@ -1,4 +1,4 @@
-"""Reads arrays out of .npz files; pickled objects are never read."""
+"""Reads arrays from .npz files; never reads pickled objects."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ DAMAGE = (
     ValueError,
     KeyError,
     MemoryError,
-    RuntimeError,  # an archive with a password, or of an unknown compression
+    RuntimeError,  # an archive with a password or an unknown compression
     zipfile.BadZipFile,
     zlib.error,
     pickle.UnpicklingError,
 )
-"""What reading a damaged file, or one of another kind, may raise."""
+"""Errors from reading a damaged file or a file of another kind."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """The archive, name -> array, each read when it is asked for.
+    """The archive, name -> array; an array is read when it is accessed.
 
     Args:
-        path: of an .npz file.
+        path: an .npz file.
 
     Raises:
-        ValueError: not an .npz file.
+        ValueError: the file is not an .npz file.
     """
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path.name} must be an .npz file, as numpy.savez writes it")
@@ -44,14 +44,14 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def read(path: Path, name: str) -> NDArray[Any]:
-    """One array of an archive; nothing else of it is decompressed, and the array may not be written to.
+    """One array of an archive, read-only; the other arrays are not decompressed.
 
     Args:
-        path: of an .npz file.
-        name: of the array.
+        path: an .npz file.
+        name: name of the array.
 
     Raises:
-        DAMAGE: damaged, or no such array.
+        DAMAGE: the file is damaged, or has no such array.
     """
     with opened(path) as archive:
         array: NDArray[Any] = archive[name]

@@ -1,4 +1,4 @@
-"""The handwritten digits that scikit-learn carries: 1797 pictures of 8 x 8, read without importing scikit-learn."""
+"""The handwritten digits of scikit-learn: 1797 images of 8 x 8, read without importing scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LARGEST = 16.0
 
 @cache
 def load() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """All pictures and their digits, as they lie in the installed package.
+    """All images and their digits, from the installed package.
 
     Returns:
-        (pictures (1797, 64) scaled to [0, 1], digits (1797,)); neither may be written to.
+        (images (1797, 64) scaled to [0, 1], digits (1797,)), both read-only.
 
     Raises:
-        MissingDataError: scikit-learn is not installed, or without its data; the message says what to install.
+        MissingDataError: scikit-learn is not installed, or lacks the data.
     """
     path = find()
     try:
@@ -46,7 +46,7 @@ def find() -> Path:
     """The file of the digits in the installed scikit-learn.
 
     Raises:
-        MissingDataError: there is none.
+        MissingDataError: scikit-learn is not installed, or lacks the file.
     """
     spec = importlib.util.find_spec("sklearn")
     for folder in (spec.submodule_search_locations or []) if spec else []:

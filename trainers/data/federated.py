@@ -1,6 +1,6 @@
-"""From the settings that tasks of labelled examples share to clients: which rows train where, and which test.
+"""Splits examples among clients, by the settings that all tasks of labelled examples share.
 
-A task reads its data and says which rows are for training; `divide` does the rest, the same way for all of them.
+A task reads its data and chooses the rows for training; `divide` distributes them in the same way for all tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WITH_NUMBER = ("dirichlet", "classes_per_client")
 
 @dataclass(frozen=True)
 class Keys:
-    """What the documents of all tasks of labelled examples may say; a task adds its own."""
+    """Keys of the documents of all tasks of labelled examples; a task adds its own."""
 
     clients: int | None = tunable(50, low=1, unit="clients", doc="size of the population")
     partition: Any = tunable("iid", kind="any", doc=f"how examples are spread over clients: {FORMS}")
@@ -43,18 +43,18 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class Federated:
-    """A checked task of examples, split; what `parse` of such a task returns.
+    """A checked and split task of examples, as its `parse` returns it.
 
     Args:
-        document: the task with all defaults filled in, JSON-able.
+        document: the task with all defaults filled in, JSON-compatible.
         model: name of the model in trainers/models.
-        model_settings: what the document says of the model besides its name.
+        model_settings: settings of the model in the document.
         parts: rows of each client.
-        test: rows of each test client; () where nothing is held out.
-        central: rows of the server; None where it has none.
-        metrics: what an evaluation reports.
-        shape: of the inputs of one example; None where the task does not say.
-        outputs: classes, or numbers to predict for one example.
+        test: rows of each test client; () if nothing is held out.
+        central: rows of the server; None if it has none.
+        metrics: metrics of an evaluation.
+        shape: shape of the inputs of one example; None if unknown.
+        outputs: number of classes, or of numbers to predict for one example.
     """
 
     document: Mapping[str, Any]
@@ -74,11 +74,11 @@ class Federated:
 
     @property
     def dimension(self) -> None:
-        """The model decides."""
+        """None: the model decides."""
 
     @property
     def smoothness(self) -> None:
-        """Not known."""
+        """None: not known."""
 
     @property
     def examples(self) -> NDArray[np.int64]:
@@ -88,13 +88,14 @@ class Federated:
 
 @dataclass(frozen=True)
 class Pool:
-    """The examples of a task, before they are spread.
+    """The examples of a task, before they are split.
 
     Args:
         labels: (examples,) class of every example; None for a regression.
         rows: rows for training.
-        owners: (examples,) natural client of every example; None where there are none.
-        unnatural: why there are none, as in "must not be natural for digits, whose writers are not recorded".
+        owners: (examples,) natural client of every example; None without natural clients.
+        unnatural: why there are no natural clients, as in "must not be natural for digits, whose writers are not
+            recorded".
     """
 
     labels: Rows | None
@@ -106,16 +107,16 @@ class Pool:
 def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[tuple[Rows, ...], Rows | None]:
     """(rows of each client, rows of the server or None), by the settings of `Keys`.
 
-    The server's rows are the same fraction of each label, or of each natural client under the natural partition. With
-    `clients` of None there are as many clients as natural ones.
+    The server gets the same fraction of each label, or of each natural client under the natural partition. If `clients`
+    is None, there are as many clients as natural ones.
 
     Args:
-        values: checked values of `Keys`; clients, partition and central are written back as they are meant.
+        values: checked values of `Keys`; clients, partition and central are overwritten with their resolved values.
         pool: the examples.
-        path: dotted place of the task.
+        path: dotted path of the task.
 
     Raises:
-        SpecError: a partition that is wrong, impossible, or not for these examples.
+        SpecError: the partition is invalid, impossible, or not available for these examples.
     """
     partition = values["partition"] = _partition(values["partition"], pool, join(path, "partition"))
     clients = _clients(values, pool, path)
@@ -144,21 +145,18 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[tuple[Rows, .
 
 
 def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -> tuple[str, dict[str, Any], Any]:
-    """A model that a document names: by its name, or as {"name": ..., settings} where it has settings.
-
-    A model says what it has to set by a dataclass `Settings` with fields declared by
-    trainers.hyperparameters.tunable, and what it learns by `TARGETS`, "classes" (also when left out) or "numbers".
+    """The model that a document names: a name, or {"name": ..., settings} for a model with settings.
 
     Args:
-        value: as it came from the document.
-        path: dotted place of the model, as "task.model".
-        targets: what there is to learn.
+        value: the value from the document.
+        path: dotted path of the model, as "task.model".
+        targets: kinds of targets that the task has.
 
     Returns:
-        (name, settings with defaults filled in, what the filled-in document says).
+        (name, settings with defaults filled in, value for the canonical document).
 
     Raises:
-        SpecError: no such model, wrong settings, or a model of something else.
+        SpecError: the model is unknown, its settings are invalid, or it learns other targets.
     """
     given = dict(value) if isinstance(value, Mapping) else {"name": value}
     if "name" not in given:
@@ -179,10 +177,10 @@ def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -
 
 
 def targets_of(name: str) -> str:
-    """What a model learns: "classes", "numbers", or "none" of a task's examples.
+    """The targets that a model learns: "classes", "numbers", or "none" for a model without examples.
 
     Args:
-        name: of an existing model.
+        name: name of an existing model.
     """
     return models()[name].TARGETS
 
@@ -192,7 +190,7 @@ def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targ
 
     Args:
         parts: rows of each client.
-        inputs: rows to a fresh array of their inputs.
+        inputs: maps rows to a new array of their inputs.
         targets: (all examples, ...).
     """
     rows = np.concatenate(parts)
@@ -201,7 +199,7 @@ def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targ
 
 
 def settings_of(keys: type) -> tuple[Any, ...]:
-    """The settings of a task in the order in which they are shown: its own first, then those all tasks share.
+    """The settings of a task in display order: its own first, then those that all tasks share.
 
     Args:
         keys: a dataclass derived from `Keys`.
@@ -215,7 +213,7 @@ def _labels(pool: Pool) -> Rows:
 
 
 def _partition(value: Any, pool: Pool, path: str) -> Any:
-    """The partition as a document says it, checked: a name or {kind: number}."""
+    """The checked partition: a name or {kind: number}."""
     forms = FORMS if pool.owners is None else f"natural, {FORMS}"
     if pool.labels is None:
         forms = "iid" if pool.owners is None else "natural, iid"
@@ -226,7 +224,7 @@ def _partition(value: Any, pool: Pool, path: str) -> Any:
     if not isinstance(value, str) and (not isinstance(value, Mapping) or len(value) != 1):
         raise SpecError(f"{path} must be one of {forms}, got partition={shown(value)}", path)
     if pool.labels is None and value not in ("iid", "natural"):
-        raise SpecError(f"{path} must be {forms} where there are no labels, got partition={shown(value)}", path)
+        raise SpecError(f"{path} must be {forms} without labels, got partition={shown(value)}", path)
     if isinstance(value, str):
         return value
     refuse_unknown(value, _WITH_NUMBER, path)

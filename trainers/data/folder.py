@@ -1,4 +1,4 @@
-"""Where data files lie: in the folder that the environment variable DATA_DIR names."""
+"""Locates data files, in the folder that the environment variable DATA_DIR names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT = "../shared/data"
 
 
 def data_dir() -> Path:
-    """The folder of the data sets: $DATA_DIR, else ../shared/data as seen from the current directory."""
+    """The folder of the data sets: $DATA_DIR, else ../shared/data relative to the current directory."""
     return Path(os.environ.get(VARIABLE) or DEFAULT)
 
 
@@ -25,7 +25,7 @@ def find(name: str) -> Path:
         name: relative to the data folder, as "mnist_by_writer/mnist_by_writer.npz".
 
     Raises:
-        MissingDataError: it is not there; the message says which variable to set.
+        MissingDataError: the file is not there.
     """
     path = data_dir() / name
     if path.is_file():
@@ -37,29 +37,29 @@ def find(name: str) -> Path:
 
 
 def locate(name: str) -> Path | None:
-    """A user's own file: an absolute path as it is, a relative one from the current directory, then the data folder.
+    """A user's file. A relative path is looked up in the current directory, then in the data folder.
 
     Args:
-        name: as the user wrote it.
+        name: the path that the user gave.
 
     Returns:
-        Its absolute path; None where there is no such file.
+        Its absolute path; None if there is no such file.
     """
     for path in (Path(name), data_dir() / name):
         try:
             if path.is_file():
                 return path.resolve()
-        except OSError:  # a name that no file can have, as one that is too long
+        except OSError:  # a name that no file can have, for example one that is too long
             continue
     return None
 
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Says of data that is missing which task wants it.
+    """Adds the path of the task to errors about missing data.
 
     Args:
-        path: dotted place of the task.
+        path: dotted path of the task.
     """
     try:
         yield

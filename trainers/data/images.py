@@ -1,6 +1,6 @@
-"""Three sets of pictures in the data folder, as bytes: read once a process, scaled only when a problem is built.
+"""Three sets of images in the data folder, as bytes: read once per process, scaled only when a problem is built.
 
-Labels and writers are read without decompressing the pictures, so that checking a task costs milliseconds.
+Labels and writers are read without decompressing the images, so that checking a task takes milliseconds.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from trainers.problem import Problem
 
 CLASSES = 10
 _WHITE = 255.0
-_CHUNK = 4096  # pictures scaled at once
+_CHUNK = 4096  # images scaled at once
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """One set of pictures.
+    """One set of images.
 
     Args:
-        file: relative to the data folder.
-        shape: of all pictures, with the channels last where there are any.
-        train: the first rows, which are for training; the others are the test set. 0 where there is no such order.
-        mean: of each channel, taken from pixels in [0, 1]; () leaves them as they are.
-        deviation: of each channel, by which pixels are divided then.
+        file: path relative to the data folder.
+        shape: shape of all images together, with the channels, if any, last.
+        train: number of leading rows for training; the others are the test set. 0 if the set has no such order.
+        mean: mean of each channel, subtracted from pixels in [0, 1]; () does not standardise.
+        deviation: standard deviation of each channel, by which pixels are then divided.
     """
 
     file: str
@@ -44,12 +44,12 @@ class Pictures:
 
     @property
     def example(self) -> tuple[int, int, int]:
-        """Shape of one picture as models get it, (channels, height, width)."""
+        """Shape of one image for models, (channels, height, width)."""
         _, height, width, *channels = self.shape
         return (channels[0] if channels else 1, height, width)
 
     def labels(self) -> Rows:
-        """(examples,) class of each picture; may not be written to.
+        """(examples,) class of each image, read-only.
 
         Raises:
             MissingDataError: the file is absent or damaged.
@@ -57,7 +57,7 @@ class Pictures:
         return _numbers(find(self.file).resolve(), "labels", self.shape[:1])
 
     def writers(self) -> Rows:
-        """(examples,) writer of each picture; may not be written to.
+        """(examples,) writer of each image, read-only.
 
         Raises:
             MissingDataError: the file is absent or damaged.
@@ -65,10 +65,10 @@ class Pictures:
         return _numbers(find(self.file).resolve(), "writer", self.shape[:1])
 
     def scaled(self, rows: Rows, dtype: str) -> NDArray[np.floating]:
-        """Pictures (rows, channels, height, width), pixels in [0, 1] or standardised.
+        """Images (rows, channels, height, width), with pixels in [0, 1] or standardised.
 
         Args:
-            rows: which pictures, in this order.
+            rows: rows of the images, in the order of the result.
             dtype: "float32" or "float64".
 
         Raises:
@@ -95,18 +95,18 @@ CIFAR = Pictures(
     "cifar10_subset/cifar10_subset.npz",
     (5000, 32, 32, 3),
     train=4000,
-    mean=(0.49159668, 0.48175928, 0.4446567),  # red, green and blue of the 4000 pictures for training
+    mean=(0.49159668, 0.48175928, 0.4446567),  # red, green and blue, over the 4000 training images
     deviation=(0.24711378, 0.24397223, 0.26250026),
 )
 
 
 def pictured(pictures: Pictures, settings: Federated, dtype: str) -> Problem:
-    """The problem of a task on pictures.
+    """The problem of a task on images.
 
     Args:
-        pictures: of the task.
-        settings: its split.
-        dtype: of the inputs, "float32" or "float64".
+        pictures: the images of the task.
+        settings: the split task.
+        dtype: type of the inputs, "float32" or "float64".
     """
     labels = pictures.labels()
 

@@ -18,11 +18,11 @@ def hessians(value: Any, path: str) -> NDArray[np.float64]:
     """(clients, d, d) symmetric positive definite matrices.
 
     Args:
-        value: as it came from the document.
-        path: dotted place.
+        value: the value from the document.
+        path: its dotted path.
 
     Raises:
-        SpecError: no list of square matrices of one size, or not symmetric positive definite.
+        SpecError: the value is not a list of square matrices of one size, or they are not symmetric positive definite.
     """
     if not isinstance(value, (list, tuple)) or not value:
         raise SpecError(f"{path} must be a list with one square matrix per client, got {shown(value)}", path)
@@ -40,12 +40,12 @@ def centers(value: Any, hessians: NDArray[np.float64], path: str) -> NDArray[np.
     """(clients, d) minimizers.
 
     Args:
-        value: as it came from the document.
+        value: the value from the document.
         hessians: (clients, d, d).
-        path: dotted place.
+        path: its dotted path.
 
     Raises:
-        SpecError: not one list of d numbers for each Hessian.
+        SpecError: the value does not have one list of d numbers for each Hessian.
     """
     clients, size = hessians.shape[:2]
     if not isinstance(value, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in value):
@@ -60,15 +60,16 @@ def centers(value: Any, hessians: NDArray[np.float64], path: str) -> NDArray[np.
 
 
 def central(value: Any, dimension: int, path: str) -> Quadratics:
-    """The server's own quadratic loss, as of a single client.
+    """The server's own quadratic loss, with the server as a single client.
 
     Args:
         value: {"hessian": (d, d), "center": (d,)}.
         dimension: d of the clients.
-        path: dotted place.
+        path: its dotted path.
 
     Raises:
-        SpecError: unknown or missing keys, other sizes than the clients have, not symmetric positive definite.
+        SpecError: keys are unknown or missing, sizes differ from the clients', or the Hessian is not symmetric positive
+            definite.
     """
     if not isinstance(value, Mapping):
         raise SpecError(f'{path} must be like {{"hessian": [[1.0]], "center": [0.0]}}, got {shown(value)}', path)

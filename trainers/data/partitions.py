@@ -1,6 +1,6 @@
-"""Ways to spread labelled examples over clients: every example goes to exactly one client, and no client is empty.
+"""Partitions of labelled examples among clients: every example goes to exactly one client, and no client is empty.
 
-All are functions of (labels, clients, ..., seed) alone, and return one array of row numbers a client.
+Every partition depends only on (labels, clients, ..., seed) and returns one array of row numbers per client.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ Rows = NDArray[np.int64]
 
 
 def iid(labels: Rows, clients: int, seed: int) -> list[Rows]:
-    """Equal shares (to one example) of a random permutation.
+    """Equal shares (up to one example) of a random permutation.
 
     Args:
-        labels: (examples,) class numbers; only their count matters here.
+        labels: (examples,) class numbers; only their count is used.
         clients: 1 .. examples.
         seed: at least 0.
     """
@@ -24,14 +24,14 @@ def iid(labels: Rows, clients: int, seed: int) -> list[Rows]:
 
 
 def by_label(labels: Rows, clients: int, seed: int) -> list[Rows]:
-    """One label a client; several clients may share a label, each with an equal share of it.
+    """One label per client; several clients may share a label, each with an equal share of it.
 
     With fewer clients than labels, examples are sorted by label and cut into equal contiguous blocks, so that clients
     hold neighbouring labels.
 
     Args:
         labels: (examples,) class numbers.
-        clients: at least 1, and few enough that each label has an example for all clients that share it.
+        clients: at least 1, and few enough that each label has an example for each client that shares it.
         seed: at least 0.
     """
     _enough(labels, clients)
@@ -44,16 +44,16 @@ def by_label(labels: Rows, clients: int, seed: int) -> list[Rows]:
 def classes_per_client(labels: Rows, clients: int, classes: int, seed: int) -> list[Rows]:
     """Each client holds exactly this many labels; a label's examples are shared equally by the clients that hold it.
 
-    Labels are dealt to the clients one after another, always the least dealt ones first, ties at random.
+    Clients get their labels one after another, always the labels with the fewest holders first, ties at random.
 
     Args:
         labels: (examples,) class numbers.
         clients: at least 1.
-        classes: 1 .. number of labels; clients * classes must reach every label.
+        classes: 1 .. number of labels; clients * classes must cover every label.
         seed: at least 0.
 
     Raises:
-        ValueError: too few clients to reach every label, or too many for a label's examples.
+        ValueError: there are too few clients to cover every label, or too many for a label's examples.
     """
     _enough(labels, clients)
     generator = _generator(seed, 3)
@@ -80,17 +80,17 @@ def classes_per_client(labels: Rows, clients: int, classes: int, seed: int) -> l
                 f"clients must be few enough that every label has an example for each of its holders, "
                 f"got clients={clients} with {len(rows)} examples of label {label} for {len(holding)} clients"
             )
-        # Whose turn it is to get the odd example is drawn, so that no client collects them all.
+        # The clients that get one example more are drawn, so that no client gets all of them.
         for client, share in zip(generator.permutation(holding), np.array_split(rows, len(holding)), strict=True):
             parts[client].append(share)
     return [np.concatenate(shares) for shares in parts]
 
 
 def dirichlet(labels: Rows, clients: int, concentration: float, seed: int) -> list[Rows]:
-    """Equal shares (to one example) whose label mixtures are drawn from a symmetric Dirichlet distribution.
+    """Equal shares (up to one example) with label mixtures drawn from a symmetric Dirichlet distribution.
 
-    Clients take their examples one client after another, in random order; a label that has run out is left out of the
-    mixtures of the clients that follow. A large concentration is iid; towards 0 a client has one label.
+    Clients take their examples one after another, in random order; a label that has run out is dropped from the
+    mixtures of later clients. A large concentration is iid; near 0 a client has one label.
 
     Args:
         labels: (examples,) class numbers.
@@ -124,7 +124,7 @@ def dirichlet(labels: Rows, clients: int, concentration: float, seed: int) -> li
 
 
 def _draw(generator: np.random.Generator, mixture: NDArray[np.float64], left: Rows, size: int) -> Rows:
-    """How many of each label: `size` draws from the mixture, no more than are left; the rest of one other label."""
+    """Examples to take of each label: `size` draws from the mixture, at most what is left; the rest from one label."""
     counts = np.zeros_like(left)
     while (missing := size - int(counts.sum())) > 0:
         room = left - counts
@@ -136,7 +136,7 @@ def _draw(generator: np.random.Generator, mixture: NDArray[np.float64], left: Ro
 
 
 def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
-    """(rows set aside, rows kept): the same fraction of each label, to rounding, is set aside; both in rising order.
+    """(rows set aside, rows kept), both ascending: the same fraction of each label, up to rounding, is set aside.
 
     Args:
         labels: (examples,) class numbers.
@@ -155,10 +155,10 @@ def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
 
 
 def natural(clients: Rows) -> list[Rows]:
-    """One part for each client that has examples, in rising order of clients; rows in their order.
+    """One part for each client that has examples, in ascending order of clients and rows.
 
     Args:
-        clients: (examples,) number of each example's client, in any order.
+        clients: (examples,) client id of each example, in any order.
 
     Examples:
         >>> [part.tolist() for part in natural(np.array([7, 3, 7, 3, 9]))]
@@ -171,13 +171,13 @@ def natural(clients: Rows) -> list[Rows]:
 
 
 def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
-    """(rows set aside, rows kept): the same fraction of each client's examples; both in rising order.
+    """(rows set aside, rows kept), both ascending: the same fraction of each client's examples is set aside.
 
-    What is less than an example is carried on to the next client, so that the fraction holds for all together too.
-    Every client keeps at least one example.
+    Fractions of an example are carried over to the next client, so that the fraction also holds for all clients
+    together. Every client keeps at least one example.
 
     Args:
-        clients: (examples,) number of each example's client.
+        clients: (examples,) client id of each example.
         fraction: in [0, 1].
         seed: at least 0.
 
@@ -198,10 +198,10 @@ def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
 
 
 def choose(clients: Rows, count: int, seed: int) -> Rows:
-    """So many of the clients, in rising order; with the same seed, fewer of them are among the more.
+    """Draws `count` of the clients, in ascending order; with the same seed, a smaller draw is a subset of a larger one.
 
     Args:
-        clients: (clients,) different numbers.
+        clients: (clients,) distinct client ids.
         count: 0 .. clients.
         seed: at least 0.
     """

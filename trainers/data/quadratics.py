@@ -1,4 +1,4 @@
-"""Quadratic client losses: random ones, and the papers' small instances with known answers.
+"""Quadratic client losses: random ones, and small instances from the papers with known solutions.
 
 Sources: "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021) for the
 random Hessians (appendix D.1) and the worst case; "On the Outsized Importance of Learning Rates in Local Update
@@ -23,8 +23,8 @@ def random(
 ) -> Quadratics:
     """Clients with random Hessians whose extreme eigenvalues are exactly strong_convexity and smoothness.
 
-    hessian = b1 B'B + b2 I with B of standard normal entries, b1 and b2 such that the extremes fit; in one dimension,
-    where there is one eigenvalue only, it is uniform between the two. Centers are normal around 0.
+    hessian = b1 B'B + b2 I with standard normal B, and b1 and b2 such that the extreme eigenvalues fit. In one
+    dimension the single eigenvalue is uniform between the two. Centers are normal around 0.
 
     Args:
         clients: number of clients.
@@ -34,7 +34,7 @@ def random(
         center_spread: root mean square distance of a center from 0.
         data_seed: the same numbers always give the same problem.
 
-    Source: random matrices of the second paper's simulated frontiers; centers are ours.
+    Source: the random matrices of the simulated frontiers in the second paper; the centers are not from a paper.
     """
     generator = np.random.default_rng([data_seed, 0x9AD])
     hessians = np.empty((clients, dimension, dimension))
@@ -59,10 +59,10 @@ def two_clients() -> Quadratics:
 
 
 def continuum(clients: int) -> Quadratics:
-    """A finite population that stands for clients i in [0.5, 2] of density 8i/15 with losses 0.5 i x^2 - x.
+    """A finite population that approximates clients i in [0.5, 2] of density 8i/15 with losses 0.5 i x^2 - x.
 
-    The clients sit at the midpoints of equal shares of the distribution, i_j = sqrt(0.25 + 3.75 (j + 0.5) / clients).
-    For the continuum the optimum is 5/7 and the mean of the clients' own minimizers 0.8.
+    The clients lie at the midpoints of equal shares of the distribution, i_j = sqrt(0.25 + 3.75 (j + 0.5) / clients).
+    For the continuum the optimum is 5/7 and the mean of the clients' minimizers is 0.8.
 
     Args:
         clients: number of clients.
@@ -79,19 +79,19 @@ def worst_case(
     gradient_weights: Sequence[float],
     prox: float,
 ) -> tuple[Quadratics, Array]:
-    """Two clients in three dimensions on which the trade-off of the theory is attained exactly.
+    """Two clients in three dimensions that attain the trade-off of the theory exactly.
 
-    hessians diag(L, L, mu) and diag(mu, L, mu), centers (-C, 0, 0) and (C, 0, 0). With the weights returned, the
-    minimizer that the method reaches is 2 C Delta away from the optimum, and with server_lr = 2 / (q(L) L + q(mu) mu)
-    its rate is rho: the bounds of the first paper are tight here.
+    The Hessians are diag(L, L, mu) and diag(mu, L, mu), the centers (-C, 0, 0) and (C, 0, 0). With the returned weights
+    the limit of the method is 2 C Delta away from the optimum, and with server_lr = 2 / (q(L) L + q(mu) mu) its rate is
+    rho: the bounds of the first paper are tight.
 
     Args:
         strong_convexity: mu, above 0.
         smoothness: L, above mu.
         center_bound: C, above 0.
-        client_lr: the rate for which the instance is the worst.
-        gradient_weights: its weights, (local_steps,).
-        prox: its proximal strength.
+        client_lr: the method's client_lr for which the instance is the worst case.
+        gradient_weights: (local_steps,) the method's weights.
+        prox: the method's proximal strength.
 
     Returns:
         (losses, client weights (2,)).
@@ -122,9 +122,9 @@ def distortion(eigenvalue: float, client_lr: float, gradient_weights: Sequence[f
     """The factor by which local work distorts a curvature: sum_k weight_k (1 - client_lr (eigenvalue + prox))^k.
 
     Args:
-        eigenvalue: of the client's Hessian.
+        eigenvalue: eigenvalue of the client's Hessian.
         client_lr: the client's rate.
-        gradient_weights: (local_steps,), k counting from 0.
+        gradient_weights: (local_steps,), with k from 0.
         prox: proximal strength.
 
     Examples:

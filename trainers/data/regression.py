@@ -1,4 +1,4 @@
-"""Synthetic linear regression of several clients with one and the same solution: losses that all vanish at it."""
+"""Synthetic linear regression of clients that share one solution, at which all their losses vanish."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 from trainers.problem import Examples
 
 Array = NDArray[np.float64]
-_NOISE = 0x401  # what label noise is drawn from, beside the seed of the data
+_NOISE = 0x401  # second seed of the label noise, next to the seed of the data
 
 
 def gaussian(
     sizes: Sequence[int], eigenvalues: Array, orientation: str, label_noise: float, data_seed: int
 ) -> tuple[Examples, Array]:
-    """Gaussian features whose covariance has given eigenvalues, and targets x' w* + noise.
+    """Gaussian features whose covariance has the given eigenvalues, and targets x' w* + noise.
 
-    Drawn in this order from one generator: the solution w*, standard normal; then for each client, where orientation is
-    "random", a rotation of the covariance's axes, and its standard normal features, scaled and rotated. Label noise
-    comes from a generator of its own, so that the features are the same with and without.
+    One generator draws, in this order, the standard normal solution w*, then for each client a rotation of the axes of
+    the covariance (if orientation is "random") and its standard normal features, which are scaled and rotated. A
+    separate generator draws the label noise, so that features are the same with and without it.
 
     Args:
-        sizes: examples of each client.
-        eigenvalues: (d,) of the covariance of one example, above 0.
-        orientation: "same" axes for all clients, or "random" ones for each.
+        sizes: number of examples of each client.
+        eigenvalues: (d,) eigenvalues of the features' covariance, above 0.
+        orientation: "same" axes for all clients, or "random" axes for each.
         label_noise: standard deviation of the noise of every target; 0 is interpolation.
         data_seed: the same numbers always give the same problem.
 
@@ -48,11 +48,11 @@ def gaussian(
 
 
 def least_squares(train: Examples, weights: Array) -> Array:
-    """(d,) the minimizer of the weighted mean of the clients' mean losses; the shortest where there are several.
+    """(d,) the minimizer of the weighted mean of the clients' mean losses; the one of least norm if there are several.
 
     Args:
         train: inputs (examples, d), targets (examples,).
-        weights: (clients,) sum 1.
+        weights: (clients,) weights with sum 1.
     """
     rows = np.sqrt(np.repeat(weights / train.sizes, train.sizes))
     found: Array = np.linalg.lstsq(train.inputs * rows[:, None], train.targets * rows, rcond=None)[0]

@@ -1,4 +1,4 @@
-"""A user's own arrays: inputs, targets and clients out of one .npz file, checked in full before anything trains."""
+"""Arrays of a user: inputs, targets and clients from one .npz file, fully checked before training."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Examples of one kind; arrays as they lie in the file.
+    """Training or test examples; arrays as in the file.
 
     Args:
         inputs: (examples, ...) finite numbers.
         targets: (examples,) class numbers, or (examples,) or (examples, outputs) finite numbers.
-        clients: (examples,) numbers of their clients, in the order of the clients' names; None without a column.
+        clients: (examples,) client ids, numbered in the order of the clients' names; None without a client array.
     """
 
     inputs: NDArray[Any]
@@ -42,10 +42,10 @@ class Table:
     """The arrays of a file.
 
     Args:
-        main: all examples, or those for training where test is given.
-        test: the examples of separate arrays; None without them.
-        mask: (examples of main,) which are for testing; None without such a column.
-        sha256: of the file.
+        main: all examples, or the training examples if `test` is given.
+        test: test examples from separate arrays; None without them.
+        mask: (examples of main,) True for test examples; None without such an array.
+        sha256: hash of the file.
     """
 
     main: Part
@@ -59,11 +59,11 @@ class Names:
     """Names of the arrays in the file.
 
     Args:
-        inputs: numbers.
-        targets: classes or numbers.
-        client: whose each example is; None is nobody's.
-        client_optional: the file need not have that array.
-        mask: which examples are for testing; None without such an array.
+        inputs: array of inputs.
+        targets: array of classes or numbers.
+        client: array with the client of each example; None without clients.
+        client_optional: the file need not have the client array.
+        mask: array that marks test examples; None without such an array.
     """
 
     inputs: str
@@ -74,17 +74,17 @@ class Names:
 
 
 def load(file: Path, names: Names, test: Names | None, classified: bool, path: str) -> Table:
-    """The arrays of a file, checked; kept for the next call as long as the file stays as it is.
+    """The checked arrays of a file; cached while the file does not change.
 
     Args:
-        file: absolute.
-        names: of the arrays.
+        file: absolute path.
+        names: names of the arrays.
         test: names of separate arrays for testing; None without them.
         classified: whether targets are classes.
-        path: dotted place of the task.
+        path: dotted path of the task.
 
     Raises:
-        SpecError: not an .npz file, an array that is missing or not what it should be.
+        SpecError: the file is not an .npz file, or an array is missing or invalid.
     """
     stat = file.stat()
     return _load(file, stat.st_mtime_ns, stat.st_size, names, test, classified, path)
@@ -121,8 +121,8 @@ class _Reader:
     """Reads and checks arrays of one file.
 
     Args:
-        file: absolute.
-        path: dotted place of the task.
+        file: absolute path.
+        path: dotted path of the task.
     """
 
     def __init__(self, file: Path, path: str) -> None:
@@ -166,7 +166,7 @@ class _Reader:
         except archive.DAMAGE as error:
             if "allow_pickle" in str(error):
                 raise SpecError(
-                    f"{place}: array {shown(name)} must hold numbers or texts, got pickled objects, which are never "
+                    f"{place}: array {shown(name)} must hold numbers or strings, got pickled objects, which are never "
                     "read: save it again with a dtype",
                     place,
                 ) from error
@@ -231,7 +231,7 @@ class _Reader:
         whole = array.dtype.kind != "f" or bool((np.isfinite(array) & (array == np.floor(array))).all())
         if array.ndim != 1 or array.dtype.kind not in "iufUSb" or not whole:
             raise SpecError(
-                f"{place}: array {shown(name)} must be 1-D, a whole number or text for each example, "
+                f"{place}: array {shown(name)} must be 1-D, a whole number or string for each example, "
                 f"got {_facts(array)}{'' if whole else ' with other numbers'}",
                 place,
             )

@@ -1,4 +1,4 @@
-"""The clients' weights, checked."""
+"""Reads and checks the clients' weights."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _ROUNDING = 1e-6
 
 
 def client_weights(value: Any, clients: int, path: str) -> NDArray[np.float64]:
-    """Weights of all clients, (clients,): not negative, of sum 1.
+    """(clients,) weights of all clients, at least 0, with sum 1.
 
-    A sum within 1e-6 of 1 is taken for rounding and made exact.
+    Weights whose sum is within 1e-6 of 1 are normalised.
 
     Args:
-        value: as it came from a document.
-        clients: how many there must be.
-        path: dotted place of the value, for the error.
+        value: the value from the document.
+        clients: number of clients.
+        path: dotted path of the value, for the error.
 
     Raises:
-        SpecError: not a list of that many numbers, a negative one, or another sum.
+        SpecError: the value is not a list of `clients` numbers, has a negative number, or has another sum.
     """
     if not isinstance(value, (list, tuple)):
         raise SpecError(f"{path} must be a list of {clients} numbers, got {shown(value)}", path)

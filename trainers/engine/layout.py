@@ -32,10 +32,10 @@ class Entry:
     """One tensor inside the row.
 
     Args:
-        name: of the tensor.
+        name: name of the tensor.
         shape: its shape.
-        offset: its first number in the row, a multiple of 16.
-        row: numbers from one row of its last dimension to the next; above shape[-1] where rows are padded.
+        offset: position of its first number in the row, a multiple of 16.
+        row: stride of its second-to-last dimension; above shape[-1] if its rows are padded.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Entry:
 
     @property
     def count(self) -> int:
-        """True number of parameters."""
+        """True number of parameters, without pads."""
         return math.prod(self.shape)
 
     @property
     def extent(self) -> int:
-        """Numbers it takes up, inner pads included."""
+        """Numbers that it occupies, inner pads included."""
         return math.prod(self.shape[:-1]) * self.row
 
 
@@ -75,11 +75,11 @@ class Layout:
 
     @staticmethod
     def of(shapes: Mapping[str, tuple[int, ...]], padded_rows: Collection[str] = ()) -> Layout:
-        """The layout of tensors of given shapes, in their order.
+        """The layout of tensors with the given shapes, in the given order.
 
         Args:
             shapes: name -> shape; a scalar is (1,).
-            padded_rows: names of tensors whose last dimension is padded to a multiple of 16 too.
+            padded_rows: names of tensors whose last dimension is also padded to a multiple of 16.
         """
         entries: list[Entry] = []
         offset = 0
@@ -92,7 +92,7 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """True number of parameters, pads left out."""
+        """True number of parameters, without pads."""
         return sum(entry.count for entry in self.entries)
 
     def views(self, params: Tensor) -> dict[str, Tensor]:
@@ -112,7 +112,7 @@ class Layout:
         return views
 
     def vector(self, params: Tensor) -> Tensor:
-        """The true parameters in order, pads left out.
+        """The true parameters in order, without pads.
 
         Args:
             params: (..., P).
@@ -123,7 +123,7 @@ class Layout:
         return torch.cat([view.flatten(params.dim() - 1) for view in self.views(params).values()], -1)
 
     def row(self, vector: Tensor) -> Tensor:
-        """The row that holds given true parameters; the inverse of `vector`.
+        """The row that holds the given true parameters; the inverse of `vector`.
 
         Args:
             vector: (..., count).
@@ -132,7 +132,7 @@ class Layout:
             (..., P), pads zero.
 
         Raises:
-            ValueError: not `count` numbers.
+            ValueError: the vector does not have `count` numbers.
         """
         if vector.shape[-1] != self.count:
             raise ValueError(f"a model of {self.count} parameters must get as many numbers, got {vector.shape[-1]}")

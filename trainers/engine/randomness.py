@@ -1,8 +1,8 @@
 """Randomness as a function of (seed, round, client, step), never of history.
 
-Every number is the hash of its own coordinates (splitmix64 finalizer, one application a coordinate), so cohorts,
-batches and noise do not depend on which other clients or trials there are, nor on what was drawn before. All trials of
-a study share them (common random numbers), and a restarted trial draws the same as an uninterrupted one.
+Every number is the hash of its own coordinates (splitmix64 finalizer, applied once per coordinate), so cohorts, batches
+and noise do not depend on other clients or trials, nor on earlier draws. All trials of a study share them (common
+random numbers), and a restarted trial draws the same numbers as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _WORD = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
-_INDEX_BITS = 20  # examples of a client
+_INDEX_BITS = 20  # for the position of an example within its client
 _HASH_BITS = 24
 
 
 class Purpose(IntEnum):
-    """What is drawn; different purposes never share numbers."""
+    """What is drawn. Different purposes never share random numbers."""
 
     COHORT = 1
     BATCH = 2
@@ -36,9 +36,9 @@ def key(seed: int, round_index: int, purpose: Purpose) -> int:
     """The 64-bit key of one purpose in one round.
 
     Args:
-        seed: of the trial, any integer.
+        seed: seed of the trial, any integer.
         round_index: from 0.
-        purpose: what it is for.
+        purpose: what the numbers are drawn for.
     """
     word = 0
     for coordinate in (seed, round_index, int(purpose)):
@@ -47,7 +47,7 @@ def key(seed: int, round_index: int, purpose: Purpose) -> int:
 
 
 def hashed(base: int, *coordinates: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """64 random bits for every combination of coordinates, which broadcast against one another.
+    """64 random bits for every combination of coordinates. The coordinates broadcast against one another.
 
     Args:
         base: from `key`.
@@ -63,13 +63,13 @@ def cohort(seed: int, round_index: int, clients: int, clients_per_round: int) ->
     """The clients of a round, drawn without replacement, in ascending order.
 
     Args:
-        seed: of the trial.
+        seed: seed of the trial.
         round_index: from 0.
         clients: size of the population.
-        clients_per_round: 1 .. clients; all of them is no draw.
+        clients_per_round: 1 .. clients; if it equals `clients`, nothing is drawn.
 
     Returns:
-        (clients_per_round,) numbers of clients.
+        (clients_per_round,) client ids.
     """
     everyone = np.arange(clients, dtype=np.int64)
     if clients_per_round == clients:
@@ -85,10 +85,10 @@ def with_replacement(
 
     Args:
         base: key of the round.
-        clients: (M,) numbers of clients.
-        sizes: (M,) examples of each.
-        steps: local steps.
-        batch_size: examples of a step.
+        clients: (M,) client ids.
+        sizes: (M,) number of examples of each client.
+        steps: number of local steps.
+        batch_size: examples per step.
 
     Returns:
         (M, steps, batch_size) positions within the client's examples.
@@ -103,16 +103,16 @@ def with_replacement(
 def shuffled(
     base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], steps: int, batch_size: int
 ) -> NDArray[np.int64]:
-    """Consecutive batches of each client's examples, shuffled anew for every pass, passes joined without a gap.
+    """Consecutive batches of each client's examples. Every pass is shuffled anew; a batch may span two passes.
 
     A client with fewer examples than a batch draws with replacement.
 
     Args:
         base: key of the round.
-        clients: (M,) numbers of clients.
-        sizes: (M,) examples of each, at most 1,048,576.
-        steps: local steps.
-        batch_size: examples of a step.
+        clients: (M,) client ids.
+        sizes: (M,) number of examples of each client, at most 1,048,576.
+        steps: number of local steps.
+        batch_size: examples per step.
 
     Returns:
         (M, steps, batch_size) positions within the client's examples.
@@ -135,9 +135,9 @@ def words(base: int, clients: NDArray[np.int64], steps: NDArray[np.int64], batch
 
     Args:
         base: key of the round.
-        clients: (M,) numbers of clients.
-        steps: numbers of local steps.
-        batch_size: examples of a step.
+        clients: (M,) client ids.
+        steps: indices of local steps.
+        batch_size: examples per step.
 
     Returns:
         (M, steps, batch_size).
@@ -150,9 +150,9 @@ def normals(base: int, clients: NDArray[np.int64], steps: int, dimension: int) -
 
     Args:
         base: key of the round.
-        clients: (M,) numbers of clients.
-        steps: local steps.
-        dimension: coordinates of a step.
+        clients: (M,) client ids.
+        steps: number of local steps.
+        dimension: numbers per step.
 
     Returns:
         (M, steps, dimension).
@@ -168,7 +168,7 @@ def normals(base: int, clients: NDArray[np.int64], steps: int, dimension: int) -
 def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """(M, length) positions: permutations of each client's examples, one after the other.
 
-    All permutations come out of one sort: the key of an example is (client and pass, random bits, example).
+    One sort makes all permutations: the sort key of an example is (client and pass, random bits, example).
     """
     passes = -(-length // sizes)
     if len(clients) > 1 and passes.sum() > 1 << (64 - _HASH_BITS - _INDEX_BITS):

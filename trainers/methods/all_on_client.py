@@ -4,17 +4,17 @@
     y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-for the loss federated_weight (mean of f_i) + central_weight f_c. Where f_c needs no data, as a regulariser, this is
-what is done without mixed federated learning; where it is of examples, they are sent to the clients (the paper's
-example transfer), the same to all of a step. Only the drift of FedAvg is left, none from the server's loss.
+for the loss federated_weight (mean of f_i) + central_weight f_c. If f_c needs no data, like a regulariser, this is what
+one does without mixed federated learning. If f_c is over examples, they are sent to the clients (the paper's example
+transfer); in each step all clients use the same ones. Only the drift of FedAvg remains, none from the server's loss.
 
-The weights have the sum 1, both 1/2 by default. server_lr equal to client_lr (delta_lr 1) with plain SGD on the server
-is model averaging. central_batch_size is the number of the server's examples that every client has in a step, by
-default as many as all clients of a step have of their own; give it with local_epochs. weight_decay is a part of f_i;
-clip_norm and client optimizer get g_k. The aggregation is by numbers of examples unless the trial says otherwise;
-train_loss and the task's metrics are of the clients' losses.
-Exchanges: one a round, the model down and a pseudo-gradient up, and the server's examples down where there are any (all
-of them once a round where batches are full). A local step counts as two gradients. Nothing is stored.
+The weights sum to 1, and are both 1/2 by default. With server_lr equal to client_lr (delta_lr 1) and plain SGD on the
+server this is model averaging. central_batch_size is the number of the server's examples that every client uses in a
+step, by default as many as all clients together use of their own; it must be given with local_epochs. weight_decay is a
+part of f_i; clip_norm and the client optimizer act on g_k. Clients are weighted by their numbers of examples unless the
+trial sets another weighting. train_loss and the task's metrics are those of the clients' losses.
+Exchanges: one a round, the model down and a pseudo-gradient up, and the server's examples down if f_c has any (all of
+them once a round if batches are full). A local step counts as two gradients. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), the baseline
 of section 5.3 and the example transfer of section 3.

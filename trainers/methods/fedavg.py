@@ -1,13 +1,13 @@
-"""FedAvg: local gradient descent from the broadcast model, the sum of all local gradients goes back.
+"""FedAvg: clients run local gradient descent from the broadcast model and return the sum of their gradients.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-server_lr equal to client_lr, with plain SGD on the server, is model averaging. With local_epochs every client passes so
-often over its own data. weight_decay and clip_norm are of g_k. With a client optimizer other than sgd y_{k+1} =
-y_k - client_lr d_k and q is the mean of d_1 + ... + d_K = (x - y_{K+1}) / client_lr, summed as it stands, so that no
-client_lr is too small; what the optimizer remembers begins afresh every round. Exchanges: one a round, the model down
-and a pseudo-gradient up.
+With server_lr equal to client_lr and plain SGD on the server, this is model averaging. local_epochs, instead of
+local_steps, is the number of passes of every client over its own data. weight_decay is added to g_k, clip_norm bounds
+g_k. A client optimizer other than sgd turns g_k into d_k: then y_{k+1} = y_k - client_lr d_k, and q is the mean of
+d_1 + ... + d_K = (x - y_{K+1}) / client_lr, computed as a sum, so that it is exact for every client_lr. The memory of a
+client optimizer starts anew every round. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017), in the form
 of "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

@@ -1,15 +1,15 @@
-"""FedDyn: every client's loss is bent, round by round, until all clients and the server agree on the minimizer.
+"""FedDyn: a linear and a proximal term make the clients' minimizers agree with the global one.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k) - prox a_i + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. K
     a_i <- a_i + x - y_{K+1}, for the clients of the round;   a = weighted mean over all clients of a_i
     q = mean over the cohort of g_1 + ... + g_K, plus a / client_lr;   the server optimizer steps along q with server_lr
 
-prox is the paper's alpha, and prox a_i stands for its grad f_i at the client's last model, to which it tends: where all
-stands still the means of the gradients and of a_i are 0, at the minimizer of the mean loss, whatever server_lr. With
-server_lr equal to client_lr and plain SGD on the server it is the paper's algorithm, x next = mean of y_{K+1} - a, with
-local steps in place of an exact solution. a is a change of models, which schedules do not shorten: rates that decay
-leave x moving by server_lr / client_lr a. At prox 0 the clients' work is FedAvg's, but the server still adds all of its
-past mean changes to each new one, as momentum 1 would, and the limit is FedAvg's.
+prox is the paper's alpha. prox a_i replaces the paper's grad f_i at the client's last model, and tends to it. At a
+fixed point the mean gradient and the mean of a_i are 0, so x is the minimizer of the mean loss for any server_lr. With
+server_lr equal to client_lr and plain SGD on the server this is the paper's algorithm, next x = mean of y_{K+1} - a,
+with local steps instead of an exact solution. Schedules do not scale a, which is a change of models: when rates decay,
+x still moves by server_lr / client_lr a. With prox 0 the clients' work is that of FedAvg, but the server still adds all
+its past mean changes to each new one, like momentum 1, and the limit is that of FedAvg.
 Exchanges: one a round, the model down and a pseudo-gradient up. Clients store one model-sized tensor each, a_i, and the
 server one, a.
 
@@ -45,12 +45,12 @@ class Hyper(LocalSteps):
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
-    """What every client keeps: how far it has gone in all its rounds, a_i."""
+    """Client state: its accumulated update a_i (the dual variable)."""
     return ("gone",)
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: a, the mean of what the clients keep."""
+    """Server memory before the first round: a, the mean of all a_i."""
     return {"mean_gone": torch.zeros_like(params)}
 
 

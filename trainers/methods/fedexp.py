@@ -1,12 +1,12 @@
-"""FedExP: FedAvg whose server step grows where the clients' changes point apart, as projections are extrapolated.
+"""FedExP: FedAvg with a larger server step when the clients' changes point apart, as in extrapolated projections.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q_i = g_1 + ... + g_K,   q = mean over the cohort of q_i
     e = max(1, mean of |client_lr q_i|^2 / (2 (|client_lr q|^2 + epsilon)));   the server optimizer steps along e q
 
-client_lr q_i is what a client has changed. With server_lr equal to client_lr and plain SGD on the server it is the
-paper's algorithm; the paper then takes the mean of the last two models, which is not done here. As epsilon grows e
-falls to 1, which is FedAvg. The fixed points are those of FedAvg. Exchanges: one a round, the model down and a
+client_lr q_i is the change of a client's model. With server_lr equal to client_lr and plain SGD on the server this is
+the paper's algorithm, without its final averaging of the last two models. As epsilon grows, e falls to 1, which is
+FedAvg. The fixed points are those of FedAvg. Exchanges: one a round, the model down and a
 pseudo-gradient up (its norm would be one number more). Nothing is stored.
 
 Source: "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala, Wang, Joshi 2023).

@@ -1,23 +1,22 @@
-"""FedGA: clients start a little beside the model, where the others would have moved it, so that their gradients align.
+"""FedGA: clients start at displaced models, as if the others had already moved them, so that their gradients align.
 
     g_i = grad f_i(x),   g = mean over the cohort of g_i,   u_i = displacement (g_i - g),   y_1 = x + u_i
     g_ik = grad f_i(y_k; batch k) + prox (y_k - y_1),   y_{k+1} = y_k - client_lr g_ik,   k = 1 .. local_steps
     q = mean over the cohort of g_i1 + ... + g_iK;   the server optimizer steps along q with server_lr
 
-displacement_form "once" is the above. In "each_step" the client starts at x and moves every point of differentiation,
-g_ik = grad f_i(y_k + u_i; batch k) + prox (y_k - x). The u_i add up to 0 over the cohort and gradients go back, not
-models: the two are equal. "once" costs nothing a step. A round lowers the loss and, with weight displacement, the
-misalignment (1 / 2n) sum ||g_i - g||^2.
+displacement_form "once" is the above. With "each_step" the client starts at x and displaces every point of
+differentiation, g_ik = grad f_i(y_k + u_i; batch k) + prox (y_k - x). Both give the same result, because the u_i sum to
+0 over the cohort and clients return gradients, not models. "once" costs nothing per step. A round lowers the loss plus
+displacement times the misalignment (1 / 2n) sum ||g_i - g||^2.
 
-reuse_mean_gradient spares the exchange in which g is found: clients displace by g_i - m instead, m the mean of the last
-round's local gradients (q / K with plain steps), 0 at first. These displacements do not add up to 0; that they are
-undone at the end of the round, as they must be, is no step of its own, because gradients go back. Where training
-settles m is 0 and the displacement is that of each client's gradient alone: another point than without reuse, closer
-the better clients agree.
+reuse_mean_gradient saves the exchange that computes g: clients displace by g_i - m instead, with m the mean of the last
+round's local gradients (q / K with plain steps), initially 0. These displacements do not sum to 0, but no extra step
+must undo them, because clients return gradients. When training settles, m is 0, and each client is displaced by its own
+gradient alone: the limit differs from the one without reuse, less so the better clients agree.
 
-displacement 0 is FedAvg, with prox FedProx; client_lr (local_steps - 1) / 2 is SCAFFOLD to second order.
-displacement_source says where g_i comes from: "full" is all data of a client and counts as the mini-batches of one pass
-over them, "batch" is its first batch, which counts as one. weight_decay acts at the displaced point, as a part of f_i.
+displacement 0 is FedAvg (FedProx with prox); client_lr (local_steps - 1) / 2 is SCAFFOLD to second order.
+displacement_source is the data of g_i: "full" is all data of a client, which counts as the mini-batches of one pass;
+"batch" is its first batch, which counts as one. weight_decay acts at the displaced point, as a part of f_i.
 Exchanges: two a round, the model down and g_i up, then g down and a pseudo-gradient up, and nothing is stored; with
 reuse_mean_gradient one, the model and m down and a pseudo-gradient up (with a client optimizer other than sgd the sum
 of the g_ik as well, for then m does not follow from q), and the server stores m.
@@ -64,7 +63,7 @@ class Hyper(LocalSteps):
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: no mean gradient, where it is to be reused."""
+    """Server memory before the first round: a mean gradient of 0, if it is reused."""
     return {"mean_gradient": torch.zeros_like(params)} if hyper.reuse_mean_gradient else {}
 
 
@@ -84,10 +83,10 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
 
 
 def _displaced(hyper: Hyper, gap: Tensor) -> LocalWork:
-    """The local work, displaced by each client's gradient less the mean, (T, M, P)."""
+    """The local work, displaced in proportion to `gap` (T, M, P), each client's gradient minus the mean."""
     displacement = hyper.displacement * gap
     if hyper.displacement_form == "each_step":
         terms = {"evaluation_offset": displacement}
-    else:  # the pull is to where the client starts, not to x
+    else:  # the pull is to the client's displaced start, not to x
         terms = {"displacement": displacement, "correction": -hyper.prox * displacement}
     return hyper.work(**terms, prox=hyper.prox, sum_gradients=hyper.reuse_mean_gradient)

@@ -1,19 +1,20 @@
-"""FedNova: clients that take more local steps than others do not pull the model towards their own minimizers.
+"""FedNova: normalised averaging, so that clients with more local steps do not pull the model to their own minimizers.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr d_k,   k = 1 .. K_i
-    G_i = d_1 + ... + d_{K_i},   a_i, what G_i would be if every grad f_i were 1
+    G_i = d_1 + ... + d_{K_i},   a_i = the value of G_i if every grad f_i were 1
     q = effective_steps (mean over the cohort of G_i / a_i);   the server optimizer steps along q with server_lr
 
-d_k is g_k, or what the client optimizer makes of it (sgd, momentum or nesterov: those that are linear in the
-gradients). With plain steps a_i = K_i, with prox a_i = (1 - (1 - client_lr prox)^K_i) / (client_lr prox), with momentum
-the sum of its weights. The means are of G_i / a_i, gradients of one step, so that with small client_lr the limit is the
-minimizer of the weighted mean loss, where FedAvg with unequal steps has that of another one, with weights times K_i.
+d_k is g_k, or the client optimizer's direction for it (sgd, momentum or nesterov, which are linear in the gradients).
+With plain steps a_i = K_i, with prox a_i = (1 - (1 - client_lr prox)^K_i) / (client_lr prox), with momentum a_i is the
+sum of its weights. The mean is over G_i / a_i, the gradients of one step. So for small client_lr the limit is the
+minimizer of the weighted mean loss, while FedAvg with unequal steps finds the minimizer for other weights, multiplied
+by K_i.
 
-Steps are unequal with local_epochs, by which a client takes as many as its data fill batches; with local_steps they are
-equal, and FedNova is FedAvg (with prox FedProx). effective_steps null is the weighted mean over the cohort of the a_i,
-the paper's choice. client_lr 0 is large-batch SGD with client batches of equal weight. server_lr equal to client_lr
-with plain SGD on the server is the paper's averaging. weight_decay is a part of f_i. Clients are weighted by their
-numbers of examples unless the trial says otherwise.
+Steps are unequal with local_epochs, because clients have different numbers of batches. With local_steps they are equal,
+and FedNova is FedAvg (FedProx with prox). effective_steps null is the weighted mean over the cohort of the a_i, the
+paper's choice. client_lr 0 is large-batch SGD with equal weights of the clients' batches. With server_lr equal to
+client_lr and plain SGD on the server it is the paper's averaging. weight_decay is a part of f_i. Clients are weighted
+by their numbers of examples unless the trial sets another weighting.
 Exchanges: one a round, the model down and a pseudo-gradient up, with one number, a_i, that is not counted. Nothing is
 stored.
 
@@ -73,13 +74,13 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
 
 
 def sums_of_ones(hyper: Hyper, optimizer: ClientOptimizer | None, steps: NDArray[np.int64], like: Tensor) -> Tensor:
-    """What the local work of each client makes of gradients that are all 1: a_i, (T, M, 1), above 0.
+    """a_i, the result of each client's local work if all gradients were 1: (T, M, 1), above 0.
 
     Args:
         hyper: traced fields (T, 1, 1).
-        optimizer: of the clients; None is gradient descent.
-        steps: (T, M), 0 for trials at rest, whose answer is 1.
-        like: (T, 1, P), of the type and on the device wanted.
+        optimizer: optimizer of the clients; None is gradient descent.
+        steps: (T, M), 0 for stopped trials, for which the result is 1.
+        like: (T, 1, P), with the type and device of the result.
     """
     total = like.new_zeros((like.shape[0], 1, 1))
     memory = {} if optimizer is None else optimizer.init(total)

@@ -3,8 +3,8 @@
     y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-The gradients that are summed contain the pull, and so do those that clip_norm bounds. client_lr 0 is large-batch SGD,
-whatever prox. Exchanges: one a round, the model down and a pseudo-gradient up.
+The sum includes the pull, and clip_norm bounds g_k with the pull. client_lr 0 is large-batch SGD for any prox.
+Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Federated Optimization in Heterogeneous Networks" (Li et al. 2020), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

@@ -1,9 +1,9 @@
-"""FedSGD: gradients at the broadcast model, no local training.
+"""FedSGD: clients return gradients at the broadcast model, without local training.
 
     q = mean over the cohort of g_1 + ... + g_K,   g_k = grad f_i(x; batch k),   K = local_steps
     the server optimizer steps along q with server_lr
 
-More local_steps are a larger batch, of which the gradients are summed (so server_lr acts K times).
+More local_steps mean a larger batch. Its K gradients are summed, not averaged, so server_lr acts K times.
 Exchanges: one a round, the model down and a gradient up.
 
 Source: "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017), in the form

@@ -1,10 +1,10 @@
-"""First-order MAML: only the gradient after adaptation goes back.
+"""First-order MAML: clients return only the gradient after adaptation.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_K;   the server optimizer steps along q with server_lr
 
-In the language of meta-learning local_steps = K means K - 1 steps of adaptation, and the gradient at the adapted model.
-With prox above 0 it is proximal FO-MAML, and the pull is in the gradient that goes back too. Exchanges: one a round,
+In the terms of meta-learning, local_steps = K means K - 1 steps of adaptation and the gradient at the adapted model.
+With prox above 0 it is proximal FO-MAML, and the returned gradient includes the pull. Exchanges: one a round,
 the model down and a gradient up.
 
 Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Finn, Abbeel, Levine 2017), in the form of

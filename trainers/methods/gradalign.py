@@ -1,13 +1,13 @@
-"""GradAlign: large-batch SGD whose gradients are taken where the other batches would have moved the model.
+"""GradAlign: large-batch SGD with gradients at displaced models, as if the other batches had already moved them.
 
     g_i = grad f_i(x; batch),   g = mean over the cohort of g_i,   u_i = displacement (g_i - g)
     q = mean over the cohort of grad f_i(x + u_i; the same batch);   the server optimizer steps along q with server_lr
 
-To second order a gradient step on the loss plus displacement times the misalignment (1 / 2n) sum ||g_i - g||^2, and
-exactly so on quadratics. It is FedGA with one local step. displacement at least 0: 0 is FedSGD; half the step of
-sequential SGD gives SGD's own alignment. displacement_source says where g_i comes from: "batch" is the client's first
-batch, which counts as one gradient, "full" all its data, which counts as the mini-batches of one pass over them.
-clip_norm bounds a displaced gradient.
+To second order, and exactly on quadratics, this is a gradient step on the loss plus displacement times the misalignment
+(1 / 2n) sum ||g_i - g||^2. It is FedGA with one local step. displacement 0 is FedSGD; half the step size of sequential
+SGD gives the alignment of SGD itself. displacement_source is the data of g_i: "batch" is the client's first batch,
+which counts as one gradient; "full" is all its data, which counts as the mini-batches of one pass. clip_norm bounds a
+displaced gradient.
 Exchanges: two a round, the model down and g_i up, then g down and a gradient up. Nothing is stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), algorithm 1.

@@ -1,11 +1,12 @@
-"""Local SGD: every client trains on its own, the server averages the models; both rates are one.
+"""Local SGD: every client trains locally and the server averages the models, with one rate for both.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     x <- mean over the cohort of y_{K+1}
 
-which is FedAvg with server_lr = client_lr: the sums g_1 + ... + g_K go back and the server steps along their mean q
-with client_lr (plain SGD on the server; another server optimizer steps along q at the same rate). server_lr follows
-client_lr through every schedule and cannot be given. Exchanges: one a round, the model down and a pseudo-gradient up.
+This is FedAvg with server_lr = client_lr: clients return the sums g_1 + ... + g_K, and the server steps along their
+mean q with client_lr (averaging with plain SGD on the server; another server optimizer steps along q at the same rate).
+server_lr follows client_lr through every schedule and cannot be given. Exchanges: one a round, the model down and a
+pseudo-gradient up.
 
 Source: "Local SGD Converges Fast and Communicates Little" (Stich 2019), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

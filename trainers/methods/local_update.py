@@ -1,4 +1,4 @@
-"""Local update with any weights: the family that holds FedAvg, FedProx, Reptile, FOMAML and FedSGD.
+"""Local update with any weights: the family that contains FedAvg, FedProx, Reptile, FOMAML and FedSGD.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. K
     q = mean over the cohort of theta_1 g_1 + ... + theta_K g_K;   the server optimizer steps along q with server_lr

@@ -3,9 +3,9 @@
     y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = g_1 + ... + g_K of the round's one client;   the server optimizer steps along q with server_lr
 
-delta_lr = server_lr / client_lr is Lookahead's own slow step size: x moves that share of the way to y_{K+1}; 1 keeps
-the fast weights, which is plain SGD. A round has one client, so clients_per_round is 1 and may be left out; with more
-clients it is Reptile. Exchanges: one a round, the model down and a pseudo-gradient up.
+delta_lr = server_lr / client_lr is Lookahead's slow step size: x moves that share of the way to y_{K+1}; 1 keeps the
+fast weights, which is plain SGD. A round has one client, so clients_per_round is 1 and may be left out; with more
+clients the method is Reptile. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Lookahead Optimizer: k steps forward, 1 step back" (Zhang et al. 2019), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

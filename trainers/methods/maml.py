@@ -1,15 +1,15 @@
-"""MAML, exactly: the gradient of the loss after adaptation, through all adaptation steps, goes back.
+"""MAML, exactly: clients return the gradient of the loss after adaptation, through all adaptation steps.
 
     y_1 = x,   y_{k+1} = y_k - client_lr (grad f_i(y_k; batch k) + prox (y_k - x)),   k = 1 .. local_steps
-    q = mean over the cohort of the gradient in x of f_i(y_{K+1}; batch K + 1),   K = local_steps
+    q = mean over the cohort of the gradient with respect to x of f_i(y_{K+1}; batch K + 1),   K = local_steps
     the server optimizer steps along q with server_lr
 
-It is found by Hessian products along the path. By default a step's batch serves its gradient and its Hessian, as
-automatic differentiation has it: biased for mini-batches. With unbiased, each Hessian has a batch of its own.
-local_steps is the number of adaptation steps (FOMAML's local_steps is one more). prox above 0 is proximal MAML.
-weight_decay is a part of f_i, and is differentiated.
-Exchanges: one a round, the model down and a gradient up. A Hessian product counts as two gradients: 3 K + 1 a round.
-Nothing is stored; a client holds its K + 1 models while it works.
+The gradient is computed by Hessian-vector products along the path. By default a step uses the same batch for its
+gradient and its Hessian, like automatic differentiation; this is biased for mini-batches. With unbiased, each Hessian
+uses another batch. local_steps is the number of adaptation steps (one less than local_steps of FOMAML). prox above 0 is
+proximal MAML. weight_decay is a part of f_i, and is differentiated.
+Exchanges: one a round, the model down and a gradient up. A Hessian-vector product counts as two gradients: 3 K + 1 a
+round. Nothing is stored; a client holds its K + 1 models while it works.
 
 Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Finn, Abbeel, Levine 2017), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), section 3.

@@ -1,50 +1,49 @@
 """FedAvg with MaSS: accelerated local steps that do not over-descend on mini-batches.
 
-Every client has a model w, a look-ahead u and an auxiliary v, all of them x at first. In each of local_steps steps
+Every client has a model w, a look-ahead u and an auxiliary v, all initially x. In each of local_steps steps
 
     g = grad f_i(u; batch),   v <- (1 - mixing) v + mixing u - auxiliary_lr g,   w <- u - client_lr g
     u <- (mixing v + w) / (1 + mixing)
 
-or, the same steps in two sequences,
+or, written with two sequences,
 
     w' = u - client_lr g,   u <- w' + momentum (w' - w) + compensation_lr g,   w <- w'
     mixing = (1 - momentum) / (1 + momentum),   compensation_lr = (client_lr - mixing auxiliary_lr) / (1 + mixing)
 
-after which x is the mean over the cohort of the w (with plain SGD on the server; another server optimizer steps along
-the mean of (x - w) / client_lr at the rate client_lr). What becomes of the rest then is `sync`:
+Then x becomes the mean of w over the cohort (with plain SGD on the server; another server optimizer steps along the
+mean of (x - w) / client_lr with rate client_lr). `sync` says how the next round starts:
 
-    lyapunov           v stays with its client; the next round begins with w = x and u = (mixing v + x) / (1 + mixing)
-    momentum_half      the same steps in two sequences: u = (1 + momentum) / 2 (x + w) - momentum w_ + compensation_lr g
-    momentum_literal   u = x + momentum (x - w_) + compensation_lr g;  unstable from 3 local steps on, once momentum is
-                       above 0.618, where the clients differ: of use for comparison only
-    momentum_wu        u is averaged too, and begins the next round
-    avg_v              v is averaged too, and begins the next round
-    reset              every round begins with v = u = w = x: nothing is remembered
+    lyapunov           v stays with its client; the next round starts with w = x and u = (mixing v + x) / (1 + mixing)
+    momentum_half      the same, in two sequences: u = (1 + momentum) / 2 (x + w) - momentum w_ + compensation_lr g
+    momentum_literal   u = x + momentum (x - w_) + compensation_lr g;  for comparison only: if clients differ, it is
+                       unstable with 3 or more local steps and momentum above 0.618
+    momentum_wu        u is averaged too, and starts the next round
+    avg_v              v is averaged too, and starts the next round
+    reset              every round starts with v = u = w = x: nothing is remembered
 
-with w_ and g the model before the last step and its gradient. Give either client_lr with momentum (0.9 if none of the
-five is given) and compensation_lr (0 if not given); or client_lr with mixing and auxiliary_lr; or client_lr with mixing
-and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr), 1 if not given; the others follow, and
-schedules of client_lr move auxiliary_lr and compensation_lr with it. Or give `constants` in the place of all of them:
-"estimate" takes them from the data of all clients and batch_size, for linear regression and quadratics exactly, for
-softmax regression with weight_decay by bounds; an object has the numbers smoothness, strong_convexity and, with
-mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m, mixing = 1 /
-sqrt(kappa_m kappa~_m), kappa~_m of the theorem, with the largest L_m and kappa~_m and the smallest mu of all clients.
+where w_ is the model before the last step and g the gradient of that step. There are three ways to set the rates:
+client_lr with momentum (default 0.9) and compensation_lr (default 0); client_lr with mixing and auxiliary_lr; or
+client_lr with mixing and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr) (default 1). The others
+follow, and schedules of client_lr scale auxiliary_lr and compensation_lr with it. Or give `constants` instead of all of
+them. "estimate" computes them from the data of all clients and batch_size, exactly for linear regression and
+quadratics, by bounds for softmax regression with weight_decay. An object contains smoothness, strong_convexity and,
+with mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m and mixing = 1 /
+sqrt(kappa_m kappa~_m), with kappa~_m from the theorem, the largest L_m and kappa~_m and the smallest mu of all clients.
 
 Limits: compensation_lr 0 is Nesterov's method on the clients (auxiliary_lr = client_lr / mixing,
-batch_statistical_condition_number 1), which is what a full batch gives. momentum 0 with compensation_lr 0 (mixing 1,
-auxiliary_lr = client_lr) is local_sgd, for momentum_literal, momentum_wu, avg_v and reset: lyapunov and momentum_half
-begin a round half way between x and the client's own w then. One client and any local_steps is MaSS itself. client_lr
-above 0, mixing in (0, 1], momentum in [0, 1), compensation_lr at least 0, auxiliary_lr above 0 and at most client_lr /
-mixing, local_steps at least 1 or local_epochs, weight_decay at least 0, clip_norm above 0.
+batch_statistical_condition_number 1), which a full batch also gives. momentum 0 with compensation_lr 0 (mixing 1,
+auxiliary_lr = client_lr) is local_sgd for momentum_literal, momentum_wu, avg_v and reset; lyapunov and momentum_half
+then start a round half way between x and the client's own w. One client with any local_steps is MaSS itself.
+auxiliary_lr is at most client_lr / mixing.
 
-The theorem is for all clients in every round. With fewer (our extension), reset, avg_v and momentum_wu know nothing of
-who was there before; in the others a client takes up what it kept when it was last there, and begins with v = u = x
-when it never was. With reset the squared distance to the optimum falls by 2 (1 - mixing)^local_steps a round at least,
-in expectation.
+The theorem assumes all clients in every round. With fewer (an extension of this package), reset, avg_v and momentum_wu
+do not depend on earlier participation. With the others a client continues with the state from its last round, and
+starts with v = u = x in its first one. With reset the expected squared distance to the optimum is multiplied by
+2 (1 - mixing)^local_steps or less per round.
 
-Exchanges: one a round, the model down and a pseudo-gradient up, beside them with momentum_wu u and with avg_v v, both
-down and up. Under lyapunov, momentum_half and momentum_literal every client stores one model-sized tensor; under
-momentum_wu and avg_v the server does.
+Exchanges: one a round, the model down and a pseudo-gradient up, also u with momentum_wu and v with avg_v, both down and
+up. With lyapunov, momentum_half and momentum_literal every client stores one model-sized tensor; with momentum_wu and
+avg_v the server does.
 
 Source: "Accelerating SGD with momentum for over-parameterized learning" (Liu, Belkin 2020), with FedAvg as in an
 untitled draft, "Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss".
@@ -104,13 +103,13 @@ class Hyper(LocalSteps):
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """One trial's values with both forms filled in; those that `constants` stand for wait for `resolve`.
+    """One trial's values with both forms filled in; values that follow from `constants` wait for `resolve`.
 
     Args:
-        values: checked one by one.
+        values: values, each checked by itself.
 
     Raises:
-        SpecError: none of the three ways to set them, two at once, or numbers that do not go together.
+        SpecError: the values fit none of the three ways to set them, mix two of them, or contradict each other.
     """
     return mass_settings.complete(values)
 
@@ -118,26 +117,26 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
 def resolve(
     values: Mapping[str, tuple[Any, ...]], problem: Callable[[], Problem], batch_size: int | None
 ) -> dict[str, tuple[Any, ...]]:
-    """The values of all members, with those that follow from `constants` in their place.
+    """The values of all members, including those that follow from `constants`.
 
     Args:
         values: hyperparameter -> one value for each member.
-        problem: gives the clients' data.
-        batch_size: examples a local step; None is the full local data.
+        problem: returns the problem with the clients' data.
+        batch_size: examples per local step; None is the full local data.
 
     Raises:
-        SpecError: constants that cannot be estimated, or a strong convexity that is not positive.
+        SpecError: the constants cannot be estimated, or the strong convexity is not positive.
     """
     return mass_settings.resolve(values, problem, batch_size)
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
-    """Names of what every client keeps."""
+    """Names of the client states."""
     return (_KEPT[hyper.sync],) if hyper.sync in _KEPT else ()
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round."""
+    """Server memory before the first round."""
     return {_AVERAGED[hyper.sync]: params.clone()} if hyper.sync in _AVERAGED else {}
 
 
@@ -148,7 +147,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
 
 
 def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """A round of lyapunov, avg_v and reset, which differ in the auxiliary v that it begins with."""
+    """A round of lyapunov, avg_v and reset, which differ in the initial auxiliary v."""
     x, rate, mixing = state.params, hyper.client_lr, hyper.mixing
     auxiliary, shared = None, hyper.sync == "avg_v"
     if hyper.sync != "reset":
@@ -170,7 +169,7 @@ def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
 
 
 def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """A round of momentum_half, momentum_literal and momentum_wu, which differ in the u that it begins with."""
+    """A round of momentum_half, momentum_literal and momentum_wu, which differ in the initial look-ahead u."""
     x, rate, momentum, shared = state.params, hyper.client_lr, hyper.momentum, hyper.sync == "momentum_wu"
     share = (1 + momentum) / 2 if hyper.sync == "momentum_half" else 1 + momentum  # of the new x in u
     if shared:
@@ -191,6 +190,6 @@ def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
 
 
 def _moved(done: Local, displacement: Tensor | None, client_lr: Tensor) -> Tensor:
-    """(x - w) / client_lr of every client; the sums count from where the client started."""
+    """(x - w) / client_lr of every client; the kept sums are relative to the client's start."""
     sums = done.kept[MODEL]
     return sums if displacement is None else sums - displacement / client_lr

@@ -1,4 +1,4 @@
-"""Mime: MimeLite whose local gradients are corrected by the mean gradient of the cohort, without any stored variate.
+"""Mime: MimeLite with local gradients corrected by the cohort's mean gradient, without stored control variates.
 
     g_i = grad f_i(x),   c = mean over the cohort of g_i,   y_1 = x
     d_k = (1 - momentum) (grad f_i(y_k; batch k) - grad f_i(x; batch k) + c) + momentum m
@@ -6,11 +6,11 @@
     m <- (1 - momentum) c + momentum m
     q = mean over the cohort of d_1 + ... + d_K;   the server optimizer steps along q with server_lr
 
-m is 0 at first, and the same for all clients during a round. gradient_source says on what g_i is taken: "full" (the
-paper's) is all data of a client and counts as the mini-batches of one pass over them, "batch" is its first batch, which
-counts as one; each corrected local gradient counts as the two that it is. momentum 0 with full batches is
-SCAFFOLD with fresh variates. On quadratics the limit is the minimizer of the mean loss. server_lr equal to client_lr
-with plain SGD on the server is the paper's algorithm. weight_decay is a part of f_i; clip_norm bounds d_k.
+m is initially 0, and the same for all clients during a round. gradient_source is the data of g_i: "full" (as in the
+paper) is all data of a client, which counts as the mini-batches of one pass; "batch" is its first batch, which counts
+as one. Each corrected local gradient counts as two. momentum 0 with full batches is SCAFFOLD with fresh variates. On
+quadratics the limit is the minimizer of the mean loss. With server_lr equal to client_lr and plain SGD on the server
+this is the paper's algorithm. weight_decay is a part of f_i; clip_norm bounds d_k.
 Exchanges: two a round, the model down and g_i up, then c and m down and a pseudo-gradient up. The server stores m,
 clients nothing.
 
@@ -46,7 +46,7 @@ class Hyper(LocalSteps):
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: no momentum."""
+    """Server memory before the first round: a momentum of 0."""
     return {"momentum": torch.zeros_like(params)}
 
 

@@ -1,13 +1,13 @@
-"""MimeLite: clients take the momentum steps of centralized SGD, with a momentum that the server alone moves.
+"""MimeLite: clients take the momentum steps of centralized SGD, with a momentum that only the server updates.
 
     y_1 = x,   d_k = (1 - momentum) grad f_i(y_k; batch k) + momentum m,   y_{k+1} = y_k - client_lr d_k,   k = 1 .. K
     m <- (1 - momentum) c + momentum m,   c = mean over the cohort of grad f_i(x)
     q = mean over the cohort of d_1 + ... + d_K;   the server optimizer steps along q with server_lr
 
-m is 0 at first, and the same for all clients during a round. gradient_source says on what grad f_i(x) is taken: "full"
-(the paper's) is all data of a client and counts as the mini-batches of one pass over them, "batch" is its first batch,
-which counts as one. server_lr equal to client_lr with plain SGD on the server is the paper's algorithm. weight_decay is
-a part of f_i; clip_norm bounds d_k.
+m is initially 0, and the same for all clients during a round. gradient_source is the data of grad f_i(x): "full" (as in
+the paper) is all data of a client, which counts as the mini-batches of one pass; "batch" is its first batch, which
+counts as one. With server_lr equal to client_lr and plain SGD on the server this is the paper's algorithm. weight_decay
+is a part of f_i; clip_norm bounds d_k.
 Exchanges: one a round, the model and m down, a pseudo-gradient and grad f_i(x) up. The server stores m, clients
 nothing.
 
@@ -43,7 +43,7 @@ class Hyper(LocalSteps):
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: no momentum."""
+    """Server memory before the first round: a momentum of 0."""
     return {"momentum": torch.zeros_like(params)}
 
 

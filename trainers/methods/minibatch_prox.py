@@ -3,9 +3,9 @@
     y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-In the language of meta-learning a client is a task, the local steps solve it approximately with (prox / 2) |y - x|^2
-added, and server_lr / client_lr (delta_lr) is the outer step. FedProx is the same round in the language of federated
-learning. Exchanges: one a round, the model down and a pseudo-gradient up.
+In the terms of meta-learning a client is a task, the local steps solve it approximately with (prox / 2) |y - x|^2
+added, and server_lr / client_lr (delta_lr) is the outer step. In the terms of federated learning the same round is
+FedProx. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "Efficient Meta Learning via Minibatch Proximal Update" (Zhou et al. 2019), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

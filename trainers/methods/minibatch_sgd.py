@@ -1,4 +1,4 @@
-"""Mini-batch SGD: every client gives one gradient at the broadcast model, the server steps along their mean.
+"""Mini-batch SGD: every client returns one gradient at the broadcast model, and the server steps along their mean.
 
     q = mean over the cohort of grad f_i(x; one batch);   the server optimizer steps along q with server_lr
 

@@ -1,20 +1,20 @@
-"""One-way gradient transfer: FedAvg whose clients add the gradient of the server's own loss to each of theirs.
+"""One-way gradient transfer: FedAvg whose clients add the gradient of the server's loss to each local gradient.
 
     a = central_weight grad f_c(x)
     y_1 = x,   d_k = federated_weight grad f_i(y_k; batch k) + a,   y_{k+1} = y_k - client_lr d_k
     k = 1 .. local_steps
     q = mean over the cohort of d_1 + ... + d_K;   the server optimizer steps along q with server_lr
 
-for the loss federated_weight (mean of f_i) + central_weight f_c. Its minimizer is a limit for clients of equal Hessians
-or one local step; unlike Hessians leave the drift of FedAvg. Where f_c bends much more than the clients' losses, many
-local steps make it unstable, for a does not change on the way.
+for the loss federated_weight (mean of f_i) + central_weight f_c. The limit is its minimizer if clients have equal
+Hessians or take one local step; with unequal Hessians the drift of FedAvg remains. If f_c has a much larger curvature
+than the clients' losses, many local steps are unstable, because a is constant during the local steps.
 
-The weights have the sum 1, both 1/2 by default; federated_weight 0 is SGD on the server alone. central_batch_size is
-the number of examples that a is taken on, by default as many as the whole cohort has in the round (local_steps of its
-steps), or all where clients have full batches; give it with local_epochs. server_lr equal to client_lr (delta_lr 1, the
-paper's choice) with plain SGD on the server is model averaging. weight_decay is a part of f_i; clip_norm and client
-optimizer get d_k. The aggregation is by numbers of examples unless the trial says otherwise; train_loss and the task's
-metrics are of the clients' losses.
+The weights sum to 1, and are both 1/2 by default; federated_weight 0 is SGD on the server's data alone.
+central_batch_size is the number of examples for a, by default as many as the whole cohort uses in the round
+(local_steps of its steps), or all if clients have full batches; it must be given with local_epochs. With server_lr
+equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server this is model averaging. weight_decay is
+a part of f_i; clip_norm and the client optimizer act on d_k. Clients are weighted by their numbers of examples unless
+the trial sets another weighting. train_loss and the task's metrics are those of the clients' losses.
 Exchanges: one a round, the model and a down and a pseudo-gradient up. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 2.

@@ -1,23 +1,25 @@
-"""Parallel training: a round of FedAvg and local steps on the server's own data, side by side, and both changes added.
+"""Parallel training: a round of FedAvg and local steps on the server's own data run side by side; their changes add.
 
     clients: g_k = federated_weight grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
              q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr: x_f
     server:  c_k = central_weight grad f_c(z_k; batch k),   z_{k+1} = z_k - central_lr c_k,   k = 1 .. central_steps
     x <- x + merge_lr ((x_f - x) + (z_{J+1} - x)),   y_1 = z_1 = x,   J = central_steps
 
-for the loss federated_weight (mean of f_i) + central_weight f_c. For more than one step the limit is beside its
-minimizer, the further the larger client_lr local_steps is, unless both parts have the same Hessian or minimizer.
+for the loss federated_weight (mean of f_i) + central_weight f_c. With more than one step the limit is not its
+minimizer, and is the further away the larger client_lr local_steps is, unless both parts have the same Hessian or
+minimizer.
 
-The weights have the sum 1, both 1/2 by default; federated_weight 0 is training on the server alone. central_lr is by
-default server_lr (client_lr delta_lr), through every schedule; one that is given stays as it is; give one beside an
-adaptive server. central_steps are by default local_steps; give them with local_epochs. central_batch_size is by default
-the number of examples that a step of the whole cohort has. merge_by "sum" is the above, "mean" halves merge_lr.
-server_lr equal to client_lr (delta_lr 1, the paper's choice) with plain SGD on the server is model averaging. The
-server's branch and the merge are plain SGD, or other optimizers of the trial, `central` and `merge`, which remember
-from round to round: then give central_lr, and a merge_lr of the size of a step. weight_decay is a part of f_i, not of
-f_c; clip_norm and client optimizer get g_k. The aggregation is by numbers of examples unless the trial says otherwise;
-train_loss and the task's metrics are of the clients' losses.
-Exchanges: one a round, the model down and a pseudo-gradient up. The server stores what its optimizers remember.
+The weights sum to 1, and are both 1/2 by default; federated_weight 0 is training on the server alone. central_lr
+defaults to server_lr (client_lr delta_lr), through every schedule. A given central_lr is constant; give one with an
+adaptive server optimizer. central_steps defaults to local_steps and must be given with local_epochs. central_batch_size
+defaults to the number of examples in a step of the whole cohort. merge_by "sum" is the above, "mean" halves merge_lr.
+With server_lr equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server, the clients' part is
+model averaging. The server's branch and the merge are plain SGD by default. Their optimizers `central` and `merge` may
+be others, which keep their memory between rounds: then give central_lr, and a merge_lr of the size of a step.
+weight_decay is a part of f_i, not of f_c; clip_norm and the client optimizer act on g_k. Clients are weighted by their
+numbers of examples unless the trial sets another weighting. train_loss and the task's metrics are those of the clients'
+losses.
+Exchanges: one a round, the model down and a pseudo-gradient up. The server stores the memory of its optimizers.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1
 without the transfer of gradients.

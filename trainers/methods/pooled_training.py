@@ -4,19 +4,19 @@
     y_1 = x,   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     the server optimizer steps along q = g_1 + ... + g_K with server_lr
 
-for the loss federated_weight (mean of f_i) + central_weight f_c, whose minimizer it finds: what mixed federated
-learning would do if data could move. With server_lr equal to client_lr (delta_lr 1) and plain SGD on the server a
-round is K steps of SGD on all data together, by numbers of examples unless the trial says otherwise. Measured curves
-of other methods are compared with its own.
+for the loss federated_weight (mean of f_i) + central_weight f_c. The limit is its minimizer. This is the reference for
+other methods: what mixed federated learning could reach if data could be moved. With server_lr equal to client_lr
+(delta_lr 1) and plain SGD on the server, a round is K steps of SGD on all data together. Clients are weighted by their
+numbers of examples unless the trial sets another weighting.
 
-The weights have the sum 1, both 1/2 by default. One local step is that of parallel training and one-way transfer.
-central_batch_size is by default the number of examples that a step of the whole cohort has. weight_decay is a part of
-f_i. train_loss and the task's metrics are of the clients' losses.
-Exchanges: one a local step, the model down and a gradient up: what the same would cost with the data left where they
-are. Nothing is stored.
+The weights sum to 1, and are both 1/2 by default. With one local step the method equals parallel training and one-way
+transfer. central_batch_size defaults to the number of examples in a step of the whole cohort. weight_decay is a part of
+f_i. train_loss and the task's metrics are those of the clients' losses.
+Exchanges: one a local step, the model down and a gradient up: the cost of the same steps if the data were not moved.
+Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), the oracle of
-section 5; the exchanges are our reading.
+section 5; the exchanges are an interpretation.
 """
 
 from __future__ import annotations

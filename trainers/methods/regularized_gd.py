@@ -1,14 +1,14 @@
-"""Gradient descent on the loss plus misalignment: what GradAlign and FedGA approximate, with Hessian products.
+"""Gradient descent on the loss plus misalignment, which GradAlign and FedGA approximate, by Hessian-vector products.
 
     g_i = grad f_i(x),   g = mean over the cohort of g_i
     q = g + misalignment_weight mean over the cohort of H_i (g_i - g)
     the server optimizer steps along q with server_lr
 
-The second part is misalignment_weight times the gradient of the misalignment (1 / 2n) sum ||g_i - g||^2. It is the
-exact reference, for small problems: GradAlign has the same step without a Hessian, to second order in its
-displacement, and on quadratics the same to rounding. misalignment_weight at least 0: 0 is FedSGD. displacement_source
-says on what g_i and H_i are taken: "batch" is the client's first batch, "full" is all its data, which counts as the
-mini-batches of one pass over them. weight_decay is a part of f_i and misaligns nothing.
+The second term of q is misalignment_weight times the gradient of the misalignment (1 / 2n) sum ||g_i - g||^2. This is
+the exact reference, for small problems. GradAlign takes the same step without a Hessian, to second order in its
+displacement, and up to rounding on quadratics. misalignment_weight 0 is FedSGD. displacement_source is the data of g_i
+and H_i: "batch" is the client's first batch; "full" is all its data, which counts as the mini-batches of one pass.
+weight_decay is a part of f_i and does not change the misalignment.
 Exchanges: two a round, the model down and g_i up, then g down and H_i (g_i - g) up; a product counts as two gradients.
 Nothing is stored.
 

@@ -1,10 +1,10 @@
-"""Reptile: the meta-model moves towards where local training leads; FedAvg with its own server_lr.
+"""Reptile: the meta-model moves towards the locally trained models; FedAvg with a separate server_lr.
 
     y_1 = x,   g_k = grad f_i(y_k; batch k),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-Reptile's own outer step size is server_lr / client_lr (delta_lr); 1 is FedAvg with model averaging. With a pull to x,
-proximal Reptile, it is minibatch_prox. Exchanges: one a round, the model down and a pseudo-gradient up.
+Reptile's outer step size is server_lr / client_lr (delta_lr); 1 is FedAvg with model averaging. Proximal Reptile, with
+a pull to x, is minibatch_prox. Exchanges: one a round, the model down and a pseudo-gradient up.
 
 Source: "On First-Order Meta-Learning Algorithms" (Nichol, Achiam, Schulman 2018), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

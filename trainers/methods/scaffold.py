@@ -1,20 +1,21 @@
-"""SCAFFOLD: every local gradient is corrected by what all clients know and this one does not, its control variate.
+"""SCAFFOLD: every local gradient is corrected by the mean control variate minus the client's own.
 
-    c_i, the variate of client i,   c, their mean,   y_1 = x
+    c_i = control variate of client i,   c = their mean,   y_1 = x
     d_k = grad f_i(y_k; batch k) + correction (c - c_i),   y_{k+1} = y_k - client_lr d_k,   k = 1 .. local_steps
     q = mean over the cohort of d_1 + ... + d_K;   the server optimizer steps along q with server_lr
 
-variates "fresh" takes c_i = grad f_i(x) anew every round, and c over the cohort alone. displacement_source says on
-what: "full" is all data of a client and counts as the mini-batches of one pass over them, "batch" is its first batch,
-which counts as one. "stored" is the original: c_i begins at 0 and is replaced after the round by what variate_update
-says, for the clients of the round alone, and c is the weighted mean over all clients. variate_update "path" (option II)
-takes the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost: of the d_k themselves, not
-of what a client optimizer makes of them. "gradient" (option I) takes grad f_i(x), on what displacement_source says,
-which is one more gradient, counted the same way. The original's server step size is server_lr / client_lr (delta_lr).
+With variates "fresh", c_i = grad f_i(x) is computed in every round, and c is the mean over the cohort.
+displacement_source is the data of c_i: "full" is all data of a client, which counts as the mini-batches of one pass;
+"batch" is its first batch, which counts as one. "stored" is the original algorithm: c_i starts at 0, the clients of a
+round replace theirs after the round, and c is the weighted mean over all clients. variate_update says by what: "path"
+(option II) is the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost; it uses the d_k,
+not the directions of a client optimizer. "gradient" (option I) is grad f_i(x) on the data of displacement_source, one
+more gradient, counted in the same way. The original's server step size is server_lr / client_lr (delta_lr).
 
-On losses with equal Hessians the drift is gone; on any quadratics the limit is the minimizer of the mean loss.
-client_lr 0 is large-batch SGD with fresh variates, for the corrections add up to 0, and SAGA-like with stored ones; one
-local step with fresh variates is FedSGD. weight_decay is a part of f_i; clip_norm and client optimizer get d_k.
+On losses with equal Hessians there is no drift; on any quadratics the limit is the minimizer of the mean loss.
+client_lr 0 is large-batch SGD with fresh variates, since the corrections sum to 0, and similar to SAGA with stored
+ones. One local step with fresh variates is FedSGD. weight_decay is a part of f_i; clip_norm and the client optimizer
+act on d_k.
 Exchanges: two a round with fresh variates, the model down and c_i up, then c down and a pseudo-gradient up; one a round
 with stored ones, the model and c down, a pseudo-gradient and the change of c_i up. With stored ones every client stores
 one model-sized tensor and the server one; with fresh ones nothing is stored.
@@ -59,12 +60,12 @@ class Hyper(LocalSteps):
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
-    """What every client keeps: its control variate, unless that is fresh in every round."""
+    """Client state: the control variate, if variates are stored."""
     return ("variate",) if hyper.variates == "stored" else ()
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """What the server remembers before the first round: the mean of the stored variates."""
+    """Server memory before the first round: the mean of the stored variates."""
     return {"mean_variate": torch.zeros_like(params)} if hyper.variates == "stored" else {}
 
 
@@ -79,7 +80,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
 
 
 def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """A round with stored variates; the mean moves by the share that the cohort has in all clients."""
+    """A round with stored variates; the change of the mean is weighted by the cohort's share of all clients."""
     variates, mean = cohort.stored["variate"], state.memory["mean_variate"]
     correction = hyper.correction * (mean - variates)
     path = hyper.variate_update == "path"

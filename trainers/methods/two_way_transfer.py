@@ -6,19 +6,19 @@
     x <- x + merge_lr ((x_f - x) + (z_{J+1} - x)),   y_1 = z_1 = x,   J = central_steps
     a <- mean of the c_k, less b;   b <- mean of the cohort's d_k, less a (of this round);   both 0 at the start
 
-for the loss federated_weight (mean of f_i) + central_weight f_c. Its minimizer is a limit for clients of equal Hessians
-or one local step. b is the mean over all gradients of the cohort in their weights of the aggregation, which the server
-can tell from the pseudo-gradients: equal weights are the paper's equation 10.
+for the loss federated_weight (mean of f_i) + central_weight f_c. The limit is its minimizer if clients have equal
+Hessians or take one local step. b is the mean over all gradients of the cohort with the weights of the aggregation,
+which the server can compute from the pseudo-gradients; equal weights give the paper's equation 10.
 
-Each branch follows the whole loss, so that their sum is a double step: merge_by "mean" takes the single one, and "sum"
-(as the paper has it, and the default) is the first to diverge. warm_start begins with a and b the gradients at x, each
-client's on its first batch: one more exchange in the first round, without the model again. The weights have the sum 1,
-both 1/2 by default: federated_weight 1 is the clients alone, 0 the server alone. central_lr, central_steps,
+Each branch follows the whole loss, so their sum is a double step: merge_by "mean" takes a single step, and "sum" (the
+paper's choice and the default) diverges first. With warm_start, a and b start as the gradients at x, for clients on
+their first batch; this takes one more exchange in the first round, without sending the model again. The weights sum to
+1, and are both 1/2 by default; federated_weight 1 is the clients alone, 0 the server alone. central_lr, central_steps,
 central_batch_size, the optimizers `central` and `merge`, weight_decay and the aggregation are as in parallel_training;
-clip_norm and client optimizer get d_k.
-Exchanges: one a round, the model and a down and a pseudo-gradient up, with a client optimizer other than sgd the sum of
-the d_k as well, for then b does not follow from the pseudo-gradient. The server stores a, b and what its optimizers
-remember.
+clip_norm and the client optimizer act on d_k.
+Exchanges: one a round, the model and a down and a pseudo-gradient up (with a client optimizer other than sgd also the
+sum of the d_k, since b does not follow from the pseudo-gradient then). The server stores a, b and the memory of its
+optimizers.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1.
 """
@@ -57,7 +57,7 @@ class Hyper(Branches):
 
 
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
-    """The corrections of both branches, a and b, and whether they have been set."""
+    """Server memory before the first round: the corrections a and b, and whether they have been set."""
     return {
         "central_correction": torch.zeros_like(params),
         "federated_correction": torch.zeros_like(params),

@@ -1,1 +1,1 @@
-"""Models, one module each: `trainers.engine.oracles.oracle.ModelBuilder`. Modules with "_" serve several of them."""
+"""Models, one module each. The contract is `trainers.engine.oracles.oracle.ModelBuilder`; "_" modules are shared."""

@@ -1,4 +1,4 @@
-"""What an evaluation reports besides the mean over all test examples: the full loss, and how clients differ."""
+"""Helpers of evaluations: weights of examples for the full loss, and the distribution of accuracy over clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PERCENTILES = (10, 50, 90)
 def row_weights(
     rows: int, offsets: NDArray[np.int64], sizes: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What each example counts in the weighted mean of the clients' mean losses.
+    """The weight of each example in the weighted mean of the clients' mean losses.
 
     Args:
         rows: number of examples.
@@ -31,10 +31,10 @@ def row_weights(
 
 
 def client_shares(right: Tensor, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Tensor:
-    """The share of right answers of each client.
+    """The accuracy of each client.
 
     Args:
-        right: (T, rows), 1 where right.
+        right: (T, rows), 1 for correct predictions.
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client.
 
@@ -48,14 +48,14 @@ def client_shares(right: Tensor, offsets: NDArray[np.int64], sizes: NDArray[np.i
 
 
 def client_accuracy(shares: Tensor) -> dict[str, Tensor]:
-    """How accuracy is distributed over clients, each counting once, (T,) each.
+    """Statistics of the accuracy over clients, which have equal weight, (T,) each.
 
     Args:
         shares: (T, clients) float64.
 
     Returns:
-        client_accuracy_mean, _std (over the clients, not an estimate), _p10, _p50 and _p90 (percentiles, linear
-        between neighbours).
+        client_accuracy_mean, _std (population standard deviation), _p10, _p50 and _p90 (percentiles, linearly
+        interpolated).
     """
     found = {
         "client_accuracy_mean": shares.mean(1),

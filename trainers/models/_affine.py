@@ -1,8 +1,8 @@
-"""What softmax regression and linear regression share: scores that are affine in the inputs.
+"""Affine models: the base of softmax regression and linear regression.
 
-A model is one tensor "weight" (outputs, inputs + 1), the bias in the last column, rows padded to 16 numbers; inputs
-carry a 1 in that column (model setting "bias" false: no column, no 1). So scores,
-gradients and Hessian products of all trials of a client are one product each.
+A model is one tensor "weight" (outputs, inputs + 1), with the bias in the last column and rows padded to 16 numbers.
+Inputs have a 1 in that column (with the model setting "bias" false there is no such column). So the scores, gradients
+and Hessian-vector products of all trials of a client are one matrix product each.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ class Affine:
     """An affine model and its data on a device.
 
     Args:
-        problem: with Examples.
-        loss: of the scores.
+        problem: a problem with Examples.
+        loss: loss of the scores.
         outputs: number of scores.
-        wanted: targets (rows,) to (rows, outputs) numbers.
-        classifies: whether the largest score is an answer.
-        dtype: of all tensors.
-        device: of all tensors.
+        wanted: (rows, outputs) targets of the scores, for training.
+        test_wanted: (rows, outputs) targets of the scores, for testing; None without test examples.
+        classifies: whether the largest score is a prediction of the class.
+        dtype: type of all tensors.
+        device: device of all tensors.
     """
 
     explosion = 1e3
@@ -83,7 +84,7 @@ class Affine:
         }
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
-        """The (P,) first model; without `init` it is 0."""
+        """The (P,) initial model; without `init` it is 0."""
         if init is None:
             return self.like.new_zeros(self.layout.size)
         return self.layout.row(torch.tensor(init, dtype=torch.float64).to(self.like))
@@ -93,20 +94,20 @@ class Affine:
         return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like)
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
-        """The inputs (m, examples, row) and wanted (m, outputs, examples) of rows (m, examples)."""
+        """The inputs (m, examples, row) and targets (m, outputs, examples) of rows (m, examples)."""
         flat = rows.reshape(-1)
         inputs = self.inputs.index_select(0, flat).view(*rows.shape, -1)
         wanted = self.wanted.index_select(0, flat).view(*rows.shape, -1)
         return {"inputs": inputs, "wanted": wanted.transpose(1, 2).contiguous()}
 
     def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
-        """test_loss over the union of all test examples, and test_accuracy of a classifier, (T,) each.
+        """test_loss over all test examples, and test_accuracy of a classifier, (T,) each.
 
-        Where the optimum is known, loss is the mean over the clients and distance that to the optimum, instead.
+        If the optimum is known, the metrics are instead loss, the mean over the clients, and distance, to the optimum.
 
         Args:
             params: (T, 1, P).
-            reports: "client_accuracy" adds how accuracy is distributed over the test clients.
+            reports: "client_accuracy" adds statistics of the accuracy over the test clients.
         """
         if self.optimum is not None:
             away = self.layout.vector(params[:, 0]).double() - self.optimum
@@ -127,14 +128,14 @@ class Affine:
 
         Args:
             params: (T, 1, P).
-            weights: (clients,) sum 1.
+            weights: (clients,) weights with sum 1.
         """
         rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
         loss, _ = self._answers(params, self.inputs, self.wanted)
         return loss.double() @ torch.as_tensor(rows, device=loss.device)
 
     def _answers(self, params: Tensor, inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """(losses, right answers) of all examples, (T, rows) each; right answers are 0 where there are none."""
+        """(losses, 1 for correct predictions) of all examples, (T, rows) each; the latter is 0 for a regression."""
         chunk = max(1, _EVALUATED // (params.shape[0] * wanted.shape[1]))
         loss = params.new_empty((params.shape[0], len(inputs)))
         right = torch.zeros_like(loss)
@@ -143,12 +144,12 @@ class Affine:
             scores = self.stacked.scores(params.transpose(0, 1), inputs[None, some])[0]  # (T, outputs, chunk)
             loss[:, some] = self.loss.losses(scores, wanted[some].T)
             if self.classifies:
-                # max: argmax is ten times slower here
+                # max, because argmax is ten times slower here
                 right[:, some] = (scores.max(1).indices == wanted[some].argmax(1)).to(loss.dtype)
         return loss, right
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """(T, M) shares of right answers on batches; None for a regression."""
+        """(T, M) accuracies on batches; None for a regression."""
         if not self.classifies:
             return None
         found = []
@@ -160,7 +161,7 @@ class Affine:
         return torch.cat(found, 1)
 
     def _held(self, inputs: NDArray[np.float64]) -> Tensor:
-        """(rows, row): flattened, with the 1 of the bias, padded with zeros."""
+        """(rows, row) flattened inputs with the 1 for the bias, padded with zeros."""
         held = self.like.new_zeros((len(inputs), aligned(self.columns)))
         held[:, : self.features] = torch.as_tensor(inputs).reshape(len(inputs), -1)
         held[:, self.features : self.columns] = 1

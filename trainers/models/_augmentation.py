@@ -1,8 +1,8 @@
-"""Pictures moved and mirrored: the same way in every oracle, in every pack and after any restart.
+"""Augmentation: shifted and mirrored images, the same in every oracle, in every pack and after any restart.
 
-Every example of every batch has 64 random bits of its own, a function of (seed, round, client, step, place in the
-batch), which all trials of a pack share. The lower half chooses where a picture is moved to and whether it
-is mirrored. Where a loss or an accuracy is taken on all data of a client, and in every evaluation, nothing is moved.
+Every example of every batch has its own 64 random bits, a function of (seed, round, client, step, position in the
+batch), which all trials of a pack share. The lower half chooses how an image is shifted and whether it is mirrored.
+Losses and accuracies on all data of a client, and evaluations, use unchanged images.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOVE_BITS = 15
 
 
 def moved(pictures: Tensor, words: Tensor, crop: int, flip: bool) -> Tensor:
-    """Pictures moved by up to `crop` pixels up, down, left and right, 0 coming in, and mirrored half of the time.
+    """Images shifted by up to `crop` pixels in each direction, filled with 0, and mirrored with probability 1/2.
 
     Args:
         pictures: (..., channels, height, width).

@@ -1,8 +1,8 @@
-"""A hand-written oracle of dense layers with ReLU: batched products for all clients of a trial, one trial at a time.
+"""A hand-written oracle for dense layers with ReLU: batched products for all clients of a trial, one trial at a time.
 
-Ten replicas or so of such a network fit a processor's cache, a whole pack of trials does not. The gradient of a weight
-matrix is one product, added in place to the running sums. Activations lie as (clients, examples, units): forward
-products are a third slower the other way round.
+About ten replicas of such a network fit into a processor's cache, a whole pack of trials does not. The gradient of a
+weight matrix is one product, added in place to the running sums. Activations are (clients, examples, units), because
+forward products are a third slower with the last two swapped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 from trainers.models._dropout import Dropout
 
-_EXAMPLES = 8192  # of all clients together, run at once
+_EXAMPLES = 8192  # of all clients together, computed at once
 
 Layers = list[tuple[Tensor, Tensor]]
 """(weight (m, outputs, inputs), bias (m, outputs)) of each layer."""
@@ -27,17 +27,17 @@ class Dense(Oracle):
 
     Args:
         layout: weight and bias of each layer, in order.
-        dropouts: after the ReLU of each hidden layer; () leaves nothing out.
+        dropouts: dropout after the ReLU of each hidden layer; () is no dropout.
     """
 
-    separate = True  # a trial's numbers do not depend on the others
+    separate = True  # a trial's numbers do not depend on the other trials
 
     def __init__(self, layout: Layout, dropouts: Sequence[Dropout]) -> None:
         self.layout = layout
         self.dropouts = dropouts
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             for trial, models in enumerate(client_major(params, group).unbind(1)):
@@ -47,14 +47,14 @@ class Dense(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             held = client_major(total, group).unbind(1)
@@ -68,7 +68,7 @@ class Dense(Oracle):
         return found if want_loss else None
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle; the derivative of forward and backward pass along the vector."""
+        """The derivative of the forward and backward pass along the vector (see Oracle)."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             held, along = client_major(total, group).unbind(1), client_major(vector, group).unbind(1)
@@ -95,7 +95,7 @@ class Dense(Oracle):
         return found
 
     def _backward(self, layers: Layers, sums: Layers, piece: Piece, hidden: list[Tensor], slopes: Tensor) -> None:
-        """Adds the gradients to the sums; `slopes` are of the weighted loss by the scores."""
+        """Adds the gradients to the sums; `slopes` are the derivatives of the weighted loss by the scores."""
         for number in reversed(range(len(layers))):
             weight, bias = sums[number]
             before = piece.inputs if number == 0 else hidden[number - 1]
@@ -106,7 +106,7 @@ class Dense(Oracle):
                 slopes = self._gate(slopes, number - 1, piece, hidden[number - 1])
 
     def _bend(self, layers: Layers, sums: Layers, turns: Layers, piece: Piece) -> None:
-        """Adds the change of the gradients along `turns` to the sums."""
+        """Adds the Hessian-vector products along `turns` to the sums."""
         *hidden, scores = self._forward(layers, piece)
         here, changes = piece.inputs, []
         for number, ((weight, _), (turn, bias)) in enumerate(zip(layers, turns, strict=True)):
@@ -130,7 +130,7 @@ class Dense(Oracle):
                 slopes = self._gate(slopes, number - 1, piece, hidden[number - 1])
 
     def _gate(self, changes: Tensor, number: int, piece: Piece, active: Tensor) -> Tensor:
-        """Changes (m, examples, units) behind the ReLU and dropout of a hidden layer, as changes before them."""
+        """Multiplies changes (m, examples, units) by the derivative of a hidden layer's ReLU and dropout."""
         factors = self._factors(number, piece, active)
         return changes.mul_(active > 0) if factors is None else changes.mul_((active > 0) * factors)
 
@@ -144,9 +144,9 @@ class Piece:
     """Some examples of all clients of a group.
 
     Args:
-        group: whose.
-        weights: (m, examples of the group), sum 1 a client.
-        some: which examples.
+        group: the group.
+        weights: (m, examples of the group) weights with sum 1 per client.
+        some: slice of the examples.
     """
 
     def __init__(self, group: Group, weights: Tensor, some: slice) -> None:
@@ -162,12 +162,12 @@ class Piece:
         return -(logs * self.weights).sum(-1)
 
     def slopes(self, scores: Tensor) -> Tensor:
-        """The derivatives of the mean losses by the scores."""
+        """The derivatives of the mean losses with respect to the scores."""
         found = torch.softmax(scores, -1).mul_(self.weights[..., None])
         return found.scatter_add_(-1, self.targets[..., None], -self.weights[..., None])
 
     def bends(self, scores: Tensor, along: Tensor) -> Tensor:
-        """The change of the slopes along a change of the scores."""
+        """The second derivatives of the mean losses times a change of the scores."""
         shares = torch.softmax(scores, -1)
         return shares.mul_(along - (shares * along).sum(-1, keepdim=True)).mul_(self.weights[..., None])
 

@@ -1,8 +1,8 @@
-"""Dropout: the same units are left out in every oracle, in every pack and after any restart.
+"""Dropout: the same units are dropped in every oracle, in every pack and after any restart.
 
-Every example of every batch has 64 random bits of its own, a function of (seed, round, client, step, place in the
-batch), which all trials of a pack share. The upper half chooses the units that dropout leaves out. Where a
-loss or an accuracy is taken on all data of a client, and in every evaluation, nothing is left out.
+Every example of every batch has its own 64 random bits, a function of (seed, round, client, step, position in the
+batch), which all trials of a pack share. The upper half chooses the units to drop. Losses and accuracies on all data of
+a client, and evaluations, drop no units.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ _HALF = 32
 
 
 class Dropout(nn.Module):
-    """Leaves each unit out with probability `rate`, and multiplies the others by 1 / (1 - rate).
+    """Drops each unit with probability `rate`, and multiplies the others by 1 / (1 - rate).
 
-    Which units are left out is a hash of the example's key, the number of the layer and the unit. Without keys all
-    units stay as they are.
+    A hash of the example's key, the layer's number and the unit decides which units are dropped. Without keys none is.
 
     Args:
         rate: in [0, 1).
-        number: of the layer in its model, so that layers differ.
+        number: number of the layer in its model, so that layers differ.
     """
 
     keys: Tensor | None = None
-    """(examples,) int32; set for the length of one call by `keyed`."""
+    """(examples,) int32; set by `keyed` for the duration of one call."""
 
     def __init__(self, rate: float, number: int) -> None:
         super().__init__()
@@ -42,18 +41,18 @@ class Dropout(nn.Module):
         self._tables: dict[tuple[int, torch.device], Tensor] = {}
 
     def forward(self, values: Tensor) -> Tensor:
-        """The values (examples, ...), some of them 0."""
+        """The values (examples, ...) after dropout."""
         if self.keys is None or self.rate == 0:
             return values
         return values * self.factors(self.keys, values[0].numel(), values).view(values.shape)
 
     def factors(self, keys: Tensor, units: int, like: Tensor) -> Tensor:
-        """What units are multiplied by: 0, or 1 / (1 - rate).
+        """The factors of units: 0, or 1 / (1 - rate).
 
         Args:
-            keys: (...) int32, of examples.
-            units: of each example.
-            like: of the type and on the device of the answer.
+            keys: (...) int32 keys of examples.
+            units: number of units of each example.
+            like: a tensor with the type and device of the result.
 
         Returns:
             (..., units).
@@ -73,13 +72,13 @@ class Dropout(nn.Module):
 
 
 def own_dropout(module: nn.Module) -> tuple[Dropout, ...]:
-    """Puts Dropout in the place of every torch.nn.Dropout of a module, and returns those that leave anything out.
+    """Replaces every torch.nn.Dropout of a module by Dropout, and returns those with a rate above 0.
 
     Args:
         module: changed in place.
 
     Raises:
-        TypeError: a layer with chance of another kind, which would draw from torch's own generator.
+        TypeError: a layer uses other randomness, which would come from torch's own generator.
     """
     found: list[Dropout] = []
     for parent in list(module.modules()):
@@ -91,17 +90,17 @@ def own_dropout(module: nn.Module) -> tuple[Dropout, ...]:
             elif isinstance(child, nn.modules.dropout._DropoutNd) or (
                 isinstance(child, nn.RNNBase) and child.dropout > 0
             ):
-                raise TypeError(f"a model's chance must come from torch.nn.Dropout, got {child} as {name}")
+                raise TypeError(f"a model's randomness must come from torch.nn.Dropout, got {child} as {name}")
     return tuple(layer for layer in found if layer.rate > 0)
 
 
 @contextmanager
 def keyed(layers: tuple[Dropout, ...], keys: Tensor | None) -> Iterator[None]:
-    """Gives keys to dropout layers while a model runs.
+    """Sets the keys of dropout layers while a model runs.
 
     Args:
-        layers: of the model.
-        keys: (examples,) int32; None leaves nothing out.
+        layers: layers of the model.
+        keys: (examples,) int32; None is no dropout.
     """
     for layer in layers:
         layer.keys = keys
@@ -118,7 +117,7 @@ def dropout_keys(words: Tensor) -> Tensor:
 
 
 def _mix(words: Tensor) -> Tensor:
-    """A 32-bit finalizer; shifts are made logical by masks."""
+    """A 32-bit finalizer; masks make the shifts logical."""
     words = (words ^ (words >> 16 & 0xFFFF)) * 0x7FEB352D
     words = (words ^ (words >> 15 & 0x1FFFF)) * (0x846CA68B - (1 << 32))
     return words ^ (words >> 16 & 0xFFFF)

@@ -2,15 +2,15 @@
 
 A model is one file in trainers/models (or an installed package's entry point) with
 
-    Settings                             a frozen dataclass of what a task's document may say of the model
+    Settings                             a frozen dataclass of the model's settings in a task's document
     build(problem, dtype, device)        returns Network(problem, make, dtype, device, ...)
 
-where `make` gives a fresh torch.nn.Module from inputs (examples, ...) to scores (examples, classes). The module may
-have torch.nn.Dropout, whose masks are drawn from (seed, round, client, step), but no batch normalisation, which would
-mix examples and keep a state beside the parameters; group or layer normalisation is fine.
+where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores (examples, classes). The module may
+contain torch.nn.Dropout, whose masks are drawn from (seed, round, client, step), but no batch normalisation, which
+would mix examples and keep state besides the parameters; group or layer normalisation is fine.
 
-The start is PyTorch's own initialisation of each layer, drawn in single precision on the CPU by torch's generator,
-seeded from the trial's seed alone: equal for both precisions, all devices and all methods.
+Parameters start with PyTorch's default initialisation of each layer, drawn in single precision on the CPU by torch's
+generator, seeded from the trial's seed alone: equal for both precisions, all devices and all methods.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
 from trainers.problem import Examples, Problem
 
-_EVALUATED = 256  # examples run at once in an evaluation; more leave the cache
+_EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
 
 SettingsT = TypeVar("SettingsT")
 
 
 class Network:
-    """A torch module that tells classes apart, and its data on a device.
+    """A torch module for classification, and its data on a device.
 
     Args:
-        problem: with Examples of classes.
-        make: a fresh module, initialised by torch's generator; called once more for every start.
-        dtype: of all floating tensors.
-        device: of all tensors.
-        crop: pixels by which training pictures are moved at random; 0 is none.
-        flip: whether training pictures are mirrored at random.
+        problem: a problem with labelled Examples.
+        make: returns a new module, initialised by torch's generator; called again for every initial model.
+        dtype: type of all floating-point tensors.
+        device: device of all tensors.
+        crop: largest random shift of training images, in pixels; 0 is none.
+        flip: whether training images are mirrored at random.
     """
 
     explosion = 1e3
@@ -93,7 +93,7 @@ class Network:
         }
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
-        """The (P,) first model; without `init` it is PyTorch's own initialisation, seeded by the trial's seed."""
+        """The (P,) initial model; without `init` it is PyTorch's default initialisation with the trial's seed."""
         if init is not None:
             return self.layout.row(torch.tensor(init, dtype=torch.float64).to(self.like))
         parameters = dict(self._made(seed).named_parameters())
@@ -109,7 +109,7 @@ class Network:
         return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary)
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
-        """The inputs (m, examples, ...), pictures channels last in memory, and targets of rows (m, examples)."""
+        """The inputs (m, examples, ...), images channels last in memory, and targets of rows (m, examples)."""
         flat = rows.reshape(-1)
         inputs = self.inputs.index_select(0, flat)
         return {
@@ -118,11 +118,11 @@ class Network:
         }
 
     def vary(self, data: Mapping[str, Tensor], words: Tensor) -> dict[str, Tensor]:
-        """The data of one step: pictures moved, and the keys of dropout.
+        """The data of one step: augmented images, and the keys of dropout.
 
         Args:
             data: from `gather`.
-            words: (m, examples) int64, random bits.
+            words: (m, examples) int64 random bits.
         """
         found = dict(data)
         if self.crop or self.flip:
@@ -132,11 +132,11 @@ class Network:
         return found
 
     def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
-        """test_loss and test_accuracy over the union of all test examples, (T,) each.
+        """test_loss and test_accuracy over all test examples, (T,) each.
 
         Args:
             params: (T, 1, P).
-            reports: "client_accuracy" adds how accuracy is distributed over the test clients.
+            reports: "client_accuracy" adds statistics of the accuracy over the test clients.
         """
         if self.test is None or self.held_out is None:
             return {}
@@ -148,18 +148,18 @@ class Network:
         return found
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
-        """(T,) weighted mean over all clients of their mean losses, without chance.
+        """(T,) weighted mean over all clients of their mean losses, without dropout or augmentation.
 
         Args:
             params: (T, 1, P).
-            weights: (clients,) sum 1.
+            weights: (clients,) weights with sum 1.
         """
         rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
         loss, _ = self._answers(params, self.inputs, self.targets)
         return loss @ torch.as_tensor(rows, device=loss.device)
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """(T, M) shares of right answers on batches."""
+        """(T, M) accuracies on batches."""
         found = self.like.new_empty((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
@@ -175,7 +175,7 @@ class Network:
         return found
 
     def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(losses, right answers) of all examples, (T, rows) float64 each."""
+        """(losses, 1 for correct predictions) of all examples, (T, rows) float64 each."""
         losses = torch.empty((params.shape[0], len(inputs)), dtype=torch.float64, device=params.device)
         right = torch.empty_like(losses)
         with torch.no_grad():
@@ -202,7 +202,7 @@ class Network:
         return scores
 
     def _shown(self, inputs: Tensor) -> Tensor:
-        """Inputs as the module takes them: pictures (..., channels, height, width), without a copy."""
+        """Inputs as the module takes them: images (..., channels, height, width), without a copy."""
         return inputs.movedim(-1, -3) if self.pictures else inputs
 
     def _made(self, seed: int) -> nn.Module:
@@ -211,43 +211,43 @@ class Network:
             return self.make()
 
     def _held(self, examples: Examples) -> tuple[Tensor, Tensor]:
-        """(inputs, targets) on the device; pictures lie channels last. No copy where nothing has to change."""
-        whole = examples.inputs.dtype.kind in "iu"  # numbers of words, say
+        """(inputs, targets) on the device; images are channels last. Copies only if it must."""
+        whole = examples.inputs.dtype.kind in "iu"  # for example word ids
         inputs = owned(examples.inputs, self.like.long() if whole else self.like)
         if self.pictures:
             count, channels, height, width = inputs.shape
-            # A view for one channel: its stride must be 1, or torch takes the pictures for channels first.
+            # A view for one channel: its stride must be 1, or torch treats the images as channels first.
             one = channels == 1
             inputs = inputs.view(count, height, width, 1) if one else inputs.permute(0, 2, 3, 1).contiguous()
         return inputs, torch.as_tensor(examples.targets, dtype=torch.int64, device=self.like.device)
 
 
 def examples_of(problem: Problem) -> Examples:
-    """The clients' examples of a problem; TypeError where it has none."""
+    """The clients' examples of a problem; TypeError if it has none."""
     if not isinstance(problem.train, Examples):
         raise TypeError(f"a network must get Examples, got {type(problem.train).__name__}")
     return problem.train
 
 
 def classes_of(problem: Problem) -> int:
-    """How many classes there are: as the task says, else one more than the largest."""
+    """The number of classes: as given by the task, else the largest class plus one."""
     return int(problem.model_settings.get("classes") or examples_of(problem).targets.max() + 1)
 
 
 def picture_shape(problem: Problem, model: str) -> tuple[int, int, int]:
-    """(channels, height, width) of the pictures of a problem.
+    """(channels, height, width) of the images of a problem.
 
     Args:
-        problem: with Examples.
+        problem: a problem with Examples.
         model: name of the model, for the error.
 
     Raises:
-        SpecError: the inputs are not pictures.
+        SpecError: the inputs are not images.
     """
     shape = examples_of(problem).inputs.shape[1:]
     if len(shape) != 3:
         raise SpecError(
-            f"task.model: {model} must get pictures (examples, channels, height, width), got inputs "
+            f"task.model: {model} must get images (examples, channels, height, width), got inputs "
             f"(examples, {', '.join(map(str, shape))}): use mlp or softmax",
             "task.model",
         )
@@ -255,11 +255,11 @@ def picture_shape(problem: Problem, model: str) -> tuple[int, int, int]:
 
 
 def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
-    """The settings of a model in a problem, defaults filled in.
+    """The settings of a model in a problem, with defaults filled in.
 
     Args:
         cls: Settings of the model's module.
-        problem: whose model_settings they are among.
+        problem: a problem whose model_settings include them.
     """
     kind: type = cls
     known = {item.name for item in describe(kind)}

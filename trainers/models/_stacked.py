@@ -1,4 +1,4 @@
-"""Hand-written oracles of affine models: batched products for all trials and clients at once."""
+"""Hand-written oracles for affine models: batched products for all trials and clients at once."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from trainers.engine.oracles.oracle import Batch, Group, Oracle, RoundBatches, c
 
 
 class Loss(Protocol):
-    """A loss of scores (..., outputs, examples) against what is wanted, of the same shape."""
+    """A loss of scores (..., outputs, examples) against targets of the same shape."""
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """(..., examples)."""
+        """(..., examples) losses."""
         ...
 
     def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """The derivatives of the losses by the scores; may overwrite the scores."""
+        """The derivatives of the losses with respect to the scores; may overwrite the scores."""
         ...
 
     def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """The second derivatives by the scores, times a change of the scores."""
+        """The second derivatives with respect to the scores, times a change of the scores."""
         ...
 
 
@@ -32,9 +32,9 @@ class Stacked(Oracle):
     """All trials and clients at once, by batched products; derivatives by hand.
 
     Args:
-        loss: of the scores.
+        loss: loss of the scores.
         outputs: number of scores.
-        columns: true columns of a row, the bias among them.
+        columns: true columns of a row, including the bias.
     """
 
     def __init__(self, loss: Loss, outputs: int, columns: int) -> None:
@@ -49,7 +49,7 @@ class Stacked(Oracle):
         return torch.bmm(stacked, inputs[..., : self.columns].transpose(1, 2)).view(clients, trials, self.outputs, -1)
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = []
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
@@ -57,14 +57,14 @@ class Stacked(Oracle):
         return torch.cat(found, 1)
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
@@ -73,7 +73,7 @@ class Stacked(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = []
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
@@ -83,7 +83,7 @@ class Stacked(Oracle):
         return torch.cat(found, 1) if want_loss else None
 
     def _add(self, slopes: Tensor, group: Group, total: Tensor) -> None:
-        """Adds what slopes (m, T, outputs, examples) of the scores mean for the parameters."""
+        """Adds the gradients that follow from slopes (m, T, outputs, examples) with respect to the scores."""
         clients, trials, outputs, examples = slopes.shape
         alpha = 1.0 / examples
         if group.weights is not None:
@@ -99,11 +99,11 @@ class Stacked(Oracle):
 
 
 class ExampleSpace(Stacked):
-    """As Stacked, but with full batches the local loop runs on the scores of the clients' examples.
+    """Runs the local loop with full batches on the scores of the clients' examples instead of the parameters.
 
-    Gradients are combinations of a client's inputs, and stay so under sums, pulls and weights. So a running sum of
-    gradients is kept as one coefficient an output and example, and scores move by the products of the inputs with one
-    another, which all trials share: of use where clients have fewer examples than inputs.
+    Gradients are linear combinations of a client's inputs, also after sums, pulls and weights. So a running sum of
+    gradients is kept as one coefficient per output and example. Scores are updated with the inner products of the
+    inputs, which all trials share. This is faster if clients have fewer examples than inputs.
     """
 
     full_batches_only = True
@@ -113,7 +113,7 @@ class ExampleSpace(Stacked):
         self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Coefficients | None:
-        """A frame for full batches from the broadcast model; None where it does not apply or would not pay."""
+        """A frame for full batches from the broadcast model; None if it does not apply or would not be faster."""
         if not batches.always_full or motion.shift is not None or motion.start.shape[1] > 1:
             return None
         batch = batches.full()
@@ -123,7 +123,7 @@ class ExampleSpace(Stacked):
         return Coefficients(self, batch, motion) if here <= there else None
 
     def products(self, group: Group) -> Tensor:
-        """(m, examples, examples) of a group's inputs with one another; kept as long as the group."""
+        """(m, examples, examples) inner products of a group's inputs; cached while the group exists."""
         if group not in self._products:
             inputs = group.data["inputs"]
             self._products[group] = torch.bmm(inputs, inputs.transpose(1, 2))
@@ -134,9 +134,9 @@ class Coefficients:
     """Running sums of gradients as coefficients of a client's inputs; a Frame of the local loop.
 
     Args:
-        oracle: of the model.
+        oracle: oracle of the model.
         batch: all data of all clients.
-        motion: of the models, without a shift.
+        motion: motion of the models, without a shift.
     """
 
     def __init__(self, oracle: ExampleSpace, batch: Batch, motion: Motion) -> None:
@@ -151,7 +151,7 @@ class Coefficients:
         self.scale = None if motion.scale is None else motion.scale[None]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame."""
+        """Advances the sums by one step; returns the losses if `want_loss`."""
         found = []
         for group, first, whole in zip(self.batch, self.scores, self.held, strict=True):
             held = whole[:, :width]
@@ -174,7 +174,7 @@ class Coefficients:
         return torch.cat(found, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:
-        """See Frame."""
+        """Converts sums to gradients (T, M, P)."""
         start = self.motion.start
         total = replicas(start, start.shape[0], self.batch[-1].stop, start.shape[-1])
         for group, held, found in zip(self.batch, self.held, sums, strict=True):

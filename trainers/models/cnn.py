@@ -2,14 +2,14 @@
 
     "model": {"name": "cnn", "filters": [16, 32], "kernel": 5, "dense": 256, "dropout": 0.0, "crop": 0, "flip": false}
 
-For pictures (channels, height, width), of sides of at least 2 to the number of convolutions. Convolutions keep the
-size, pooling halves it (rounded down) and comes before ReLU, which is the same and cheaper. With 28 x 28 pictures and
-62 classes the defaults have 430,846 parameters; filters [32, 64] and dense 512, 1,690,046 parameters, are the FEMNIST
+The inputs are images (channels, height, width) with sides of at least 2^convolutions. Convolutions keep the size;
+pooling halves it (rounded down) and comes before ReLU, which is equivalent and cheaper. With 28 x 28 images and 62
+classes the defaults have 430,846 parameters. filters [32, 64] and dense 512, with 1,690,046 parameters, are the FEMNIST
 model of "On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020).
 
-While training, `dropout` leaves out units before both dense layers; `crop` moves every picture by up to so many pixels
-each way, and `flip` mirrors half of them. Parameters start as PyTorch's layers do, uniform in +- 1 / sqrt(inputs of a
-unit), drawn from the trial's seed.
+In training, `dropout` drops units before both dense layers, `crop` is the largest shift of an image in pixels in each
+direction, and `flip` mirrors half of the images. Parameters start as PyTorch's layers do, uniform in
++- 1 / sqrt(inputs of a unit), drawn from the trial's seed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_UNITS = 10_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """What a task may say of the model."""
+    """The settings of the model."""
 
     filters: tuple[int, ...] = tunable(
         (16, 32), low=1, high=_MOST_UNITS, longest=1000, traced=False, doc="of each convolution"
@@ -47,7 +47,7 @@ class Settings:
 
 
 class _ChannelsFlat(nn.Module):
-    """Pictures as rows of numbers, channels last: as they lie in memory, without a copy."""
+    """Images as rows of numbers, channels last, which is their order in memory: no copy."""
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(examples, height * width * channels)."""
@@ -55,17 +55,17 @@ class _ChannelsFlat(nn.Module):
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
-    """The model of a problem of pictures with class numbers as targets.
+    """The model of a problem with images as inputs and class numbers as targets.
 
     Raises:
-        SpecError: inputs that are not pictures, or too small.
+        SpecError: the inputs are not images, or are too small.
     """
     settings = settings_from(Settings, problem)
     channels, height, width = picture_shape(problem, "cnn")
     halvings = len(settings.filters)
     if min(height, width) >> halvings == 0:
         raise SpecError(
-            f"task.model.filters must be at most {min(height, width).bit_length() - 1} for pictures of "
+            f"task.model.filters must be at most {min(height, width).bit_length() - 1} for images of "
             f"{height} x {width}, which each convolution halves, got {halvings}",
             "task.model.filters",
         )

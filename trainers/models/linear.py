@@ -1,6 +1,6 @@
 """Linear regression: half the squared error of scores affine in the inputs.
 
-Parameters: "weight" (outputs, inputs + 1), the bias of an output in the last column; all 0 at the start.
+Parameters: "weight" (outputs, inputs + 1), with the bias of an output in the last column; initially all 0.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class _HalfSquares:
     """0.5 |scores - wanted|^2."""
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """(..., examples) losses."""
         return 0.5 * (scores - wanted).square().sum(-2)
 
     def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """Derivatives with respect to the scores; may overwrite the scores."""
         return scores.sub_(wanted)
 
     def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """See Loss."""
+        """Second derivatives times a change of the scores."""
         return along
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
-    """The model of a problem with numbers (rows,) or (rows, outputs) as targets."""
+    """The model of a problem with numbers as targets, (rows,) or (rows, outputs)."""
     train, test = problem.train, problem.test
     if not isinstance(train, Examples):
         raise TypeError(f"linear regression must get Examples, got {type(train).__name__}")

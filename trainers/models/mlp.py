@@ -1,10 +1,10 @@
-"""A multilayer perceptron: dense layers with ReLU between them, cross-entropy of the class.
+"""A multilayer perceptron: dense layers with ReLU between them, and cross-entropy.
 
     "model": {"name": "mlp", "hidden": [256], "dropout": 0.0}
 
-Inputs of any shape are flattened. `dropout` leaves hidden units out while training. Parameters, in order: weight
-(outputs, inputs) and bias of each dense layer; they start as PyTorch's Linear does, uniform in +- 1 / sqrt(inputs),
-drawn from the trial's seed.
+Inputs of any shape are flattened. In training, `dropout` drops hidden units. Parameters, in order: weight (outputs,
+inputs) and bias of each dense layer; they start as in PyTorch's Linear, uniform in +- 1 / sqrt(inputs), drawn from the
+trial's seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_UNITS = 100_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """What a task may say of the model."""
+    """The settings of the model."""
 
     hidden: tuple[int, ...] = tunable(
         (256,), low=1, high=_MOST_UNITS, longest=1000, traced=False, unit="units", doc="of each hidden layer"

@@ -1,7 +1,7 @@
 """Quadratic client losses: f_i(x) = 0.5 (x - c_i)' A_i (x - c_i) + constant, gradient A_i (x - c_i), Hessian A_i.
 
-With gradient_noise G every gradient gets independent normal noise of standard deviation G / sqrt(batch_size) a
-coordinate, drawn from (seed, round, client, step); batch_size None is one draw. Losses are without noise.
+With gradient_noise G every gradient gets independent normal noise with standard deviation G / sqrt(batch_size) per
+coordinate, drawn from (seed, round, client, step); batch_size None counts as 1. Losses have no noise.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Quadratic:
     """The model and its clients' losses on a device.
 
     Args:
-        problem: with `train` a Quadratics.
-        dtype: of all tensors.
-        device: of all tensors.
+        problem: a problem whose `train` is a Quadratics.
+        dtype: type of all tensors.
+        device: device of all tensors.
     """
 
     explosion = 1e6  # momentum alone may raise a quadratic's loss a thousandfold before it falls
@@ -62,10 +62,10 @@ class Quadratic:
         self.least = float(weights @ least)
         self.optimum = owned(optimum, self.empty)
         self.hessian = owned(hessian, self.empty)
-        self._slope = owned(hessian @ optimum - pull, self.empty)  # 0 unless the optimum was given roughly
+        self._slope = owned(hessian @ optimum - pull, self.empty)  # 0 unless a given optimum is inexact
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
-        """The (P,) first model; without `init` it is 0."""
+        """The (P,) initial model; without `init` it is 0."""
         values = np.zeros(self.dimension) if init is None else np.asarray(init, dtype=np.float64)
         return self.layout.row(torch.as_tensor(values).to(self.empty))
 
@@ -78,23 +78,23 @@ class Quadratic:
 
         Args:
             params: (T, 1, P).
-            reports: there is nothing more to say.
+            reports: not used.
         """
         away = params[:, 0, : self.dimension] - self.optimum
         loss = 0.5 * ((away @ self.hessian) * away).sum(-1) + away @ self._slope + self.least
         return {"loss": loss, "distance": away.norm(dim=-1)}
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
-        """(T,) exact loss over all clients, with the task's own weights, as `evaluate` has it.
+        """(T,) exact loss over all clients with the task's own weights, the same as in `evaluate`.
 
         Args:
             params: (T, 1, P).
-            weights: (clients,); a quadratic task has no others than its own.
+            weights: not used, since a quadratic task has no other weights than its own.
         """
         return self.evaluate(params)["loss"]
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """None: there is nothing to be right about."""
+        """None: quadratics have no accuracy."""
         return None
 
 
@@ -107,9 +107,9 @@ class _Source:
     """Batches of a quadratic problem: the clients' matrices, and noise.
 
     Args:
-        model: whose clients.
-        seed: of the trial.
-        batch_size: draws a gradient averages; None is one.
+        model: the model with the clients.
+        seed: seed of the trial.
+        batch_size: number of noise draws that a gradient averages; None is one.
     """
 
     def __init__(self, model: Quadratic, seed: int, batch_size: int | None) -> None:
@@ -130,7 +130,7 @@ class _Source:
         return _Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()})
 
     def step_examples(self, clients_per_round: int) -> float:
-        """One draw a client."""
+        """One draw per client."""
         return float(clients_per_round)
 
 
@@ -148,7 +148,7 @@ class _Round:
         self._noise: Tensor | None = None
 
     def prepare(self, local_steps: int) -> None:
-        """Draws the noise of so many steps."""
+        """Draws the noise of the first `local_steps` steps."""
         if self.source.deviation == 0 or (self._noise is not None and self._noise.shape[1] >= local_steps):
             return
         base = randomness.key(self.source.seed, self.round_index, randomness.Purpose.NOISE)
@@ -156,7 +156,7 @@ class _Round:
         self._noise = torch.as_tensor(noise * self.source.deviation).to(self.source.model.empty)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps: without countable examples a pass is one step."""
+        """(M,) steps; without countable examples a pass is one step."""
         return np.full(len(self.clients), local_epochs, np.int64)
 
     def batch(self, step: int, clients: int) -> Batch:
@@ -174,7 +174,7 @@ class _Round:
 
 
 class _ClosedForm(Oracle):
-    """Loss, gradient and Hessian products by the formulas.
+    """Loss, gradient and Hessian-vector products in closed form.
 
     Args:
         dimension: d, the true number of parameters.
@@ -184,18 +184,18 @@ class _ClosedForm(Oracle):
         self.dimension = dimension
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         return torch.cat([self._loss(*self._away(params, group), group) for group in batch], 1)
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             held = client_major(total, group)
@@ -203,7 +203,7 @@ class _ClosedForm(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         losses = []
         for group in batch:
             away, pull = self._away(params, group)

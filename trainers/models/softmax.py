@@ -1,6 +1,6 @@
-"""Softmax regression: scores affine in the inputs, cross-entropy of the class.
+"""Softmax regression: scores affine in the inputs, and cross-entropy.
 
-Parameters: "weight" (classes, inputs + 1), the bias of a class in the last column; all 0 at the start.
+Parameters: "weight" (classes, inputs + 1), with the bias of a class in the last column; initially all 0.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ __all__ = ["CrossEntropy"]
 
 
 class CrossEntropy:
-    """log sum exp(scores) - score of the class; `wanted` is 1 for the class and 0 elsewhere."""
+    """log sum exp(scores) - score of the class; targets are 1 for the class and 0 elsewhere."""
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """(..., examples) losses."""
         return -(torch.log_softmax(scores, -2) * wanted).sum(-2)
 
     def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """See Loss."""
+        """Derivatives with respect to the scores; may overwrite the scores."""
         return torch.softmax(scores, -2).sub_(wanted)
 
     def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """See Loss."""
+        """Second derivatives times a change of the scores."""
         shares = torch.softmax(scores, -2)
         return shares * (along - (shares * along).sum(-2, keepdim=True))
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
-    """The model of a problem with class numbers as targets; model_settings may say how many `classes` there are."""
+    """The model of a problem with class numbers as targets; model_settings may contain the number of `classes`."""
     train, test = problem.train, problem.test
     if not isinstance(train, Examples):
         raise TypeError(f"softmax regression must get Examples, got {type(train).__name__}")

@@ -1,13 +1,13 @@
-"""Adagrad: steps scaled by the root of the sum of all squares so far (on the server of FedAvg: FedAdagrad).
+"""Adagrad: steps divided by the root of the sum of all squared gradients so far (on the server of FedAvg: FedAdagrad).
 
 With g the gradient (on the server the mean pseudo-gradient) and all operations elementwise:
 
     m <- beta1 m + (1 - beta1) g,   v <- v + g^2;   the direction is m / (sqrt(v) + epsilon)
 
-m starts at 0 and v at initial_accumulator, on clients in every round. beta1 in [0, 1): 0 is Adagrad itself, and null
-keeps no mean. epsilon above 0, initial_accumulator at least 0; a large one is plain SGD with rate /
-sqrt(initial_accumulator), a large epsilon with rate / epsilon. A sum has no bias to correct. The first direction from 0
-is the sign of g, where that is far above epsilon.
+m starts at 0 and v at initial_accumulator, on clients in every round. beta1 0 is Adagrad itself, and null keeps no
+mean. A large initial_accumulator is plain SGD with rate / sqrt(initial_accumulator), a large epsilon plain SGD with
+rate / epsilon. A sum needs no bias correction. With initial_accumulator 0 the first direction is the sign of g for |g|
+far above epsilon.
 
 Source: "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization" (Duchi, Hazan, Singer 2011); on
 the server of federated learning "Adaptive Federated Optimization" (Reddi et al. 2021).
@@ -45,13 +45,13 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """The sum of squares before the first step, and the mean where there is one."""
+    """The sum of squares before the first step, and the mean unless beta1 is None."""
     square = {"square": torch.empty_like(like).copy_(hyper.initial_accumulator)}
     return square if hyper.beta1 is None else {"mean": torch.zeros_like(like), **square}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The gradient, or its mean, over the root of the sum."""
+    """The gradient, or its mean, divided by the root of the sum."""
     root = memory["square"].addcmul_(gradient, gradient).sqrt().add_(hyper.epsilon)
     if hyper.beta1 is None:
         return gradient.div_(root)

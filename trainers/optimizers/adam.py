@@ -1,16 +1,15 @@
-"""Adam: steps scaled by running means of the gradient and of its square (on the server of FedAvg: FedAdam).
+"""Adam: the running mean of the gradient over the root of the running mean of its square (on the server: FedAdam).
 
 With g the gradient (on the server the mean pseudo-gradient), all operations elementwise, and t counting steps from 1:
 
     m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2;   the direction is m' / (sqrt(v') + epsilon)
     with bias_correction   m' = m / (1 - beta1^t),  v' = v / (1 - beta2^t);   without   m' = m,  v' = v
 
-m starts at 0 and v at initial_accumulator, on clients in every round. beta1 and beta2 in [0, 1), epsilon above 0,
-initial_accumulator at least 0. With bias_correction the first direction is the sign of g, where that is far above
-epsilon; a large epsilon with beta1 0 is gradient descent with rate / epsilon. weight_decay of clients is a part of g:
-that of `adamw` is not. The server's defaults are those of Yogi in "On the Outsized Importance of Learning Rates in
-Local Update Methods" (Charles, Konecny 2020), section 8.4, so that the two differ in one line only; the clients' are
-the paper's.
+m starts at 0 and v at initial_accumulator, on clients in every round. With bias_correction the first direction is the
+sign of g for |g| far above epsilon; a large epsilon with beta1 0 is gradient descent with rate / epsilon. On clients
+weight_decay is a part of g, unlike with `adamw`. The server's defaults are those of Yogi in "On the Outsized Importance
+of Learning Rates in Local Update Methods" (Charles, Konecny 2020), section 8.4, so that Adam and Yogi differ in the
+update of v only. The clients' defaults are those of the Adam paper.
 
 Source: "Adam: A Method for Stochastic Optimization" (Kingma, Ba 2015); on the server of federated learning
 "Adaptive Federated Optimization" (Reddi et al. 2021).
@@ -48,7 +47,7 @@ def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The corrected mean over the corrected root."""
+    """The corrected mean divided by the corrected root."""
     mean = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1)
     square = memory["square"].mul_(hyper.beta2).addcmul_(gradient.square_(), 1 - hyper.beta2)
     if not hyper.bias_correction:

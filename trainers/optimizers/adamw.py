@@ -1,9 +1,9 @@
-"""Adam with weight decay of its own, beside the gradients.
+"""Adam with decoupled weight decay.
 
-    the direction is Adam's of g, and weight_decay y, with y the client's model
+    the direction is Adam's direction for g plus weight_decay y, with y the client's model
 
-The pull to 0 is not in g, so it is neither averaged, nor scaled, nor clipped. weight_decay is the method's; 0 is
-`adam`, whose settings it has. Only clients have weight decay, so it serves no other role.
+The decay is not in g, so it is neither averaged, nor scaled, nor clipped. weight_decay is a setting of the method; 0 is
+`adam`, which has the same settings. Only clients have weight decay, so it serves no other role.
 
 Source: "Decoupled Weight Decay Regularization" (Loshchilov, Hutter 2019).
 """

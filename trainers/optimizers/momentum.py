@@ -1,9 +1,9 @@
 """Heavy-ball momentum.
 
-    v <- momentum v + g;   the direction is v, which is 0 at first
+    v <- momentum v + g;   the direction is v;   v is initially 0
 
-momentum in [0, 1): 0 is gradient descent. On clients v is 0 at the start of every round, so with one local step it is
-gradient descent, whatever the momentum. On the server it is `sgd` with momentum.
+momentum 0 is gradient descent. On clients v is 0 at the start of every round, so one local step is gradient descent for
+any momentum. On the server this is `sgd` with momentum.
 
 Source: "Some methods of speeding up the convergence of iteration methods" (Polyak 1964).
 """

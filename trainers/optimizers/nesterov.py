@@ -1,10 +1,10 @@
 """Nesterov's momentum, in the form whose iterate is the look-ahead model.
 
-    v <- momentum v + g;   the direction is g + momentum v, and v is 0 at first
+    v <- momentum v + g;   the direction is g + momentum v;   v is initially 0
 
-momentum in [0, 1): 0 is gradient descent. On clients v is 0 at the start of every round, the models are the look-ahead
-iterates u of MaSS with compensation_lr 0 (the method `mass` keeps its sequences over the rounds), and the model that
-comes back is the look-ahead of the last step. On the server it is `sgd` with momentum and nesterov.
+momentum 0 is gradient descent. On clients v is 0 at the start of every round. Their models are the look-ahead iterates
+u of MaSS with compensation_lr 0 (but the method `mass` keeps its sequences between rounds), and they return the
+look-ahead model of the last step. On the server this is `sgd` with momentum and nesterov.
 
 Source: "A method for solving the convex programming problem with convergence rate O(1/k^2)" (Nesterov 1983), in the
 form of "On the importance of initialization and momentum in deep learning" (Sutskever et al. 2013).
@@ -38,6 +38,6 @@ def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The gradient and a share of the new velocity."""
+    """The gradient plus momentum times the new velocity."""
     velocity = memory["velocity"].mul_(hyper.momentum).add_(gradient)
     return gradient.addcmul_(velocity, hyper.momentum)

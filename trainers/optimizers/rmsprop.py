@@ -1,10 +1,10 @@
-"""RMSprop: gradients over the root of their running mean square.
+"""RMSprop: gradients divided by the root of their running mean square.
 
     v <- beta2 v + (1 - beta2) g^2;   the direction is g / (sqrt(v) + epsilon)
 
-v is 0 at first, on clients in every round. beta2 in [0, 1): 0 is the sign of the gradient, where that is far above
-epsilon. epsilon above 0; a large one is gradient descent with rate / epsilon. Without bias correction the first
-directions are longer than one by up to 1 / sqrt(1 - beta2); `adam` with beta1 0 corrects for that.
+v is initially 0, on clients in every round. beta2 0 is the sign of g for |g| far above epsilon; a large epsilon is
+gradient descent with rate / epsilon. Since there is no bias correction, elements of the first directions can be as
+large as 1 / sqrt(1 - beta2); `adam` with beta1 0 corrects that.
 
 Source: "Lecture 6.5 - rmsprop" (Tieleman, Hinton 2012).
 """
@@ -38,7 +38,7 @@ def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The gradient over the root."""
+    """The gradient divided by the root."""
     squares = gradient.square()
     square = memory["square"].mul_(hyper.beta2).addcmul_(squares, 1 - hyper.beta2)
     return gradient.div_(square.sqrt().add_(hyper.epsilon))

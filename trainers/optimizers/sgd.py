@@ -1,13 +1,13 @@
 """Stochastic gradient descent, with heavy-ball or Nesterov momentum on the server.
 
-With g the gradient (on the server the mean pseudo-gradient) and v the velocity, 0 at first, the direction is
+With g the gradient (on the server the mean pseudo-gradient) and v the velocity, initially 0, the direction is
 
     v <- momentum v + g
     heavy ball:  v
     Nesterov:    g + momentum v
 
-momentum 0 is plain descent along g. In Nesterov's form the model is the look-ahead iterate: it is what the clients
-receive and what losses are reported of. On clients sgd is plain, and `momentum` and `nesterov` are its other forms.
+momentum 0 is plain descent along g. In Nesterov's form the model is the look-ahead iterate, which the clients receive
+and whose losses are reported. On clients `sgd` is plain; use `momentum` or `nesterov` for the other forms.
 
 Source: "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 2;
 on clients "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017).
@@ -24,7 +24,7 @@ from torch import Tensor
 from trainers.hyperparameters import tunable
 
 LINEAR = True
-ABSENT = {"client": ("momentum", "nesterov")}  # plain steps need no memory: the local loop takes them by itself
+ABSENT = {"client": ("momentum", "nesterov")}  # the local loop takes plain steps without an optimizer
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,6 @@ def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The velocity, or what Nesterov's form makes of it."""
+    """The velocity, or Nesterov's look-ahead of it."""
     velocity = memory["velocity"].mul_(hyper.momentum).add_(gradient)
     return gradient.add_(hyper.momentum * velocity) if hyper.nesterov else velocity

@@ -1,4 +1,4 @@
-"""Yogi: as Adam, but the running square changes by at most a share of the new one (on the server of FedAvg: FedYogi).
+"""Yogi: Adam, but the running square changes by at most a share of the new square (on the server of FedAvg: FedYogi).
 
 With g the gradient (on the server the mean pseudo-gradient), all operations elementwise, and t counting steps from 1:
 
@@ -6,11 +6,10 @@ With g the gradient (on the server the mean pseudo-gradient), all operations ele
     the direction is factor m / (sqrt(v) + epsilon)
     with bias_correction   factor = sqrt(1 - beta2^t) / (1 - beta1^t);   without   factor = 1
 
-m starts at 0 and v at initial_accumulator, on clients in every round. beta1 and beta2 in [0, 1), epsilon above 0,
-initial_accumulator at least 0. beta2 = 0 from 0 on is the sign of g in the first step, as with Adam; a large epsilon is
-plain SGD with rate / epsilon. Without bias_correction it is the form of its own paper; with it that of common
-libraries, and the default here. The correction acts on the rate, so epsilon is not scaled by it as in Adam. The
-clients' beta2 and epsilon are the paper's.
+m starts at 0 and v at initial_accumulator, on clients in every round. With beta2 0 and initial_accumulator 0 the first
+direction is the sign of g, as with Adam; a large epsilon is plain SGD with rate / epsilon. Without bias_correction this
+is the form of the Yogi paper; with it, the default here, that of common libraries. The correction acts on the rate, so
+it does not scale epsilon as in Adam. The clients' beta2 and epsilon are those of the paper.
 
 Source: "Adaptive Methods for Nonconvex Optimization" (Zaheer et al. 2018), on the server with the settings of
 "On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020), section 8.4.
@@ -46,7 +45,7 @@ def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The mean over the root, with the factor of the correction."""
+    """The mean divided by the root, times the factor of the correction."""
     mean, square = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1), memory["square"]
     new = gradient.square_()
     square.addcmul_((new - square).sign_().mul_(new), 1 - hyper.beta2)

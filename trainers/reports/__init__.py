@@ -1,1 +1,1 @@
-"""What report lines may hold besides what they always do: `trainers.engine.evaluation.views.Report`."""
+"""Optional metrics of report lines, one module each. The contract is `trainers.engine.evaluation.views.Report`."""

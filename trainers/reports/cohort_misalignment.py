@@ -1,12 +1,12 @@
-"""How far the gradients of a round's clients are from one another where the round starts, in every round.
+"""Misalignment of the gradients of a round's clients at the start of the round, in every round.
 
     cohort_misalignment = 1/2 sum_i w_i |g_i - g|^2,   g = sum_i w_i g_i,   over the cohort, weights summing to 1
 
-at the model that the round started from, on the data of train_loss: the clients' first batches, or all their data with
-loss_data "full". One client alone has 0. A round costs one more gradient of every client; nothing is counted.
+at the model before the round, on the data of train_loss: the clients' first batches, or all their data with loss_data
+"full". It is 0 for a single client. Every round computes one more gradient of every client, which no counter counts.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), section 4, with
-the clients of the round.
+the clients of the round instead of all clients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     """(T,) values by name.
 
     Args:
-        view: of the round that has been done.
+        view: the finished round.
     """
     gradients = view.gradients
     gaps = (gradients - view.cohort.mean(gradients)).double().square().sum(-1)

@@ -1,7 +1,7 @@
-"""How far the first client's gradient is from the mean gradient, at every evaluation: |g - g_1|, not squared.
+"""Distance of the first client's gradient from the mean gradient, |g - g_1|, not squared, at every evaluation.
 
-g and g_1 are of all clients, weighted, and of the task's first client, on all their data, at the model of the line: the
-one that the next round starts from. An evaluation costs a gradient of all training data; nothing is counted.
+g is the weighted mean gradient of all clients and g_1 the gradient of the task's first client, on all their data, at
+the model after the line's round. An evaluation computes a gradient of all training data, which no counter counts.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), figures 5, 7, 9.
 """
@@ -20,6 +20,6 @@ def of_model(view: ModelView) -> dict[str, Tensor]:
     """(T,) values by name.
 
     Args:
-        view: of the models that are evaluated.
+        view: the evaluated models.
     """
     return {"difference_norm": view.spread.difference_norm}

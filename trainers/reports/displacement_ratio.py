@@ -1,8 +1,8 @@
-"""How strongly FedGA aligns, in units of SCAFFOLD, in every round: displacement / (client_lr (local_steps - 1) / 2).
+"""FedGA's displacement relative to that of SCAFFOLD, displacement / (client_lr (local_steps - 1) / 2), in every round.
 
-The denominator is the displacement with the second-order term of SCAFFOLD, which takes back the misalignment that local
-steps bring: above 1 a round lowers the misalignment beyond that of gradient descent, below 1 raises it. None where
-there is nothing to take back, with one local step or client_lr 0. It follows the schedule's client_lr.
+The denominator is the displacement with the second-order term of SCAFFOLD, which cancels the misalignment that local
+steps add. Above 1 a round leads to less misalignment than gradient descent, below 1 to more. None if there is nothing
+to cancel, with one local step or client_lr 0. It follows the schedule's client_lr.
 
 Source: derived from theorems 4 and 5 of "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi,
 Barba, Jaggi 2022).
@@ -22,10 +22,10 @@ _NEEDS = ("displacement", "client_lr", "local_steps")
 
 
 def refuse(method: Part[Method]) -> str | None:
-    """Why a method cannot report it; None where it can.
+    """Why this report is not possible with a method; None if it is.
 
     Args:
-        method: of the trial.
+        method: the method of the trial.
     """
     if not set(_NEEDS) <= {item.name for item in describe(method.module.Hyper)}:
         return f"a method without {', '.join(_NEEDS[:2])} and {_NEEDS[2]}, as {method.name} is"
@@ -36,7 +36,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     """(T,) values by name.
 
     Args:
-        view: of the round that has been done.
+        view: the finished round.
     """
     hyper = view.hyper
     equivalent = hyper.client_lr.double() * (hyper.local_steps - 1).to(hyper.client_lr.device) / 2

@@ -1,10 +1,10 @@
-"""How far the clients' models go from the broadcast one, in every round.
+"""Client drift: mean squared distance of the clients' models from the broadcast one, in every round.
 
     drift = mean over the cohort of  1/K sum_(k = 1 .. K) |y_(k+1) - x|^2,   y_(k+1) the model after k local steps
 
-in the weights of the aggregation, K the client's own number of steps. One local step without client_lr has 0. None
-where a round has no local loop, as that of maml and of pooled training. The last local loop of a round is run once
-more; nothing is counted.
+with the weights of the aggregation, and K the client's own number of steps. One local step with client_lr 0 has drift
+0. None if a round has no local loop, as in maml and pooled training. The last local loop of a round is run again, which
+no counter counts.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), equation 12.
 """
@@ -24,7 +24,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     """(T,) values by name.
 
     Args:
-        view: of the round that has been done.
+        view: the finished round.
     """
     found = view.cohort.drift()
     if found is None:

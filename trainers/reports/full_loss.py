@@ -14,6 +14,6 @@ def of_model(view: ModelView) -> dict[str, Tensor]:
     """(T,) values by name.
 
     Args:
-        view: of the models that are evaluated.
+        view: the evaluated models.
     """
     return {"full_loss": view.full_loss}

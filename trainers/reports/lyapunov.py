@@ -1,11 +1,11 @@
-"""The Lyapunov value of MaSS after every round: in expectation each local step multiplies it by 1 - mixing at most.
+"""The Lyapunov function of MaSS after every round: each local step multiplies its expectation by at most 1 - mixing.
 
     lyapunov = sum_i p_i (v_i - w*)' H_i^-1 (v_i - w*) + (auxiliary_lr / mixing) |x - w*|^2
 
-over the clients of the round, weights summing to 1, with v_i the auxiliary with which client i begins the next round
-under `sync`, H_i the Hessian of its loss (the pseudo-inverse of a singular one) and w* the optimum of the task. The
-theorem is for interpolation, all clients in every round, the theorem's hyperparameters and sync lyapunov or reset. A
-round costs d + 1 more gradients of every client on all its data, d the number of parameters; nothing is counted.
+over the clients of the round, with weights of sum 1, v_i the auxiliary with which client i starts the next round under
+`sync`, H_i the Hessian of its loss (the pseudo-inverse if it is singular) and w* the optimum of the task. The theorem
+assumes interpolation, all clients in every round, its own hyperparameters, and sync lyapunov or reset. Every round
+computes d + 1 more gradients of every client on all its data, with d parameters, which no counter counts.
 
 Source: "Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss", proof of theorem 1.
 """
@@ -20,14 +20,14 @@ from trainers.engine.evaluation.views import RoundView
 from trainers.trial.parts import Part
 
 METRICS = ("lyapunov",)
-NEEDS = ("distance",)  # metrics of the task, without which there is no w*
+NEEDS = ("distance",)  # tasks with this metric have w*
 
 
 def refuse(method: Part[Method]) -> str | None:
-    """Why there is no such report, or None.
+    """Why this report is not possible with a method; None if it is.
 
     Args:
-        method: of the trial.
+        method: the method of the trial.
     """
     return None if method.name == "mass" else f"the method {method.name}, which has no auxiliary sequence"
 
@@ -36,7 +36,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     """(T,) values by name.
 
     Args:
-        view: of the round that has been done.
+        view: the finished round.
     """
     layout, hyper, x = view.model.layout, view.hyper, view.after.params
     optimum = torch.as_tensor(getattr(view.model, "optimum"), dtype=x.dtype, device=x.device)  # noqa: B009
@@ -49,7 +49,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
 
 
 def _auxiliary(view: RoundView) -> Tensor:
-    """(T, M or 1, P), v at the start of the next round."""
+    """(T, M or 1, P) v at the start of the next round."""
     hyper, x, after = view.hyper, view.after.params, view.after
     if hyper.sync == "lyapunov":
         return after.stored["auxiliary"]
@@ -67,7 +67,7 @@ def _auxiliary(view: RoundView) -> Tensor:
 
 
 def _hessians(view: RoundView) -> Tensor:
-    """(M, d, d) of the clients' losses on all their data, which are quadratic."""
+    """(M, d, d) Hessians of the clients' losses, which are quadratic, on all their data."""
     layout, like = view.model.layout, view.after.params
     points = torch.eye(layout.count + 1, layout.count, dtype=like.dtype, device=like.device)  # the last one is 0
     gradients = layout.vector(view.cohort.peek(layout.row(points).unsqueeze(1), "full"))

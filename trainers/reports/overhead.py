@@ -1,15 +1,15 @@
-"""What a method asks of clients and of the server besides messages, from the start, in every round.
+"""Computation of clients and server since the start, in every round.
 
-    client_examples    examples of all mini-batches whose gradients clients have taken
-    central_gradients  mini-batch gradients that the server has taken of its own loss (mixed federated learning)
-    central_examples   examples of these
+    client_examples    examples in all mini-batch gradients of the clients
+    central_gradients  mini-batch gradients of the server's own loss (mixed federated learning)
+    central_examples   examples in these
     client_flops       client_examples times the operations of one example's gradient; all clients together
-    server_flops       central_examples times the same
+    server_flops       central_examples times the operations of one example's gradient
 
 An operation is an addition or a multiplication of a matrix product or a convolution (engine/evaluation/flops.py);
-elementwise operations, optimizers and evaluations are left out. A quadratic loss, client's or server's, is one
-example. Where full batches differ in size clients of one cohort count with their mean. Bytes and exchanges are on
-every line anyway.
+elementwise operations, optimizers and evaluations are not counted. A quadratic loss, of a client or the server, counts
+as one example. If full batches differ in size, every client counts with the mean size of its cohort. Bytes and
+exchanges are on every line anyway.
 
 Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
 et al. 2022); its own model's table is in trainers/theory/overhead.py.
@@ -31,7 +31,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     """(T,) values by name.
 
     Args:
-        view: of the round that has been done.
+        view: the finished round.
     """
     totals = view.cohort.counters.totals
     found = {name: torch.from_numpy(totals[name].copy()) for name in OVERHEAD}

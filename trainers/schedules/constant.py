@@ -1,4 +1,4 @@
-"""Constant rates: client_lr and server_lr stay as they are given."""
+"""Constant rates: client_lr and server_lr keep their given values."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LOSS_DATA = "batches"
 
 @dataclass(frozen=True)
 class Hyper:
-    """Nothing to set."""
+    """No settings."""
 
 
 def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
     """The state before the first round.
 
     Args:
-        hyper: nothing.
+        hyper: no settings.
         client_lr: (T,) initial rates.
         server_lr: (T,) initial rates.
     """
@@ -34,8 +34,8 @@ def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[st
     """The state after a round: unchanged.
 
     Args:
-        hyper: nothing.
+        hyper: no settings.
         state: from `init` or `update`.
-        monitored: (T,) the round's value, not looked at.
+        monitored: (T,) the round's value, not used.
     """
     return state

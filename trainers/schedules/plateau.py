@@ -11,16 +11,16 @@ local step, and smoothed_t the mean of the last `window` values (infinite while 
 
     "paper"      during the cooldown: count it down, wait <- 0.  Else improved: wait <- 0.  Else wait += 1, and at
                  wait >= patience decay, cooldown starts again, wait <- 0.  best <- min(best, smoothed_t) every round.
-    "reference"  what the authors' public code does: best moves only when improved, and patience already counts in
-                 the round in which the cooldown reaches 0 (a period of cooldown + patience - 1 rounds on a plateau).
+    "reference"  the authors' public code: best changes only when improved, and patience already counts in the round
+                 in which the cooldown reaches 0 (a period of cooldown + patience - 1 rounds on a plateau).
 
-The first `cooldown` rounds of training are a cooldown. best is not reset by a decay. Rates never rise: a rate that is
-0, or already below its floor, stays. window = patience = 1 with cooldown = 0 is the base method; client_decay = 1
-decays the server only, server_decay = 1 the client only. Because an unfinished window counts as no improvement, a
-patience shorter than the window may decay before the first full window; with window = patience = cooldown, which is
-recommended and what follows from giving the window alone, it cannot.
+Training starts with a cooldown. A decay does not reset best. Rates never rise: a rate that is 0 or already below its
+floor stays. window = patience = 1 with cooldown = 0 is the base method; client_decay = 1 decays the server only,
+server_decay = 1 the client only. An unfinished window counts as no improvement, so a patience shorter than the window
+may decay before the first full window. With window = patience = cooldown this cannot happen; that setting is
+recommended, and the default if only the window is given.
 
-With monitor "accuracy" the monitored value rises: its negative is treated as the loss.
+With monitor "accuracy" the negative accuracy is treated as the loss.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOSS_DATA = "full"
 
 @dataclass(frozen=True)
 class Hyper:
-    """Settings of the automatic decay; in a pack every member has its own, but for decay_mode and monitor."""
+    """Settings of the automatic decay; members of a pack may differ in all but decay_mode and monitor."""
 
     window: Tensor = tunable(
         100, kind="int", low=1, high=1_000_000, unit="rounds", limit="1 is no averaging", doc="rounds averaged"
@@ -69,7 +69,7 @@ class Hyper:
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of one member with absent ones filled in: patience and cooldown follow the window.
+    """The values of one member with defaults filled in: patience and cooldown default to the window.
 
     Args:
         values: name -> value, one for each field of Hyper.
@@ -83,14 +83,14 @@ def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor
     """The state before the first round.
 
     Args:
-        hyper: (T,) tensors, but for decay_mode and monitor.
+        hyper: (T,) tensors, except decay_mode and monitor.
         client_lr: (T,) initial rates.
         server_lr: (T,) initial rates.
 
     Returns:
-        losses: (T, largest window) float64, a ring; a member uses its first `window` columns.
+        losses: (T, largest window) float64, a ring buffer; a member uses its first `window` columns.
         seen: (T,) rounds so far.
-        best: (T,) float64, smallest smoothed value; infinite at first.
+        best: (T,) float64, smallest smoothed value; initially infinite.
         wait, cooldown_left, decays: (T,) integers.
         client_lr, server_lr: (T,) rates of the next round.
     """
@@ -124,7 +124,7 @@ def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[st
         monitored: (T,) loss (or accuracy) of the broadcast model in this round; NaN counts as the worst value.
 
     Returns:
-        A new state; a member's part of it does not depend on the other members.
+        A new state; the state of a member does not depend on the other members.
     """
     window = hyper.window.to(torch.int64)
     patience = window if hyper.patience is None else hyper.patience.to(torch.int64)
@@ -158,12 +158,12 @@ def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[st
 
 
 def _smooth(state: dict[str, Tensor], window: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
-    """(ring with the loss pushed, mean of each member's last `window` losses or infinity)."""
+    """(ring buffer with the new loss, mean of each member's last `window` losses or infinity)."""
     loss = loss.to(torch.float64)
     loss = torch.where(torch.isnan(loss), math.inf, loss)
     place = (state["seen"] % window)[:, None]
     losses = state["losses"].scatter(1, place, loss[:, None])
-    # A running sum along the ring, read at the member's own window: longer windows of other members change nothing.
+    # A running sum, read at the member's own window: longer windows of other members do not change it.
     total = losses.cumsum(1).gather(1, (window - 1)[:, None])[:, 0]
     return losses, torch.where(state["seen"] + 1 >= window, total / window, math.inf)
 

@@ -1,4 +1,4 @@
-"""Both rates falling like 1/round, as the theory for strongly convex quadratics asks for.
+"""Both rates decay like 1/round, as in the theory for strongly convex quadratics.
 
 Source: "On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020), theorem 29, with
 mu = strong_convexity, L = smoothness, K = local_steps, b = 3 (L / mu)^2, and t counting rounds from 1:
@@ -6,9 +6,9 @@ mu = strong_convexity, L = smoothness, K = local_steps, b = 3 (L / mu)^2, and t 
     client_lr_t = min(1 / (L (b + t)), ln 2 / (K mu))
     server_lr_t = 3 / (mu_t (b + t)),   mu_t = (1 - (1 - client_lr_t mu)^K) / client_lr_t
 
-With all gradient weights 1, the squared distance to the optimum then falls like 1/t (the text's constant needs a factor
-(K - 1)^2 on its bias term). The method's own client_lr and server_lr are not used. local_steps is the method's own
-unless it is given. strong_convexity above 0, smoothness at least that; equal ones leave b = 3.
+With all gradient weights 1, the squared distance to the optimum then falls like 1/t (the constant in the paper needs a
+factor (K - 1)^2 on its bias term). The method's client_lr and server_lr are not used. local_steps is that of the method
+unless given. If smoothness equals strong_convexity, b is 3.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from trainers.hyperparameters import tunable
 from trainers.values import shown
 
 LOSS_DATA = "batches"
-FOLLOWS = {"local_steps": 1}  # what is left out is the method's; of a method without local steps, 1
+FOLLOWS = {"local_steps": 1}  # default: the method's local_steps; 1 for methods without local steps
 
 
 @dataclass(frozen=True)
 class Hyper:
-    """The constants of the theorem; in a pack every member has its own."""
+    """The constants of the theorem; members of a pack may differ in them."""
 
     strong_convexity: Tensor = tunable(low=0, low_open=True, doc="smallest eigenvalue of any client's Hessian")
     smoothness: Tensor = tunable(low=0, low_open=True, doc="largest eigenvalue of any client's Hessian")
@@ -40,7 +40,7 @@ class Hyper:
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of one member as they are, once they fit each other.
+    """The values of one member, unchanged, after a check against each other.
 
     Args:
         values: name -> value, one for each field of Hyper.
@@ -63,8 +63,8 @@ def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor
 
     Args:
         hyper: (T,) tensors.
-        client_lr: (T,), gives only the type and device.
-        server_lr: (T,), gives only the type and device.
+        client_lr: (T,), used only for type and device.
+        server_lr: (T,), used only for type and device.
     """
     return _at(hyper, torch.ones_like(client_lr, dtype=torch.int64), client_lr)
 
@@ -80,13 +80,13 @@ def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[st
     Args:
         hyper: as in `init`.
         state: from `init` or `update`; not changed.
-        monitored: (T,) the round's value, not looked at.
+        monitored: (T,) the round's value, not used.
     """
     return _at(hyper, state["next_round"] + 1, state["client_lr"])
 
 
 def _at(hyper: Hyper, number: Tensor, like: Tensor) -> dict[str, Tensor]:
-    """The state with the rates of a round, counted from 1."""
+    """The state with the rates of round `number`, counted from 1."""
     convexity, smoothness = hyper.strong_convexity.double(), hyper.smoothness.double()
     steps = hyper.local_steps.double()
     later = 3 * (smoothness / convexity) ** 2 + number

@@ -2,10 +2,10 @@
 
     {"name": "cifar", "clients": 50, "partition": {"dirichlet": 0.1}, "split_seed": 0, "model": "cnn"}
 
-They are the first rows of the first training batch and of the test batch of CIFAR-10 (Krizhevsky 2009), and lie in
-$DATA_DIR/cifar10_subset. Pixels in [0, 1] are standardised, channel by channel, by the mean (0.49159668, 0.48175928,
-0.4446567) and deviation (0.24711378, 0.24397223, 0.26250026) of the 4000. Partitions and `central` are as in the task
-digits; there are no natural clients.
+The images are the first rows of the first training batch and of the test batch of CIFAR-10 (Krizhevsky 2009), in
+$DATA_DIR/cifar10_subset. Pixels in [0, 1] are standardised per channel with the mean (0.49159668, 0.48175928,
+0.4446567) and the standard deviation (0.24711378, 0.24397223, 0.26250026) of the 4000 training images. Partitions and
+`central` are as in the task digits; there are no natural clients.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
 
     Args:
         document: {"name": "cifar", ...}.
-        path: dotted place of the document, as "task".
+        path: dotted path of the document, as "task".
 
     Raises:
-        SpecError: unknown keys, wrong types or ranges, a partition that is impossible.
+        SpecError: unknown keys, wrong types or ranges, or an impossible partition.
         MissingDataError: the data is not there.
     """
     values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
@@ -62,6 +62,6 @@ def build(settings: Federated, dtype: str) -> Problem:
 
     Args:
         settings: from `parse`.
-        dtype: of the photographs, "float32" or "float64".
+        dtype: type of the inputs, "float32" or "float64".
     """
     return pictured(CIFAR, settings, dtype)

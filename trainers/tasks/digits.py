@@ -1,9 +1,9 @@
-"""Handwritten digits over clients: 1797 pictures of 8 x 8, a fifth of each digit held out as the test set.
+"""Handwritten digits: 1797 images of 8 x 8, split among clients, with a fifth of each digit held out for testing.
 
     {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}, "split_seed": 0, "model": "softmax"}
 
 The data comes with scikit-learn. `partition` is "iid", "by_label", {"dirichlet": concentration} or
-{"classes_per_client": c} (trainers/data/partitions.py); "natural" has no meaning here, the writers are not recorded.
+{"classes_per_client": c} (trainers/data/partitions.py); "natural" is not available, because writers are not recorded.
 `"central": {"fraction": 0.1}` gives the server that part of the training examples, for mixed federated learning.
 """
 
@@ -35,10 +35,10 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
 
     Args:
         document: {"name": "digits", ...}.
-        path: dotted place of the document, as "task".
+        path: dotted path of the document, as "task".
 
     Raises:
-        SpecError: unknown keys, wrong types or ranges, a partition that is impossible.
+        SpecError: unknown keys, wrong types or ranges, or an impossible partition.
         MissingDataError: the data is not installed.
     """
     values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
@@ -61,11 +61,11 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
 
 
 def build(settings: Federated, dtype: str) -> Problem:
-    """The problem to train on; pictures are (1, 8, 8).
+    """The problem to train on; images are (1, 8, 8).
 
     Args:
         settings: from `parse`.
-        dtype: of the pictures, "float32" or "float64".
+        dtype: type of the inputs, "float32" or "float64".
     """
     pictures, labels = digits.load()
 

@@ -1,9 +1,9 @@
-"""Pictures of clothes over clients: 900 pictures of 28 x 28 in ten classes, a fifth of each held out as the test set.
+"""Images of clothes: 900 of 28 x 28 in ten classes, split among clients, a fifth of each class held out for testing.
 
     {"name": "fashion", "clients": 50, "partition": {"classes_per_client": 2}, "split_seed": 0, "model": "softmax"}
 
-A part of Fashion-MNIST (Xiao, Rasul, Vollgraf 2017) that is small enough for quick studies; pixels are in [0, 1]. It
-lies in $DATA_DIR/fashion_mnist_900. Partitions and `central` are as in the task digits; there are no natural clients.
+A part of Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), small enough for quick studies, in $DATA_DIR/fashion_mnist_900.
+Pixels are in [0, 1]. Partitions and `central` are as in the task digits; there are no natural clients.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
 
     Args:
         document: {"name": "fashion", ...}.
-        path: dotted place of the document, as "task".
+        path: dotted path of the document, as "task".
 
     Raises:
-        SpecError: unknown keys, wrong types or ranges, a partition that is impossible.
+        SpecError: unknown keys, wrong types or ranges, or an impossible partition.
         MissingDataError: the data is not there.
     """
     values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
@@ -55,10 +55,10 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
 
 
 def build(settings: Federated, dtype: str) -> Problem:
-    """The problem to train on; pictures are (1, 28, 28).
+    """The problem to train on; images are (1, 28, 28).
 
     Args:
         settings: from `parse`.
-        dtype: of the pictures, "float32" or "float64".
+        dtype: type of the inputs, "float32" or "float64".
     """
     return pictured(FASHION, settings, dtype)

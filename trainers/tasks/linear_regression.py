@@ -1,17 +1,17 @@
-"""Synthetic linear regression over clients that share a solution: every loss vanishes there ("0 loss").
+"""Synthetic linear regression of clients that share a solution, at which every loss vanishes ("0 loss").
 
     {"name": "linear_regression", "clients": 5, "examples": 2000, "dimension": 10, "strong_convexity": 0.001,
      "smoothness": 1, "orientation": "same", "label_noise": 0, "data_seed": 0}
 
-Client i has features x from a Gaussian, targets z = x' w* with one w* for all, and the loss mean of (x' w - z)^2 / 2;
-the model has no bias. The covariance of the features has the eigenvalues given, or as many as `dimension` from
-strong_convexity to smoothness, evenly spaced on a log scale; with orientation "random" each client has axes of its own.
-examples is a number, or a list of one for each client; with fewer than `dimension` a client does not determine w* by
-itself. label_noise above 0 ends interpolation: then there is a floor that mini-batches do not get below.
+Client i has Gaussian features x, targets z = x' w* with one w* for all clients, and as loss the mean of
+(x' w - z)^2 / 2; the model has no bias. The covariance of the features has the given eigenvalues, or `dimension` ones
+from strong_convexity to smoothness, evenly spaced on a log scale. With orientation "random" each client has other axes.
+examples is one number, or a list with a number for each client; with fewer than `dimension` examples a client alone
+does not determine w*. label_noise above 0 ends interpolation: mini-batch steps then do not converge below a floor.
 
-Reported are loss, the weighted mean of the clients' losses, and distance, that to w* (with label_noise to the minimizer
-of the mean loss). `trainers.theory.mass` has the constants on which the speed of SGD and of MaSS depends; the method
-`mass` takes them from here with {"constants": "estimate"}.
+The metrics are loss, the weighted mean of the clients' losses, and distance, the distance to w* (with label_noise, to
+the minimizer of the mean loss). `trainers.theory.mass` has the constants that determine the speed of SGD and of MaSS;
+with {"constants": "estimate"} the method `mass` estimates them from this task.
 
 Source: the setting of "Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss".
 """
@@ -43,7 +43,7 @@ _MODEL = "linear"
 
 @dataclass(frozen=True)
 class _Keys:
-    """What the document may say."""
+    """The keys of a document."""
 
     clients: int = tunable(5, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
     examples: Any = tunable(2000, kind="any", doc="of each client: a number, or a list of one for each")
@@ -67,10 +67,10 @@ class Settings:
     """A checked task.
 
     Args:
-        document: the task with all defaults filled in, JSON-able.
-        sizes: examples of each client.
-        eigenvalues: (d,) of the covariance.
-        client_weights: (clients,) sum 1; None is uniform.
+        document: the task with all defaults filled in, JSON-compatible.
+        sizes: number of examples of each client.
+        eigenvalues: (d,) eigenvalues of the covariance.
+        client_weights: (clients,) weights with sum 1; None is uniform.
         model: name of the model in trainers/models.
     """
 
@@ -101,15 +101,15 @@ class Settings:
 
     @property
     def central(self) -> None:
-        """The server has no data of its own."""
+        """None: the server has no data."""
 
     @property
     def smoothness(self) -> None:
-        """Not known."""
+        """None: not known."""
 
     @property
     def metrics(self) -> None:
-        """METRICS, always."""
+        """None: always METRICS."""
 
     @cached_property
     def drawn(self) -> tuple[Examples, NDArray[np.float64]]:
@@ -125,7 +125,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
 
     Args:
         document: {"name": "linear_regression", ...}.
-        path: dotted place of the document, as "task".
+        path: dotted path of the document, as "task".
 
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
@@ -153,11 +153,11 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
 
 
 def build(settings: Settings, dtype: str) -> Problem:
-    """The problem to train on; its optimum is w*, or with label noise the minimizer of the mean loss.
+    """The problem to train on; its optimum is w*, or, with label noise, the minimizer of the mean loss.
 
     Args:
         settings: from `parse`.
-        dtype: "float32" or "float64"; the data are always handed over in float64.
+        dtype: "float32" or "float64"; not used, since the data are always passed in float64.
     """
     train, solution = settings.drawn
     uniform = np.full(settings.clients, 1 / settings.clients)
@@ -173,7 +173,7 @@ def build(settings: Settings, dtype: str) -> Problem:
 
 
 def _refuse_large(values: Mapping[str, Any], path: str) -> None:
-    """Features, or rotations of the axes, of more numbers than a synthetic task may have."""
+    """Raises a SpecError if the features, or the rotations of the axes, exceed the size limit of synthetic tasks."""
     clients, dimension = values["clients"], values["dimension"]
     if values["eigenvalues"] is not None:
         dimension = len(values["eigenvalues"])
@@ -201,11 +201,11 @@ def _sizes(value: Any, clients: int, path: str) -> tuple[int, ...]:
 
 
 def _refuse_others(values: Mapping[str, Any], said: Mapping[str, Any], document: Mapping[str, Any], path: str) -> None:
-    """What eigenvalues say too may be given beside them only if it is the same."""
+    """Raises a SpecError if a key next to eigenvalues contradicts them."""
     for key, meant in said.items():
         if key in document and values[key] != meant:
             place = join(path, key)
             raise SpecError(
-                f"{place} must be {shown(meant)}, as eigenvalues say, or left out, got {key}={shown(values[key])}",
+                f"{place} must be {shown(meant)} as eigenvalues imply, or left out, got {key}={shown(values[key])}",
                 place,
             )

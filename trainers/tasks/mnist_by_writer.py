@@ -1,15 +1,15 @@
-"""MNIST with its writers as clients: 60000 digits of 539 people to train on, 10000 of 297 others to test on.
+"""MNIST with its writers as clients: 60000 digits of 539 people for training, 10000 of 297 others for testing.
 
     {"name": "mnist_by_writer", "writers": 100, "test_writers": 50, "split_seed": 0, "model": "softmax"}
 
-Pictures are 28 x 28 with pixels in [0, 1]; who wrote which is known from QMNIST (Yadav, Bottou 2019). They lie in
-$DATA_DIR/mnist_by_writer. A writer of the training set has 19 to 131 pictures, median 116. `writers` and
-`test_writers` make smaller studies: so many people, drawn by split_seed, fewer of them always being among the more.
+Images are 28 x 28 with pixels in [0, 1], in $DATA_DIR/mnist_by_writer. Their writers are known from QMNIST (Yadav,
+Bottou 2019). A writer of the training set has 19 to 131 images, median 116. For smaller studies, `writers` and
+`test_writers` are numbers of writers to draw by split_seed; a smaller draw is a subset of a larger one.
 
 The natural partition has one client for each writer. With "iid", "by_label", {"dirichlet": concentration} or
-{"classes_per_client": c}, the pictures of the same writers are spread over `clients` clients, as many as writers when
-it is left out. The test set is always grouped by writer. `"central": {"fraction": 0.1}` gives the server that part of
-every writer's pictures (of every digit's, under the other partitions), for mixed federated learning.
+{"classes_per_client": c}, the images of the same writers are split among `clients` clients, by default as many as
+writers. The test set is always grouped by writer. `"central": {"fraction": 0.1}` gives the server that part of every
+writer's images (of every digit's images under the other partitions), for mixed federated learning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEST_WRITERS = 297
 
 @dataclass(frozen=True)
 class _WriterKeys(Keys):
-    """What a document may say."""
+    """The keys of a document."""
 
     writers: int | None = tunable(None, low=1, high=_WRITERS, unit="people", doc="who train; null is all")
     test_writers: int | None = tunable(None, low=1, high=_TEST_WRITERS, unit="people", doc="who test; null is all")
@@ -55,10 +55,10 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
 
     Args:
         document: {"name": "mnist_by_writer", ...}.
-        path: dotted place of the document, as "task".
+        path: dotted path of the document, as "task".
 
     Raises:
-        SpecError: unknown keys, wrong types or ranges, a partition that is impossible.
+        SpecError: unknown keys, wrong types or ranges, or an impossible partition.
         MissingDataError: the data is not there.
     """
     given = {key: value for key, value in document.items() if key != "name"}
@@ -84,17 +84,17 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
 
 
 def build(settings: Federated, dtype: str) -> Problem:
-    """The problem to train on; pictures are (1, 28, 28).
+    """The problem to train on; images are (1, 28, 28).
 
     Args:
         settings: from `parse`.
-        dtype: of the pictures, "float32" or "float64".
+        dtype: type of the inputs, "float32" or "float64".
     """
     return pictured(MNIST, settings, dtype)
 
 
 def _of(writers: Rows, rows: Rows, count: int | None, seed: int) -> Rows:
-    """The rows of so many of their writers, of all when None."""
+    """The rows of `count` of their writers; None is all."""
     if count is None:
         return rows
     chosen = partitions.choose(np.unique(writers[rows]), count, seed)

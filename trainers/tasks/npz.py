@@ -1,20 +1,20 @@
-"""Your own data, without code: arrays in an .npz file, with a column that says whose each example is.
+"""Your own data, without code: arrays in an .npz file, one of which names the client of each example.
 
     {"name": "npz", "path": "mine.npz", "inputs": "x", "targets": "y", "client": "client", "model": "softmax"}
 
     numpy.savez("mine.npz", x=inputs, y=labels, client=names)
 
-`inputs` names an array (examples, ...) of numbers, taken as they are: scale them before. `targets` names class numbers
-(examples,), counted from 0, or, for the model "linear", numbers (examples,) or (examples, outputs). `client` names
-whole numbers or texts (examples,).
+`inputs` names an array (examples, ...) of numbers, which are used unscaled. `targets` names class numbers (examples,)
+from 0 on, or, for the model "linear", numbers (examples,) or (examples, outputs). `client` names whole numbers or
+strings (examples,).
 
-What is held out for testing is a column of true and false, `"test": "is_test"`; or arrays of their own,
-`"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client may be left out); or else
-`test_fraction`, 0.2 by default, of each client's examples (of each class, where the partition is not natural).
+Test examples are those that a true/false array marks, `"test": "is_test"`; or separate arrays,
+`"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client is optional); otherwise
+`test_fraction`, 0.2 by default, of each client's examples (of each class if the partition is not natural).
 
-The natural partition, one client for each value of the column, is the default; the others are as in the task digits
-(a regression has "iid" only), and need no column when `clients` is given. A relative path is looked for in the current
-directory, then in $DATA_DIR. `sha256` of the file may be given: another file is then refused.
+The default is the natural partition, with one client for each value in the client array. The others are as in the task
+digits (a regression has "iid" only), and need no client array if `clients` is given. A relative path is looked up in
+the current directory, then in $DATA_DIR. If `sha256` is given, a file with another hash is refused.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
 _CLIENT = "client"
 _TEST_FRACTION = 0.2
-_SPARSE = 100  # classes without an example that are taken for granted
+_SPARSE = 100  # largest number of classes without an example that is accepted without `classes`
 
 
 @dataclass(frozen=True)
 class _ArrayKeys(Keys):
-    """What a document may say."""
+    """The keys of a document."""
 
     path: str = tunable(doc=f"the .npz file, from the current directory or ${VARIABLE}")
     inputs: str = tunable("x", doc="name of the array of inputs, (examples, ...)")
@@ -82,7 +82,7 @@ SETTINGS = settings_of(_ArrayKeys)
 
 @dataclass(frozen=True)
 class _HeldOutKeys:
-    """Arrays of their own for testing."""
+    """Names of separate arrays for testing."""
 
     inputs: str = tunable(doc="name of the array of inputs")
     targets: str = tunable(doc="name of the array of targets")
@@ -95,11 +95,11 @@ class Settings(Federated):
 
     Args:
         file: absolute path.
-        names: of the arrays.
-        test_names: of separate arrays for testing; None without them.
+        names: names of the arrays.
+        test_names: names of separate arrays for testing; None without them.
         classes: number of classes; None for a regression.
-        sha256: of the file.
-        path: dotted place of the task.
+        sha256: hash of the file.
+        path: dotted path of the task.
     """
 
     file: Path
@@ -115,10 +115,10 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
 
     Args:
         document: {"name": "npz", "path": ..., ...}.
-        path: dotted place of the document, as "task".
+        path: dotted path of the document, as "task".
 
     Raises:
-        SpecError: unknown keys, wrong types or ranges, arrays that are missing or not what they should be.
+        SpecError: unknown keys, wrong types or ranges, or arrays that are missing or invalid.
         MissingDataError: there is no such file.
     """
     given = {key: value for key, value in document.items() if key != "name"}
@@ -158,7 +158,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
 
 
 def stamp(document: Mapping[str, Any]) -> Any:
-    """What tells one state of the document's file from another; None where there is none.
+    """A value that changes when the document's file changes; None if there is no file.
 
     Args:
         document: {"name": "npz", ...}, not checked yet.
@@ -169,14 +169,14 @@ def stamp(document: Mapping[str, Any]) -> Any:
 
 
 def build(settings: Settings, dtype: str) -> Problem:
-    """The problem to train on; inputs have the shape they have in the file.
+    """The problem to train on; inputs have the same shape as in the file.
 
     Args:
         settings: from `parse`.
-        dtype: of the inputs, "float32" or "float64".
+        dtype: type of the inputs, "float32" or "float64".
 
     Raises:
-        SpecError: the file is no longer what it was.
+        SpecError: the file has changed since `parse`.
     """
     classified = settings.classes is not None
     try:
@@ -184,7 +184,7 @@ def build(settings: Settings, dtype: str) -> Problem:
     except OSError as error:
         raise MissingDataError(f"{settings.path}.path: no file {settings.file.name} any more", settings.path) from error
     if table.sha256 != settings.sha256:
-        raise SpecError(f"{settings.path}.path must stay as it is, got another {settings.file.name}: start again")
+        raise SpecError(f"{settings.path}.path must not change, got another {settings.file.name}: start again")
     held_out = table.main if table.test is None else table.test
     counts = {"classes": settings.classes} if classified else {}
     return Problem(
@@ -212,7 +212,7 @@ def _file(name: str, place: str) -> Path:
 
 
 def _names(values: dict[str, Any], path: str) -> tuple[Names, Names | None]:
-    """Names of the arrays, and of those for testing; nobody has to have a client column who does not need one."""
+    """Names of the arrays, and of those for testing. A client array is required only if the partition needs it."""
     test, place = values["test"], join(path, "test")
     if test is not None and values["test_fraction"] is not None:
         raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)

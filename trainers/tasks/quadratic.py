@@ -1,20 +1,20 @@
-"""Quadratic client losses, 0.5 (x - center)' hessian (x - center): the papers' theory, to be run.
+"""Quadratic client losses, 0.5 (x - center)' hessian (x - center), to check the papers' theory by experiments.
 
 Either given in full:
 
     {"name": "quadratic", "hessians": [[[2, 0], [0, 1]], ...], "centers": [[1, 0], ...]}
 
-or generated, "problem" being
+or generated, with "problem" one of
 
     random       clients, dimension, strong_convexity, smoothness, center_spread, data_seed
     two_clients  hessians 1 and 2, centers 1 and 1/2; the optimum is 2/3
     continuum    clients; curvatures i in [0.5, 2] of density 8i/15 with centers 1/i; the optimum is 5/7
-    worst_case   strong_convexity, smoothness, center_bound, client_lr, gradient_weights, prox: bounds attained exactly
+    worst_case   strong_convexity, smoothness, center_bound, client_lr, gradient_weights, prox; attains the bounds
 
-With any of them: client_weights (not for worst_case, which brings its own) and gradient_noise, the standard deviation
-of the noise that one example adds to each gradient coordinate. For mixed federated learning also central, the server's
-own loss (with the same noise): {"hessian": [[1, 0], [0, 1]], "center": [0, 0]}. What is known and reported of a task,
-its optimum, the loss and the distance, is of the clients' losses alone.
+All of them take client_weights (except worst_case, which has its own) and gradient_noise, the standard deviation of the
+noise that one example adds to each gradient coordinate. For mixed federated learning they also take central, the
+server's own loss (with the same noise): {"hessian": [[1, 0], [0, 1]], "center": [0, 0]}. The optimum, the loss and the
+distance of a task are those of the clients' losses alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SHARED = ("name", "problem", "client_weights", "gradient_noise", "central")
 
 @dataclass(frozen=True)
 class _Shared:
-    """What every quadratic task may say."""
+    """Keys of every quadratic task."""
 
     problem: str | None = tunable(
         None,
@@ -64,7 +64,7 @@ class _Shared:
 
 @dataclass(frozen=True)
 class _Random:
-    """Clients with random Hessians of given extreme eigenvalues."""
+    """Clients with random Hessians with given extreme eigenvalues."""
 
     clients: int = tunable(10, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
     dimension: int = tunable(5, low=1, unit="parameters", doc="of the model")
@@ -76,19 +76,19 @@ class _Random:
 
 @dataclass(frozen=True)
 class _TwoClients:
-    """The toy with two clients: nothing to set."""
+    """The toy problem with two clients; no settings."""
 
 
 @dataclass(frozen=True)
 class _Continuum:
-    """The toy with a continuum of clients, as a finite population."""
+    """The toy problem with a continuum of clients, as a finite population."""
 
     clients: int = tunable(1000, low=1, high=MOST_CLIENTS, unit="clients", doc="size of the population")
 
 
 @dataclass(frozen=True)
 class _WorstCase:
-    """The instance on which the bounds are attained, for a given method."""
+    """The instance that attains the bounds for a given method."""
 
     strong_convexity: float = tunable(1.0, low=0, low_open=True, doc="smallest eigenvalue of a Hessian")
     smoothness: float = tunable(10.0, low=0, low_open=True, doc="largest eigenvalue of a Hessian")
@@ -124,12 +124,12 @@ class Settings:
     """A checked quadratic task.
 
     Args:
-        document: the task with all defaults filled in, JSON-able.
+        document: the task with all defaults filled in, JSON-compatible.
         clients: size of the population.
         dimension: number of parameters.
         draw: makes the clients' quadratics.
-        client_weights: (clients,) sum 1; None is uniform.
-        central: the server's own quadratic; None where it has none.
+        client_weights: (clients,) weights with sum 1; None is uniform.
+        central: the server's own quadratic; None if it has none.
         model: name of the model in trainers/models.
     """
 
@@ -143,7 +143,7 @@ class Settings:
 
     @cached_property
     def losses(self) -> Quadratics:
-        """The clients' quadratics; drawn when they are first needed, which takes minutes where they are large."""
+        """The clients' quadratics, drawn on first access; large ones take minutes."""
         return self.draw()
 
     @cached_property
@@ -152,7 +152,7 @@ class Settings:
         if self.dimension == 1:
             return float(self.losses.hessians.max())
         if self.document.get("problem") == "random":
-            return float(self.document["smoothness"])  # drawn so: nothing to compute
+            return float(self.document["smoothness"])  # known by construction
         return float(np.linalg.eigvalsh(self.losses.hessians).max())
 
     @property
@@ -161,11 +161,11 @@ class Settings:
 
     @property
     def metrics(self) -> None:
-        """METRICS, always."""
+        """None: always METRICS."""
 
     @property
     def examples(self) -> None:
-        """Quadratics have no countable examples: a batch of any size can be drawn."""
+        """None: quadratics have no countable examples; a batch of any size can be drawn."""
 
 
 def parse(document: Mapping[str, Any], path: str) -> Settings:
@@ -173,10 +173,10 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
 
     Args:
         document: {"name": "quadratic", ...}.
-        path: dotted place of the document, as "task".
+        path: dotted path of the document, as "task".
 
     Raises:
-        SpecError: unknown keys, missing ones, wrong sizes, matrices that are not symmetric positive definite.
+        SpecError: unknown or missing keys, wrong sizes, or matrices that are not symmetric positive definite.
     """
     if "problem" in document and ("hessians" in document or "centers" in document):
         raise SpecError(f"{path} must have either problem or hessians and centers, got both: leave one out", path)
@@ -209,7 +209,7 @@ def build(settings: Settings, dtype: str) -> Problem:
 
     Args:
         settings: from `parse`.
-        dtype: "float32" or "float64"; quadratics are always handed over in float64.
+        dtype: "float32" or "float64"; not used, since quadratics are always passed in float64.
     """
     return Problem(
         model=settings.model,

@@ -12,7 +12,7 @@ from pathlib import Path
 from trainers.errors import SpecError
 
 POINT_HELP = "rate and suboptimality of a setting, as JSON"
-FIGURE_HELP = "data (CSV) and pictures (PNG, SVG) of a figure, or of all"
+FIGURE_HELP = "data (CSV) and images (PNG, SVG) of a figure, or of all"
 COUNTER_HELP = "evidence against a statement of the papers, as JSON lines"
 CUSP_HELP = "landmarks of the MAML curve at a fixed client rate, as JSON"
 
@@ -21,10 +21,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: as on the command line; None takes them from there.
+        arguments: the arguments; None uses those of the command line.
 
     Returns:
-        Exit code: 0, or 2 for wrong input (one line on standard error).
+        Exit code: 0, or 2 for invalid input (one line on standard error).
     """
     try:
         return run(arguments)
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """As `main`, but wrong input is a SpecError."""
+    """Runs one command; raises a SpecError for invalid input."""
     options = _parser().parse_args(arguments)
     return int(options.run(options))
 

@@ -1,4 +1,4 @@
-"""Every bound of the papers on one setting: which apply, which are kept, and an error when a sound one is not."""
+"""Checks every bound of the papers on one setting: which apply, which hold, and an error if a proven one does not."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ ROUNDING = 1e-9
 
 
 class BoundViolation(ArithmeticError):
-    """A bound that is proven was exceeded: the numbers, or this code, are wrong."""
+    """A proven bound was exceeded: the numbers, or this code, are wrong."""
 
 
 @dataclass(frozen=True)
 class BoundCheck:
-    """One bound, evaluated.
+    """The evaluation of one bound.
 
     Args:
-        name: as "Theorem 17".
-        bound: its value.
-        distance: the distance it bounds.
-        sound: whether the statement is proven; the others are reported only.
+        name: such as "Theorem 17".
+        bound: value of the bound.
+        distance: the distance that it bounds.
+        sound: whether the statement is proven; others are only reported.
         kept: whether the distance is within the bound, up to rounding.
     """
 
@@ -95,10 +95,10 @@ def bound_checks(clients: ClientQuadratics, client_lr: float, weights: Weights, 
 
 
 def require_sound_bounds(clients: ClientQuadratics, client_lr: float, weights: Weights, prox: float = 0.0) -> None:
-    """Nothing, when every proven bound that applies is kept.
+    """Checks that every proven bound that applies holds; arguments as in `bound_checks`.
 
     Raises:
-        BoundViolation: one is not; arguments as in `bound_checks`.
+        BoundViolation: a proven bound does not hold.
     """
     for check in bound_checks(clients, client_lr, weights, prox):
         if check.sound and not check.kept:

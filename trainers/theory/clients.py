@@ -1,4 +1,4 @@
-"""Quadratic clients, checked and decomposed: what every closed form of the theory starts from."""
+"""Quadratic clients, checked and decomposed: the input of every closed form of the theory."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class ClientQuadratics:
     Args:
         hessians: (..., clients, d, d) symmetric positive definite.
         centers: (..., clients, d) minimizers of the clients.
-        weights: (..., clients) not negative, sum 1.
-        eigenvalues: (..., clients, d) of the Hessians, ascending.
-        eigenvectors: (..., clients, d, d) in columns.
+        weights: (..., clients) at least 0, with sum 1.
+        eigenvalues: (..., clients, d) eigenvalues of the Hessians, ascending.
+        eigenvectors: (..., clients, d, d) eigenvectors in columns.
     """
 
     hessians: Array
@@ -98,12 +98,12 @@ class ClientQuadratics:
 
 
 def client_quadratics(hessians: Any, centers: Any, client_weights: Any = None) -> ClientQuadratics:
-    """Checks Hessians, centers and weights and takes the Hessians apart.
+    """Checks Hessians, centers and weights, and decomposes the Hessians.
 
     Args:
         hessians: (..., clients, d, d) symmetric positive definite.
         centers: (..., clients, d).
-        client_weights: (..., clients) not negative, not all 0; scaled to sum 1; None is uniform.
+        client_weights: (..., clients) at least 0, not all 0; scaled to sum 1; None is uniform.
 
     Raises:
         SpecError: a shape does not fit, a value is not finite, a matrix is not symmetric positive definite, or the
@@ -126,7 +126,7 @@ def client_quadratics(hessians: Any, centers: Any, client_weights: Any = None) -
     crooked = np.abs(matrices - transposed) > SYMMETRY_TOLERANCE * scale
     if crooked.any():
         client = int(np.argwhere(crooked)[0][-3])
-        raise SpecError(f"hessians must be symmetric, got client {client} with another transpose", f"hessians.{client}")
+        raise SpecError(f"hessians must be symmetric, got client {client} with an asymmetric one", f"hessians.{client}")
     matrices = (matrices + transposed) / 2
     eigenvalues, eigenvectors = np.linalg.eigh(matrices)
     low = eigenvalues[..., 0]
@@ -144,7 +144,7 @@ def clients_of(problem: ClientQuadratics | Quadratics | Problem) -> ClientQuadra
     """The clients of a quadratic problem.
 
     Args:
-        problem: clients as they are, the quadratics of a task (uniform weights), or a whole problem.
+        problem: clients (returned unchanged), the quadratics of a task (uniform weights), or a whole problem.
 
     Raises:
         SpecError: the problem is not quadratic.
@@ -159,7 +159,7 @@ def clients_of(problem: ClientQuadratics | Quadratics | Problem) -> ClientQuadra
 
 
 def solve(matrix: Array, right: Array) -> Array:
-    """Solution (..., d) of matrix x = right; SpecError where the matrix is singular."""
+    """Solution (..., d) of matrix x = right; SpecError if the matrix is singular."""
     try:
         solution = np.linalg.solve(matrix, right[..., None])[..., 0]
     except np.linalg.LinAlgError:

@@ -22,7 +22,7 @@ Kind = Literal["exact", "mean_extremes", "closed_form"]
 def surrogate_condition_number(
     clients: ClientQuadratics, client_lr: Any, weights: Weights, prox: Any = 0.0, kind: Kind = "exact"
 ) -> Array:
-    """Condition number of the surrogate; exact <= mean_extremes <= closed_form where the latter hold.
+    """Condition number of the surrogate; exact <= mean_extremes <= closed_form, where the latter two hold.
 
     Args:
         clients: (..., clients, d) quadratics.
@@ -34,7 +34,7 @@ def surrogate_condition_number(
             at a time.
 
     Returns:
-        (...) at least 1; inf where the surrogate is not strongly convex.
+        (...) at least 1; inf if the surrogate is not strongly convex.
     """
     if kind == "closed_form":
         curvature = Curvature(float(clients.strong_convexity), float(clients.smoothness))

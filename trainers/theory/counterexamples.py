@@ -1,4 +1,4 @@
-"""Statements of the papers that do not hold, each with numbers that anybody can check.
+"""Statements of the papers that do not hold, each with numerical evidence.
 
 Each function returns a list of rows; `python -m trainers.theory counterexample NAME` prints them.
 """
@@ -58,7 +58,7 @@ def lemma5() -> list[Row]:
 
 
 def corollary22() -> list[Row]:
-    """Hessians 1 and 2 with client_lr 0.01 / K: the distance stays, the printed bound falls with 1 / K."""
+    """Hessians 1 and 2 with client_lr 0.01 / K: the distance stays, while the printed bound falls like 1 / K."""
     clients = two_clients()
     rows: list[Row] = []
     for steps in (10, 100, 1000, 10000):
@@ -78,7 +78,7 @@ def corollary22() -> list[Row]:
 
 
 def momentum() -> list[Row]:
-    """Error over rate^T times the start's on diag(1, 10) from (1, 1): above 1 and growing with momentum."""
+    """Error over rate^T times the initial error, on diag(1, 10) from (1, 1): with momentum above 1 and growing."""
     eigenvalues = np.array([1.0, 10.0])
     rows: list[Row] = []
     for server in ("sgd", "nesterov", "heavy_ball"):

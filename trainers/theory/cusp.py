@@ -1,10 +1,10 @@
-"""The curve of MAML at a fixed client rate: where it leaves FedAvg's, its cusp, and its end (derived).
+"""The curve of MAML at a fixed client rate: where it leaves FedAvg's curve, its cusp, and its end (derived).
 
-With only the last of K steps counting, psi(e) = (1 - c (e + p))^(K-1) e has its peak at (1 - c p) / (c K). While the
-peak lies above the smoothness, psi grows with e and the curve is FedAvg's. Then the largest eigenvalue of the surrogate
-lies inside the interval; where both ends are equal, the condition number has its kink and the curve its cusp, at the
-height of one-shot averaging: there b / a = kappa0 exactly. This explains
-Figures 5, 7, 8 and 10 of Charles & Konecny [A].
+If only the last of K steps counts, psi(e) = (1 - c (e + p))^(K-1) e has its peak at (1 - c p) / (c K). While the peak
+lies above the smoothness, psi grows with e and the curve is that of FedAvg. For larger K the largest eigenvalue of the
+surrogate lies inside the interval. When psi is equal at both ends, the condition number has a kink and the curve a
+cusp, at the height of one-shot averaging: there b / a = kappa0 exactly. This explains Figures 5, 7, 8 and 10 of
+Charles & Konecny [A].
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from trainers.theory.tradeoff import one_shot_suboptimality
 
 @dataclass(frozen=True)
 class Cusp:
-    """Landmarks of the curve, in numbers of local steps (not whole).
+    """Landmarks of the curve, in (fractional) numbers of local steps.
 
     Args:
-        leaves_at: the curve leaves FedAvg's here: (1 - c p) / (c L).
+        leaves_at: the curve leaves that of FedAvg: (1 - c p) / (c L).
         cusp_at: 1 + log(L / mu) / (log(1 - c (mu + p)) - log(1 - c (L + p))).
-        last_phase_at: from here the condition number is (b / a) / kappa0: (1 - c p) / (c mu).
+        last_phase_at: from here on the condition number is (b / a) / kappa0: (1 - c p) / (c mu).
         log_condition_number: at the cusp, for a dense spectrum.
-        suboptimality: at the cusp: that of one-shot averaging.
+        suboptimality: at the cusp, the same as for one-shot averaging.
     """
 
     leaves_at: float
@@ -45,7 +45,7 @@ def cusp(curvature: Curvature, client_lr: float, prox: float = 0.0) -> Cusp:
         prox: proximal strength.
 
     Raises:
-        SpecError: client_lr is out of range, or the curvature is a single number.
+        SpecError: client_lr is outside its range, or smoothness equals strong_convexity.
 
     Examples:
         >>> at = cusp(Curvature(1, 10), 0.001)

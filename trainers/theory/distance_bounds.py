@@ -1,9 +1,9 @@
 """Bounds on the distance between the surrogate's optimum and the true one.
 
-Charles & Konecny [B], section 6, holds in any dimension: Theorems 16, 17, 21, Corollaries 19, 20. Of [A], section 4.3,
-Lemma 12 (one dimension) holds; Lemma 5 and Theorem 4 do not hold in two dimensions or more, nor does [B] Corollary 22
-for many local steps (see `counterexamples`): these are for reports only. All of [B] is for prox = 0 and client_lr
-below 1 / smoothness.
+Theorems 16, 17, 21 and Corollaries 19, 20 of Charles & Konecny [B], section 6, hold in any dimension. In [A], section
+4.3, Lemma 12 (one dimension) holds; Lemma 5 and Theorem 4 do not hold in two dimensions or more. [B] Corollary 22 does
+not hold for many local steps. Those three are for reports only (see `counterexamples`). All of [B] assumes prox = 0 and
+client_lr below 1 / smoothness.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lemma_12(distorted: Surrogate) -> Array:
     """2 C (sqrt b - sqrt a) / (sqrt b + sqrt a) ([A] Lemma 12, d = 1; tight). In any dimension: the conjecture of [A].
 
     Args:
-        distorted: the surrogate; nan where a distortion is not positive.
+        distorted: the surrogate; the bound is nan if a distortion is not positive.
     """
     return np.asarray(2 * distorted.clients.center_bound * np.tanh(distorted.log_distortion_ratio / 4))
 
@@ -51,13 +51,13 @@ def theorem_4(center_bound: Any, condition_number: Any, surrogate_condition_numb
 def corollary_1(rate: Any, rounds: Any, start_distance: Any, limit_distance: Any) -> Array:
     """rate^T |x_0 - surrogate optimum| + bound on the distance of the optima ([A] Corollary 1).
 
-    Holds for plain SGD servers if `limit_distance` is a bound that holds (Theorem 16 or 17); with [A] Theorem 4 it
-    inherits that theorem's failure, and with momentum the first term holds only up to a factor that grows with T.
+    Holds for plain SGD servers if `limit_distance` is a valid bound (Theorem 16 or 17), so in general not with [A]
+    Theorem 4. With momentum the first term holds only up to a factor that grows with T.
 
     Args:
         rate: linear rate.
         rounds: T.
-        start_distance: from the start to the surrogate's optimum.
+        start_distance: distance from the start to the surrogate's optimum.
         limit_distance: bound on the distance between the optima.
     """
     power = np.asarray(rate, float) ** np.asarray(rounds, float)
@@ -78,7 +78,7 @@ def theorem_16(clients: ClientQuadratics, client_lr: Any, weights: Weights) -> A
 
 
 def theorem_17(clients: ClientQuadratics, client_lr: Any, local_steps: int) -> Array:
-    """center_spread (1 + hessian_spread / mu) (K L - phi(L)) / phi(mu), all steps counting ([B] Theorem 17).
+    """center_spread (1 + hessian_spread / mu) (K L - phi(L)) / phi(mu), if all steps count ([B] Theorem 17).
 
     Args:
         clients: (..., clients, d) quadratics.
@@ -99,7 +99,7 @@ def largest_rate_of_corollary_19(clients: ClientQuadratics, epsilon: float, loca
         local_steps: K.
 
     Raises:
-        SpecError: epsilon is out of range.
+        SpecError: epsilon is outside its range.
     """
     if not 0 <= epsilon <= -np.expm1(-float(local_steps)):
         raise SpecError(f"epsilon must be in [0, 1 - exp(-K)] with K={local_steps}, got epsilon={epsilon:g}", "epsilon")
@@ -111,15 +111,15 @@ def corollary_20(clients: ClientQuadratics, epsilon: float) -> Array:
 
     Args:
         clients: (..., clients, d) quadratics.
-        epsilon: as in `largest_rate_of_corollary_19`, for client_lr up to that rate and all steps counting; 1 (as it
-            rounds to for many steps) gives inf.
+        epsilon: as in `largest_rate_of_corollary_19`, for client_lr up to that rate and if all steps count; 1 (the
+            rounded value for many steps) gives inf.
     """
     with np.errstate(divide="ignore"):
         return np.asarray(_spread(clients) * clients.condition_number * np.divide(epsilon, 1 - epsilon))
 
 
 def theorem_21(clients: ClientQuadratics, lower_lr: Any, higher_lr: Any, local_steps: int) -> Array:
-    """Distance between the surrogate optima of two client rates, all steps counting ([B] Theorem 21).
+    """Distance between the surrogate optima of two client rates, if all steps count ([B] Theorem 21).
 
     center_spread (1 + phi_L(higher) / phi_mu(higher)) (phi_L(lower) - phi_L(higher)) / phi_mu(lower).
 

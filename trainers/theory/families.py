@@ -1,4 +1,4 @@
-"""Quadratic problems with known answers: the papers' examples, the exact worst case and the counterexamples."""
+"""Quadratic problems with known solutions: the papers' examples, the exact worst case and the counterexamples."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def tight_condition(curvature: Curvature) -> ClientQuadratics:
 def far_apart(first_weight: float) -> ClientQuadratics:
     """Hessians 4 and 1, minimizers 1 and -1 ([A] C.2).
 
-    With only the last step counting and client_lr 1/8 the distance tends to 8 p / (3 p + 1) as K grows.
+    If only the last step counts and client_lr is 1/8, the distance tends to 8 p / (3 p + 1) as K grows.
 
     Args:
-        first_weight: p of the first client, in (0, 1).
+        first_weight: weight p of the first client, in (0, 1).
     """
     return client_quadratics([[[4.0]], [[1.0]]], [[1.0], [-1.0]], [first_weight, 1 - first_weight])
 
@@ -38,9 +38,9 @@ def worst_case(
     The surrogate's condition number is [A] (11) or (13), and its optimum is 2 C suboptimality away from the true one.
 
     Args:
-        curvature: bounds of the Hessians, reached.
+        curvature: bounds of the Hessians, which are attained.
         client_lr: below 1 / (smoothness + prox).
-        weights: gradient weights for which the problem is the worst.
+        weights: gradient weights for which the problem is the worst case.
         prox: proximal strength.
         center_bound: C.
     """
@@ -65,7 +65,7 @@ def continuum(clients: int = 1000) -> ClientQuadratics:
     """Hessian i, minimizer 1/i, i in [0.5, 2] with density 8 i / 15, at quantile midpoints ([B] section 4, second).
 
     Args:
-        clients: how many quantiles; the optimum tends to 1 / 1.4.
+        clients: number of quantiles; the optimum tends to 1 / 1.4 as it grows.
     """
     quantiles = (np.arange(clients) + 0.5) / clients
     hessians = np.sqrt(0.25 + 3.75 * quantiles)
@@ -76,7 +76,7 @@ def continuum_optimum(client_lr: float, weights: Weights) -> float:
     """Surrogate optimum E[q(i)] / E[i q(i)] of the exact continuum, by Gauss-Legendre quadrature.
 
     Args:
-        client_lr: client rate, at least 0; beyond 1/2 some clients are ill-behaved, beyond about 1.05 the mean is.
+        client_lr: client rate, at least 0. Above 1/2 some clients are ill-behaved, above about 1.05 the mean is.
         weights: gradient weights; a single step gives 1 / 1.4.
     """
     nodes, shares = np.polynomial.legendre.leggauss(400)
@@ -100,7 +100,7 @@ def rotated_pair(smoothness: float, angle: float) -> ClientQuadratics:
 
 
 def steep_coordinates(smoothness: float, clients: int) -> ClientQuadratics:
-    """Client i is steep in coordinate i, where its minimizer lies: commuting Hessians that break [A] Lemma 5 too.
+    """Client i is steep in coordinate i, where its minimizer lies: commuting Hessians that also violate [A] Lemma 5.
 
     Args:
         smoothness: L, with strong convexity 1.
@@ -113,10 +113,10 @@ def steep_coordinates(smoothness: float, clients: int) -> ClientQuadratics:
 
 
 def random_spectrum(curvature: Curvature, dimension: int, generator: np.random.Generator) -> Array:
-    """Eigenvalues of b1 B'B + b2 I with B of standard normal entries, scaled to reach both bounds ([A] D.1).
+    """Eigenvalues of b1 B'B + b2 I with standard normal B, scaled to attain both bounds ([A] D.1).
 
     Args:
-        curvature: bounds of the spectrum, reached.
+        curvature: bounds of the spectrum, which are attained.
         dimension: at least 2.
         generator: source of randomness.
 
@@ -134,12 +134,12 @@ def random_clients(
 ) -> ClientQuadratics:
     """Many random problems at once: rotated Hessians with log-uniform spectra in [1, smoothness], minimizers in a ball.
 
-    Every Hessian has an eigenvalue at one of both bounds.
+    Every Hessian has an eigenvalue at one of the two bounds.
 
     Args:
         generator: source of randomness.
-        problems: how many.
-        clients: of each problem.
+        problems: number of problems.
+        clients: number of clients of each problem.
         dimension: d.
         smoothness: (problems,) at least 1.
     """

@@ -1,8 +1,8 @@
 """Extreme values of the surrogate's eigenvalues over all Hessian eigenvalues between strong_convexity and smoothness.
 
-Where the surrogate's eigenvalue e q(e) grows with e these are its values at both ends, which gives [A] (11) and (13);
-beyond, the extremes inside the interval count too: the limit of a dense spectrum, which the papers' simulated MAML
-curves approach (spectra of random matrices in high dimension).
+If the surrogate's eigenvalue e q(e) grows with e, the extreme values are those at both ends, which gives [A] (11) and
+(13). Otherwise extremes inside the interval count too. This is the limit of a dense spectrum, which the papers'
+simulated MAML curves approach (spectra of random matrices in high dimension).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REFINEMENTS = 6
 
 @dataclass(frozen=True)
 class Curvature:
-    """What is known of all clients' Hessians.
+    """Bounds of all clients' Hessians.
 
     Args:
         strong_convexity: lower bound of their eigenvalues (mu), above 0.
@@ -52,11 +52,11 @@ class Curvature:
 
 
 def log_condition_number(curvature: Curvature, client_lr: float, weights: Weights, prox: float = 0.0) -> float:
-    """Logarithm of the largest over the smallest eigenvalue that the surrogate can have; inf where it is not convex.
+    """Logarithm of the largest over the smallest eigenvalue that the surrogate can have; inf if it is not convex.
 
     [A] (11) for all steps and client_lr <= 1 / (smoothness + prox); [A] (13) for the last step and client_lr <=
-    1 / (K smoothness + prox); the dense-spectrum limit elsewhere. 0 local work (client_lr = 0 or one step) gives the
-    condition number of the loss, whatever prox is.
+    1 / (K smoothness + prox); the dense-spectrum limit otherwise. No local work (client_lr = 0 or one step) gives the
+    condition number of the loss for any prox.
 
     Args:
         curvature: bounds of the Hessians.
@@ -91,8 +91,7 @@ def log_condition_number(curvature: Curvature, client_lr: float, weights: Weight
 def log_distortion_ratio(curvature: Curvature, client_lr: float, weights: Weights, prox: float = 0.0) -> float:
     """Logarithm of b / a, the extreme eigenvalues that a distortion matrix can have ([A] Lemmas 5, 6, [B] Lemma 6).
 
-    The distortion falls with the eigenvalue as long as client_lr <= 1 / (smoothness + prox). nan where it is not
-    positive.
+    The distortion falls with the eigenvalue if client_lr <= 1 / (smoothness + prox). nan if it is not positive.
 
     Args:
         curvature: bounds of the Hessians.
@@ -113,7 +112,7 @@ def log_distortion_ratio(curvature: Curvature, client_lr: float, weights: Weight
 
 
 def _vanishes(curvature: Curvature, client_lr: float, weights: Weights, prox: float) -> bool:
-    """Whether an eigenvalue has client_lr (e + prox) = 1 while the first gradient, alone left there, does not count."""
+    """Whether some eigenvalue has client_lr (e + prox) = 1, where only the first gradient is left, with weight 0."""
     low, high = client_lr * (curvature.strong_convexity + prox), client_lr * (curvature.smoothness + prox)
     first = weights.pattern == "all" or (weights.pattern == "listed" and weights.values[0] > 0)
     return low <= 1 <= high and not first
@@ -125,10 +124,10 @@ def peak_of_last_step(client_lr: float, local_steps: int, prox: float = 0.0) -> 
 
 
 def extreme_logs(log_value: Callable[[Array], tuple[Array, Array]], curvature: Curvature) -> tuple[float, float] | None:
-    """Smallest and largest logarithm of a function over the interval, on a refined grid; None where it is not positive.
+    """Smallest and largest logarithm of a function over the interval, on a refined grid; None if it is not positive.
 
     Args:
-        log_value: sign and logarithm of the function at eigenvalues (n,).
+        log_value: returns sign and logarithm of the function at eigenvalues (n,).
         curvature: ends of the interval.
     """
     low, high = curvature.strong_convexity, curvature.smoothness
@@ -144,7 +143,7 @@ def _signed_log(log_value: Callable[[Array], tuple[Array, Array]], eigenvalues: 
 
 
 def _refined(value: Callable[[Array], Array], grid: Array, direction: float) -> float:
-    """Largest of direction * value, by searching again around the best point; times direction."""
+    """Maximum of direction * value, refined around the best grid point, times direction."""
     values = direction * value(grid)
     for _ in range(REFINEMENTS):
         best = int(np.argmax(values))
@@ -161,7 +160,7 @@ def _log_eigenvalue(eigenvalues: Array, client_lr: float, weights: Weights, prox
 
 
 def _log_ratio_of_all_steps(low: float, high: float, client_lr: float, steps: int, prox: float) -> float:
-    """log(phi(high) / phi(low)); once powers are small, by their own size, so that a ratio near 1 keeps its digits."""
+    """log(phi(high) / phi(low)); small powers are treated separately, so that a ratio near 1 keeps its digits."""
     shifts = client_lr * (np.array([low, high]) + prox)
     with np.errstate(divide="ignore"):
         exponents = steps * np.log1p(-shifts)
@@ -170,5 +169,5 @@ def _log_ratio_of_all_steps(low: float, high: float, client_lr: float, steps: in
         logs = log_distortion(ends, client_lr, Weights("all", steps), prox)[1] + np.log(ends)
         return float(logs[1] - logs[0])
     powers = log_one_minus_exp(exponents)
-    limit = np.log1p(prox * (high - low) / (low * (high + prox)))  # of infinitely many steps
+    limit = np.log1p(prox * (high - low) / (low * (high + prox)))  # for infinitely many steps
     return float(limit + max(powers[1] - powers[0], 0.0))

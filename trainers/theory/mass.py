@@ -1,8 +1,8 @@
 """Constants and hyperparameters of MaSS on interpolating linear regression, and its bound.
 
-"Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss", after Liu & Belkin, with the
-repairs of its rate. A device has features with second-moment matrix H; its smoothness and strong convexity are the
-largest and the smallest non-zero eigenvalue of H.
+"Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss", after Liu & Belkin, with a
+corrected rate. A device has features with second-moment matrix H; its smoothness and strong convexity are the largest
+and the smallest non-zero eigenvalue of H.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class MassHyperparameters:
 def sample_constants(features: Any, weight_decay: float = 0.0) -> SampleConstants:
     """The constants of a device's data.
 
-    With weight_decay the matrix of an example is x x' + weight_decay in the place of x x', and H is their mean.
+    With weight_decay the matrix of an example is x x' + weight_decay I instead of x x', and H is the mean.
 
     Args:
         features: (examples, d).
         weight_decay: at least 0; 0 is none.
 
     Raises:
-        SpecError: not a matrix, or all zero.
+        SpecError: the features are not a matrix, or all 0.
     """
     data = np.asarray(features, float)
     if data.ndim != 2 or not np.isfinite(data).all():
@@ -94,8 +94,8 @@ def sample_constants(features: Any, weight_decay: float = 0.0) -> SampleConstant
     if not kept.any():
         raise SpecError("features must not all be 0", "features")
     eigenvalues = eigenvalues[kept]
-    whitened = data @ vectors[:, kept] / np.sqrt(eigenvalues)  # without weight_decay of second moment the identity
-    share = weight_decay / eigenvalues  # of weight_decay in H
+    whitened = data @ vectors[:, kept] / np.sqrt(eigenvalues)  # its second moment is the identity without weight_decay
+    share = weight_decay / eigenvalues  # share of weight_decay in H
     return SampleConstants(
         float(eigenvalues[-1]),
         float(eigenvalues[0]),
@@ -137,7 +137,7 @@ def batch_constants(sample: SampleConstants, batch_size: float) -> BatchConstant
 
 
 def common_constants(devices: Sequence[BatchConstants]) -> BatchConstants:
-    """Constants that are safe for all devices: largest L_m and kappa~_m, smallest mu (derived)."""
+    """Constants that are valid for all devices: largest L_m and kappa~_m, smallest mu (derived)."""
     smoothness = max(device.batch_smoothness for device in devices)
     convexity = min(device.strong_convexity for device in devices)
     statistical = max(device.batch_statistical_condition_number for device in devices)
@@ -197,8 +197,8 @@ def keeps_rate(hyperparameters: MassHyperparameters, constants: BatchConstants) 
 def expected_distance_bound(mixing: float, steps: Any, start_sq: float) -> Array:
     """2 (1 - mixing)^t |w_0 - w*|^2: bound on the expected squared distance of the mean model after t steps.
 
-    For common parameters that keep the rate, invertible Hessians and w_0 = v_0; the number of local steps between
-    synchronisations plays no part (derived from Theorem 1, whose print lacks the exponent).
+    For common parameters that keep the rate, invertible Hessians and w_0 = v_0. The bound does not depend on the number
+    of local steps between synchronisations (derived from Theorem 1, whose printed form lacks the exponent).
     """
     return 2 * np.exp(np.asarray(steps, float) * np.log1p(-mixing)) * start_sq if mixing < 1 else np.zeros_like(steps)
 

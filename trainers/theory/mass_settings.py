@@ -1,10 +1,10 @@
-"""From what a user says of MaSS to all of its hyperparameters: three ways to set them, or constants of the data.
+"""Derives all hyperparameters of MaSS from the given ones (in three ways), or from constants of the data.
 
 The constants come from numbers, or are estimated from the data of all clients (theory/mass.py):
 
     linear regression    exactly, per example and for the batch size
-    quadratics           exactly; their noise does not depend on the batch, so that batches count as full
-    softmax regression   by bounds, with weight_decay above 0, which is its only strong convexity
+    quadratics           exactly; their noise does not depend on the batch, so batches count as full
+    softmax regression   by bounds, with weight_decay above 0, which is its only source of strong convexity
 
 With weight_decay the losses are f_i(x) + weight_decay |x|^2 / 2, in all three.
 """
@@ -49,7 +49,7 @@ _WAYS = (
 
 @dataclass(frozen=True)
 class Constants:
-    """The numbers that `constants` may give."""
+    """The numbers in `constants`."""
 
     smoothness: float = tunable(low=0, low_open=True, doc="L, of every client")
     strong_convexity: float = tunable(low=0, low_open=True, doc="mu, of every client")
@@ -58,19 +58,19 @@ class Constants:
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """One trial's values with all of momentum, compensation_lr, mixing, auxiliary_lr and the condition number.
+    """One trial's values with momentum, compensation_lr, mixing, auxiliary_lr and the condition number filled in.
 
     Args:
-        values: of the method, checked one by one; client_lr is None where constants are given.
+        values: values of the method, each checked by itself; client_lr is None if constants are given.
 
     Raises:
-        SpecError: of two ways some of each, or numbers that do not go together.
+        SpecError: the values mix two ways, or contradict each other.
     """
     given = [name for name in FORMS if values[name] is not None]
     if values["constants"] is not None:
         if given:
             path = f"method.{given[0]}"
-            raise SpecError(f"{path} must be left out where constants are given, got both: leave one out", path)
+            raise SpecError(f"{path} must be left out if constants are given, got both: leave one out", path)
         return {**values, "constants": checked(values["constants"])}
     if len(given) == len(FORMS):
         return _agreeing(values)
@@ -88,15 +88,15 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
 def resolve(
     values: Mapping[str, tuple[Any, ...]], problem: Callable[[], Problem], batch_size: int | None
 ) -> dict[str, tuple[Any, ...]]:
-    """The values of all members, with those that follow from `constants` in their place.
+    """The values of all members, including those that follow from `constants`.
 
     Args:
         values: hyperparameter -> one value for each member, from `complete`.
-        problem: gives the clients' data.
-        batch_size: examples a local step; None is the full local data.
+        problem: returns the problem with the clients' data.
+        batch_size: examples per local step; None is the full local data.
 
     Raises:
-        SpecError: constants that cannot be estimated, or a strong convexity that is not positive.
+        SpecError: the constants cannot be estimated, or the strong convexity is not positive.
     """
     constants = values["constants"][0]
     if constants is None:
@@ -113,13 +113,13 @@ def resolve(
 
 
 def checked(constants: Any) -> Any:
-    """The word "estimate", or an object of all four numbers, None for those that were not given.
+    """The word "estimate", or an object with all four numbers, None for those that are not given.
 
     Args:
-        constants: as it came from a document.
+        constants: the value from a document.
 
     Raises:
-        SpecError: something else, or a number outside its range.
+        SpecError: the value is neither of them, or a number is outside its range.
     """
     if constants == ESTIMATE:
         return ESTIMATE
@@ -140,15 +140,15 @@ def checked(constants: Any) -> Any:
 
 
 def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0) -> BatchConstants:
-    """Constants that are safe for all clients of a problem, at a batch size.
+    """Constants that are valid for all clients of a problem, at a batch size.
 
     Args:
-        problem: with model linear, softmax or quadratic.
-        batch_size: examples a local step; None is the full local data.
-        weight_decay: L2 of every loss.
+        problem: a problem with model linear, softmax or quadratic.
+        batch_size: examples per local step; None is the full local data.
+        weight_decay: L2 coefficient of every loss.
 
     Raises:
-        SpecError: another model, or softmax regression without weight_decay.
+        SpecError: the model is another one, or softmax regression has no weight_decay.
 
     Examples:
         >>> from trainers.data.quadratics import two_clients
@@ -176,9 +176,9 @@ def _linear(features: NDArray[np.float64], weight_decay: float) -> SampleConstan
 
 
 def _softmax(features: NDArray[np.float64], weight_decay: float) -> SampleConstants:
-    """Bounds: the Hessian of an example is at most half its squared features, and at least weight_decay.
+    """Bounds: the Hessian of an example is between weight_decay and weight_decay plus half its squared features.
 
-    L_1 is at most the largest such bound, and kappa~ at most L_1 / mu.
+    L_1 is at most the largest of these upper bounds, and kappa~ at most L_1 / mu.
     """
     if not weight_decay > 0:
         raise SpecError(
@@ -192,7 +192,7 @@ def _softmax(features: NDArray[np.float64], weight_decay: float) -> SampleConsta
 
 
 def _features(train: Examples, bias: bool) -> list[NDArray[np.float64]]:
-    """The features of every client, (examples, d), with the 1 of the bias."""
+    """The features of every client, (examples, d), with a 1 for the bias."""
     flat = np.asarray(train.inputs, np.float64).reshape(len(train.inputs), -1)
     if bias:
         flat = np.hstack([flat, np.ones((len(flat), 1))])
@@ -200,7 +200,7 @@ def _features(train: Examples, bias: bool) -> list[NDArray[np.float64]]:
 
 
 def _of_numbers(numbers: Mapping[str, Any], batch_size: int | None, weight_decay: float) -> BatchConstants:
-    """Constants at a batch size from numbers, which are those of the losses without weight_decay."""
+    """Constants at a batch size from the given numbers, which are those of the losses without weight_decay."""
     high, low = numbers["smoothness"] + weight_decay, numbers["strong_convexity"] + weight_decay
     if batch_size is None:
         return batch_constants(_full(high, low), math.inf)
@@ -220,7 +220,7 @@ def _full(smoothness: float, strong_convexity: float) -> SampleConstants:
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, float]:
-    """Both forms from one of them; the condition number is 1 and compensation_lr 0 where nothing says them."""
+    """Both forms from one of them; the condition number defaults to 1 and compensation_lr to 0."""
     client_lr = values["client_lr"]
     if values["mixing"] is None:
         momentum = MOMENTUM if values["momentum"] is None else values["momentum"]
@@ -249,7 +249,7 @@ def _filled(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _all(form: MassHyperparameters) -> dict[str, float]:
-    """All numbers of both forms, with rounding kept within their ranges."""
+    """All numbers of both forms, clipped to their ranges against rounding."""
     return {
         "client_lr": form.client_lr,
         "momentum": max(form.momentum, 0.0),
@@ -261,7 +261,7 @@ def _all(form: MassHyperparameters) -> dict[str, float]:
 
 
 def _agreeing(values: dict[str, Any]) -> dict[str, Any]:
-    """Values that say both forms, if they are the same steps."""
+    """Checks that values given in both forms describe the same steps."""
     client_lr, mixing, condition = values["client_lr"], values["mixing"], values[CONDITION]
     wanted = _all(from_three_sequences(client_lr, mixing, client_lr / (mixing * condition)))
     for name in FORMS:

@@ -1,10 +1,10 @@
-"""Step sizes up to which the theorems of mixed federated learning speak, and the rounds they promise.
+"""Step size limits of the theorems of mixed federated learning, and the numbers of rounds that they guarantee.
 
 Augenstein et al., "Mixed Federated Learning: Joint Decentralized and Centralized Learning", definition 4.2, tables 1, 3
-and 4, theorems B.1 (parallel training), B.2 (one-way transfer) and B.3 (two-way transfer). Weights are inside the
-losses; smoothness is that of every client's and of the server's loss. The conditions are sufficient, far from
-necessary, and the paper's own experiments (delta_lr 1) do not meet those of one-way transfer: a setting beyond them is
-worth a remark, never an error.
+and 4, theorems B.1 (parallel training), B.2 (one-way transfer) and B.3 (two-way transfer). Losses include their
+weights; smoothness is that of every client's loss and of the server's loss. The conditions are sufficient but far from
+necessary, and the paper's own experiments (delta_lr 1) do not meet those of one-way transfer. A setting that violates
+them therefore causes a warning, never an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def rate_limit(
     dissimilarity_factor_sq: float = 1.0,
     strong_convexity: float = 0.0,
 ) -> float:
-    """The largest server_lr (client_lr delta_lr), and central_lr where there is one, of the method's theorem.
+    """The largest server_lr (client_lr delta_lr), and central_lr if the method has one, in the method's theorem.
 
     parallel_training  1 / (6 (1 + B^2) smoothness local_steps merge_lr)
     one_way_transfer   1 / (8 smoothness local_steps), 18 for losses that are not convex
@@ -51,12 +51,12 @@ def rate_limit(
         smoothness: of all parts of the loss, above 0.
         local_steps: at least 1.
         convexity: "strongly_convex", "convex" or "non_convex".
-        merge_lr: at least 1 in the theorems; with merge "mean" half of what is set.
+        merge_lr: at least 1 in the theorems; with merge_by "mean" half of the given value.
         dissimilarity_factor_sq: B^2, at least 1.
         strong_convexity: 0 is unknown.
 
     Raises:
-        SpecError: another method or convexity.
+        SpecError: the method or convexity is unknown.
 
     Examples:
         >>> rate_limit("one_way_transfer", 1.0, 2) == 1 / 16
@@ -75,7 +75,7 @@ def rate_limit(
 
 
 def least_delta_lr(clients_per_round: int, *, convexity: str = "strongly_convex") -> float:
-    """The delta_lr that one-way transfer must exceed (reach, where the loss is not convex): sqrt(5 S / 8), or sqrt(S).
+    """The delta_lr that one-way transfer must exceed, sqrt(5 S / 8), or reach if the loss is not convex, sqrt(S).
 
     Args:
         clients_per_round: S.
@@ -91,7 +91,7 @@ def least_delta_lr(clients_per_round: int, *, convexity: str = "strongly_convex"
 
 @dataclass(frozen=True, kw_only=True)
 class Difficulty:
-    """What table 1 needs to know of a problem.
+    """The constants of a problem in table 1.
 
     Args:
         smoothness: above 0.
@@ -119,21 +119,21 @@ class Difficulty:
 def rounds_to(
     method: str, problem: Difficulty, tolerance: float, *, convexity: str, clients_per_round: int, local_steps: int
 ) -> float:
-    """Rounds to a tolerance by table 1, constants left out: only ratios between methods and settings mean something.
+    """Rounds to a tolerance by table 1, without constant factors: only ratios of methods and settings are meaningful.
 
     The leading term is that of noise, (sigma^2 + S sigma_c^2 + K sigma_f^2) / (K S ...), with K S sigma_c^2 for one-way
-    transfer, which takes one central gradient a round; parallel training adds a term in G and has B^2 in the last.
+    transfer, which takes one central gradient per round. Parallel training adds a term in G and has B^2 in the last.
 
     Args:
         method: as in `rate_limit`.
-        problem: its constants.
-        tolerance: of the loss above its least value; of the squared norm of its gradient for "non_convex".
+        problem: constants of the problem.
+        tolerance: of the loss minus its minimum; of the squared norm of its gradient for "non_convex".
         convexity: as in `rate_limit`.
         clients_per_round: S, at least 1.
         local_steps: K, at least 2 in the theorems.
 
     Raises:
-        SpecError: another method or convexity, or a loss that is to be strongly convex and is not.
+        SpecError: the method or convexity is unknown, or strong_convexity is 0 for "strongly_convex".
     """
     _known(method, convexity)
     cohort, steps, held = clients_per_round, local_steps, problem
@@ -160,7 +160,7 @@ def rounds_to(
 
 
 def dissimilarity(federated: Any, central: Any, federated_weight: float) -> tuple[float, float]:
-    """Estimates of G^2 (were B 1) and B^2 (were G 0) from both parts' gradients at one model, weights inside.
+    """Estimates of G^2 (for B = 1) and B^2 (for G = 0) from the gradients of both weighted parts at one model.
 
     |a|^2 / w + |b|^2 / (1 - w) - |a + b|^2   and   (|a|^2 / w + |b|^2 / (1 - w)) / |a + b|^2
 
@@ -177,17 +177,17 @@ def dissimilarity(federated: Any, central: Any, federated_weight: float) -> tupl
     weight, other = federated_weight, 1 - federated_weight
     whole = float(((first + second) ** 2).sum())
     gap = first / weight - second / other
-    offset = weight * other * float((gap**2).sum())  # the difference above, without its rounding
+    offset = weight * other * float((gap**2).sum())  # the difference above, without cancellation
     return offset, 1 + offset / whole if whole > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Both parts of a mixed quadratic loss, weights inside; build with `parts`.
+    """Both weighted parts of a mixed quadratic loss; build with `parts`.
 
     Args:
-        clients: of the clients.
-        central: of the server.
+        clients: part of the clients.
+        central: part of the server.
         federated_weight: in (0, 1).
     """
 
@@ -219,9 +219,9 @@ class Parts:
 
     @property
     def least_factor_sq(self) -> float:
-        """The least B^2 with which (G, B) holds for some G: what remains far from the minimizer.
+        """The smallest B^2 for which (G, B) holds for some G, which is determined far from the minimizer.
 
-        The largest eigenvalue of A^2 / w + C^2 / (1 - w) relative to (A + C)^2; 1 where both parts bend alike.
+        The largest eigenvalue of A^2 / w + C^2 / (1 - w) relative to (A + C)^2; 1 if both parts have equal Hessians.
         """
         first, second, weight = self.clients.hessian, self.central.hessian, self.federated_weight
         whole = np.linalg.inv(first + second)
@@ -229,10 +229,11 @@ class Parts:
         return float(np.linalg.eigvals(whole @ whole @ parts).real.max())
 
     def offset_sq(self, factor_sq: float) -> float:
-        """The least G^2 that goes with a B^2 above `least_factor_sq`; at the minimizer itself it is what B cannot take.
+        """The smallest G^2 for a given B^2 above `least_factor_sq`.
 
-        With e the distance from the minimizer, the bound is |A e + r|^2 / w + |C e - r|^2 / (1 - w) - B^2 |(A + C) e|^2
-        <= G^2, r the clients' gradient at the minimizer: a concave quadratic of e, whose maximum is in closed form.
+        With e the vector from the minimizer and r the clients' gradient at the minimizer, the condition is
+        |A e + r|^2 / w + |C e - r|^2 / (1 - w) - B^2 |(A + C) e|^2 <= G^2. The left side is a concave quadratic in e,
+        whose maximum has a closed form.
 
         Args:
             factor_sq: B^2.
@@ -252,11 +253,11 @@ class Parts:
 
 
 def parts(clients: ClientQuadratics, central: CentralQuadratic, federated_weight: float) -> Parts:
-    """Both parts of the loss federated_weight (clients' mean) + (1 - federated_weight) (server's).
+    """Both parts of the loss federated_weight (clients' mean) + (1 - federated_weight) (server's loss).
 
     Args:
-        clients: without the weight.
-        central: without the weight.
+        clients: the unweighted clients' part.
+        central: the unweighted server's part.
         federated_weight: in (0, 1).
     """
     other = 1 - federated_weight

@@ -1,10 +1,11 @@
-"""What mixed federated learning spares the clients where the server's loss is a regulariser of an embedding table.
+"""What mixed federated learning saves on clients if the server's loss is a regulariser of an embedding table.
 
 Augenstein et al., "Mixed Federated Learning: Joint Decentralized and Centralized Learning", table 5, section 5.3 and
 appendix C.3: next-movie recommendation with a table of `vocabulary_size` embeddings of `embedding_dim` numbers. Clients
-take local_steps batches of batch_size examples and touch `movies` rows a round; spreadout compares all rows. Without
-mixing (the baseline) clients hold the whole table and compute spreadout in every step; with it they hold their own rows
-and the server computes it. The counts are the paper's, a product as one operation; 4 bytes a number, 1 KB = 1024 bytes.
+take local_steps batches of batch_size examples and touch `movies` rows per round. The regulariser spreadout compares
+all rows. Without mixing (the baseline) clients hold the whole table and compute spreadout in every step; with mixing
+they hold only the rows that they touch, and the server computes spreadout. Operations are counted as in the paper, a
+product as one operation; a number has 4 bytes, and 1 KB is 1024 bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from trainers.values import shown
 
 NUMBER_BYTES = 4
 MODELS_SENT = {"baseline": 2, "parallel_training": 2, "one_way_transfer": 3, "two_way_transfer": 3}
-"""Models or tables of a client's own rows that go down and up in a round."""
+"""Number of models, or tables of a client's rows, sent down and up per round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Recommendation:
     Args:
         vocabulary_size: rows of the table, N.
         embedding_dim: numbers of a row, d.
-        movies: rows that a client touches in a round, n.
+        movies: rows that a client touches per round, n.
         batch_size: examples of a local step, B.
         local_steps: K.
     """
@@ -39,13 +40,13 @@ class Recommendation:
     local_steps: int = 10
 
     def communication_bytes(self, method: str) -> int:
-        """Bytes of a client and round, down and up: 2 N d numbers, or 2 n d, or 3 n d with a transferred gradient.
+        """Bytes per client and round, down and up: 2 N d numbers, or 2 n d, or 3 n d with a transferred gradient.
 
         Args:
             method: "baseline" or one of the three mixed methods.
 
         Raises:
-            SpecError: another method.
+            SpecError: the method is unknown.
         """
         if method not in MODELS_SENT:
             raise SpecError(f"no overhead of method {shown(method)}: {hint(method, MODELS_SENT)}", "method.name")
@@ -54,21 +55,22 @@ class Recommendation:
 
     @property
     def recommendation_flops(self) -> int:
-        """Of a client's local step without spreadout: B d + 3 B d^2 + 3 B^2 d + 2 B, both towers forward and back."""
+        """Operations of a local step without spreadout: B d + 3 B d^2 + 3 B^2 d + 2 B, forward and backward."""
         batch, dim = self.batch_size, self.embedding_dim
         return batch * dim + 3 * batch * dim**2 + 3 * batch**2 * dim + 2 * batch
 
     @property
     def spreadout_flops(self) -> int:
-        """Of spreadout and its gradient: N^2 d / 2 forward and N d back, as printed.
+        """Operations of spreadout and its gradient: N^2 d / 2 forward and N d backward, as printed.
 
-        The paper's total, 125.16 million with the above, follows from N = 3954 or from 3 N d; this gives 125.03.
+        With the local step this gives 125.03 million. The paper's total, 125.16 million, follows from N = 3954 or from
+        3 N d.
         """
         size, dim = self.vocabulary_size, self.embedding_dim
         return size**2 * dim // 2 + size * dim
 
     def client_flops(self, method: str) -> int:
-        """Of a client's local step.
+        """Operations of a client's local step.
 
         Args:
             method: as in `communication_bytes`.
@@ -77,12 +79,12 @@ class Recommendation:
         return self.recommendation_flops + (self.spreadout_flops if method == "baseline" else 0)
 
     def server_regularizer_flops(self, method: str) -> int:
-        """Of spreadout at the server in a round: N^2 d / 2 for every central step, once for one-way transfer.
+        """Operations of spreadout on the server per round: N^2 d / 2 per central step; one-way transfer has one step.
 
-        The paper's table counts one for parallel training and two-way transfer as well, which take local_steps.
+        The paper's table also counts one step for parallel training and two-way transfer, which take local_steps.
 
         Args:
-            method: as in `communication_bytes`; the baseline's server computes none.
+            method: as in `communication_bytes`; the server of the baseline computes none.
         """
         self.communication_bytes(method)
         each = self.vocabulary_size**2 * self.embedding_dim // 2
@@ -90,10 +92,10 @@ class Recommendation:
 
     @property
     def communication_saved(self) -> float:
-        """Share of the baseline's bytes that the transfers spare."""
+        """Share of the baseline's bytes that the transfer methods save."""
         return 1 - self.communication_bytes("one_way_transfer") / self.communication_bytes("baseline")
 
     @property
     def compute_saved(self) -> float:
-        """Share of the baseline's operations on a client that mixing spares."""
+        """Share of the baseline's operations on a client that mixing saves."""
         return 1 - self.client_flops("one_way_transfer") / self.client_flops("baseline")

@@ -1,6 +1,6 @@
-"""What the theory predicts a trial to measure: loss and distance after every round, and where they end.
+"""Predictions for a trial: loss and distance after every round, and their limits.
 
-With exact gradients and all clients a round is an affine map, so the whole curve is known before anything is trained.
+With exact gradients and all clients a round is an affine map, so the whole curve is known before training.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainers.values import shown
 Array = NDArray[np.float64]
 METRICS = ("loss", "distance")
 CHUNK = 4_000_000
-"""Numbers held at once while many settings are followed together."""
+"""Numbers held at once while many settings are computed together."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Setting:
     """A method with its server optimizer on a problem.
 
     Args:
-        round_map: of one round.
-        limit: (d,) the model that rounds leave as it is.
+        round_map: map of one round.
+        limit: (d,) the fixed point of the rounds.
         rate: asymptotic linear rate; 1 or more does not converge.
     """
 
@@ -48,9 +48,9 @@ class Predictor:
     """Predictions on one problem; build with `predictor`.
 
     Args:
-        clients: with the weights of a round with all clients.
+        clients: the clients, with the weights of a round with all clients.
         constant: weighted mean of the losses' constants.
-        central: the server's own loss, for mixed methods; metrics are of the clients' losses all the same.
+        central: the server's own loss, for mixed methods; metrics are still those of the clients' losses.
     """
 
     clients: ClientQuadratics
@@ -64,17 +64,17 @@ class Predictor:
         schedule: str = "constant",
         others: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Setting:
-        """One setting.
+        """The setting of a trial.
 
         Args:
             method: name and hyperparameters as in a trial document.
-            server: the same of the server optimizer.
-            schedule: its name.
-            others: role -> name and settings of the other optimizers, as client, central and merge; None is plain SGD.
+            server: name and settings of the server optimizer.
+            schedule: name of the schedule.
+            others: role (client, central, merge) -> name and settings of its optimizer; None is plain SGD.
 
         Raises:
-            SpecError: what has no closed form: an adaptive server, another optimizer than plain SGD elsewhere, rates
-                that change, local_epochs, a method that the theory does not know; or a setting without a fixed point.
+            SpecError: there is no closed form (adaptive server, other roles without plain SGD, changing rates,
+                local_epochs, or an unknown method), or the setting has no fixed point.
         """
         if schedule != "constant":
             raise SpecError(f"rates must stay constant for a closed form, got schedule {schedule}", "schedule.name")
@@ -85,7 +85,7 @@ class Predictor:
         for role, given in (others or {}).items():
             _refuse_steps(role, given)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TheoryWarning)  # the trial itself has warned of such a rate
+            warnings.simplefilter("ignore", TheoryWarning)  # the trial itself has already warned
             affine = affine_round(_filled(method), self.clients, self.central)
         momentum, nesterov = float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
         whole = with_server(affine, server_rate(method), momentum, nesterov)
@@ -93,11 +93,11 @@ class Predictor:
         return Setting(whole, limit, whole.rate)
 
     def values(self, models: Any, metric: str) -> Array:
-        """A metric, exact, at these models.
+        """The exact value of a metric at the given models.
 
         Args:
             models: (..., d).
-            metric: "loss", constants included, or "distance" to the optimum.
+            metric: "loss", including constants, or "distance" to the optimum.
 
         Returns:
             (...).
@@ -112,13 +112,13 @@ class Predictor:
         """A metric after 0, 1, ..., rounds rounds.
 
         Args:
-            settings: any number; those with and without momentum may be mixed.
-            init: (d,) first model; None is 0.
-            rounds: server updates.
+            settings: any number of settings, with and without momentum.
+            init: (d,) initial model; None is 0.
+            rounds: number of server updates.
             metric: "loss" or "distance".
 
         Returns:
-            (settings, rounds + 1); infinite or nan where a setting diverges beyond all numbers.
+            (settings, rounds + 1); infinite or nan after a setting overflows.
         """
         first = np.zeros(self.clients.dimension) if init is None else np.asarray(init, float)
         found = np.empty((len(settings), rounds + 1))
@@ -143,10 +143,10 @@ def predictor(problem: Problem) -> Predictor:
     """Predictions on a quadratic problem.
 
     Args:
-        problem: as a task builds it.
+        problem: from the `build` of a task.
 
     Raises:
-        SpecError: it is not quadratic.
+        SpecError: the problem is not quadratic.
 
     Examples:
         >>> from trainers.tasks import quadratic
@@ -172,7 +172,7 @@ def _refuse_steps(role: str, given: Mapping[str, Any]) -> None:
 
 
 def _filled(method: Mapping[str, Any]) -> dict[str, Any]:
-    """The method as the trial runs it: what is null left out, and mixed losses weighted by halves unless it says."""
+    """The method as the trial runs it: without null values, and with weights 1/2 of mixed losses if none is given."""
     given = {name: value for name, value in method.items() if value is not None}
     if given.get("name") in MIXED and not {"federated_weight", "central_weight"} & given.keys():
         given["federated_weight"] = 0.5
@@ -180,7 +180,7 @@ def _filled(method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _groups(maps: Sequence[RoundMap], rounds: int) -> Iterable[list[int]]:
-    """Indices of maps of one size, so many at a time as may be held at once."""
+    """Indices of maps of equal size, in groups that fit into the memory limit."""
     by_size: dict[int, list[int]] = {}
     for index, each in enumerate(maps):
         by_size.setdefault(len(each.offset), []).append(index)

@@ -1,8 +1,8 @@
-"""How fast a server optimizer converges on a quadratic: best linear rates and the parameters that reach them.
+"""Convergence of server optimizers on quadratics: best linear rates, and the parameters that reach them.
 
 Charles & Konecny [A], Theorem 3 and Table 2; parameters from Lessard, Recht & Packard, "Analysis and Design of
-Optimization Algorithms via Integral Quadratic Constraints", Proposition 1. Functions of log(condition number) keep
-their digits at both ends: rates of 1e-20 as well as condition numbers beyond 1e308.
+Optimization Algorithms via Integral Quadratic Constraints", Proposition 1. Functions of log(condition number) are
+accurate at both ends, for rates of 1e-20 and for condition numbers beyond 1e308.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainers.values import shown
 
 Array = NDArray[np.float64]
 SERVERS = ("sgd", "nesterov", "heavy_ball")
-LARGE = 300.0  # beyond this logarithm, 3 kappa + 1 is 3 kappa
+LARGE = 300.0  # above this logarithm, 3 kappa + 1 rounds to 3 kappa
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ServerParameters:
         server_lr: multiplies the pseudo-gradient.
         momentum: 0 is plain SGD.
         nesterov: momentum in Nesterov's form.
-        rate: the asymptotic linear rate they give.
+        rate: the resulting asymptotic linear rate.
     """
 
     server_lr: float
@@ -65,7 +65,7 @@ def rate_from_log(server: str, log_condition_number: Any) -> Array:
         log_condition_number: any shape, at least 0.
 
     Raises:
-        SpecError: unknown server.
+        SpecError: the server is unknown.
     """
     log = np.asarray(log_condition_number, float)
     if server == "sgd":
@@ -80,7 +80,7 @@ def rate_from_log(server: str, log_condition_number: Any) -> Array:
 
 
 def condition_number_of_rate(server: str, best_rate: Any) -> Array:
-    """The condition number at which a server has this best rate: the inverse of `rate`.
+    """The condition number at which a server has the given best rate; the inverse of `rate`.
 
     Args:
         server: "sgd", "nesterov" or "heavy_ball".
@@ -105,11 +105,11 @@ def best_parameters(server: str, smallest: float, largest: float) -> ServerParam
 
     Args:
         server: "sgd", "nesterov" or "heavy_ball".
-        smallest: of the surrogate's Hessian, above 0.
-        largest: of the surrogate's Hessian.
+        smallest: smallest eigenvalue of the surrogate's Hessian, above 0.
+        largest: largest eigenvalue of the surrogate's Hessian.
 
     Raises:
-        SpecError: unknown server, or not 0 < smallest <= largest.
+        SpecError: the server is unknown, or not 0 < smallest <= largest.
 
     Examples:
         >>> best_parameters("sgd", 1.0, 3.0)
@@ -134,7 +134,7 @@ def asymptotic_rate(eigenvalues: Any, server_lr: float, momentum: float = 0.0, n
     z^2 - (1 + momentum)(1 - server_lr e) z + momentum (1 - server_lr e).
 
     Args:
-        eigenvalues: (d,) of the surrogate's Hessian.
+        eigenvalues: (d,) eigenvalues of the surrogate's Hessian.
         server_lr: multiplies the gradient.
         momentum: 0 is plain SGD.
         nesterov: momentum in Nesterov's form.

@@ -1,4 +1,4 @@
-"""The theory's point for a setting of a quadratic trial: what its measured curve should come to."""
+"""The theory's prediction for a setting of a quadratic trial: the limit and rate of its measured curve."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ SYMMETRY = 1e-10
 
 @dataclass(frozen=True)
 class SettingPoint:
-    """What the theory says of a setting, with exact gradients and all clients.
+    """The prediction for a setting, with exact gradients and all clients.
 
     Args:
         rate: spectral radius of the round with this server, 1 or more if it diverges; None for servers that are not
             linear (Adam, Yogi).
-        best_rate: the rate with the best server_lr and momentum of the same kind of server; None where unknown.
-        distance: between the method's fixed point and the optimum of the loss.
+        best_rate: the rate with the best server_lr and momentum of the same kind of server; None if unknown.
+        distance: distance between the method's fixed point and the optimum of the loss.
         surrogate_optimum: (d,) the fixed point.
-        optimum: (d,) of the loss.
+        optimum: (d,) optimum of the loss.
         messages: warnings of the theory.
     """
 
@@ -53,8 +53,8 @@ def setting_point(
     """Rate, distance and surrogate optimum of one setting.
 
     Args:
-        problem: quadratic clients, with the weights that the trial gives them (the task's with all clients, equal ones
-            when clients are sampled evenly).
+        problem: quadratic clients, with the weights of the trial (those of the task with all clients, equal weights
+            if clients are sampled uniformly).
         method: name and hyperparameters as in a trial document, server_lr or delta_lr included.
         server: {"name": "sgd", "momentum": 0.9, "nesterov": True} or an adaptive server; None is plain SGD.
         central: the server's own loss, for mixed methods.
@@ -83,14 +83,14 @@ def setting_point(
         momentum, nesterov = float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
         whole = with_server(affine, server_rate(method), momentum, nesterov)
         rate = whole.rate
-        if affine.carry is not None:  # what else moves the model makes the server's momentum count
+        if affine.carry is not None:  # if other steps move the model too, the limit depends on the server's momentum
             limit = whole.fixed_point
     best = _best_rate(affine, server)
     return SettingPoint(rate, best, float(np.linalg.norm(limit - true)), limit, true, messages)
 
 
 def _best_rate(affine: AffineRound, server: Mapping[str, Any]) -> float | None:
-    """Of [A] Table 2, where a round is gradient descent on a surrogate function."""
+    """The best rate by [A] Table 2, if a round is gradient descent on a surrogate function; else None."""
     symmetric = affine.carry is None and np.allclose(affine.gradient, affine.gradient.T, rtol=0, atol=_size(affine))
     if server.get("name", "sgd") != "sgd" or not symmetric:
         return None

@@ -1,13 +1,13 @@
-"""What local work does to one eigenvalue of a client's Hessian.
+"""The effect of local work on one eigenvalue of a client's Hessian.
 
 A client with Hessian eigenvalue e, client rate c, proximal strength p and gradient weights w_1, w_2, ... returns the
 gradient of a surrogate whose eigenvalue is e * q(e), with the distortion
 
     q(e) = sum_k w_k (1 - s)^(k-1),    s = c (e + p).
 
-Charles & Konecny [A], equations (6), (10), (12) and Lemma 9; the longer version [B], equations (8), (17), (18). Powers
-are never formed: everything is a sign and a logarithm, exact to rounding up to a million local steps and for rates
-down to 1e-300, and also beyond s = 1 where powers change sign.
+Charles & Konecny [A], equations (6), (10), (12) and Lemma 9; the longer version [B], equations (8), (17), (18). Instead
+of powers, all functions compute a sign and a logarithm, which are exact up to rounding for up to a million local steps,
+for rates down to 1e-300, and also above s = 1, where powers change sign.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def _geometric_sum(shift: Array, steps: int) -> Array:
 def _log_polynomial(shift: Array, values: tuple[float, ...]) -> tuple[Array, Array]:
     """Sign and logarithm of sum_k values[k] (1 - shift)^k.
 
-    Leading zeros are taken out as a power; outside the unit circle the reversed polynomial is evaluated at the inverse.
+    Leading zeros are factored out as a power; outside the unit circle the reversed polynomial is evaluated at the
+    inverse.
     """
     leading = next(k for k, value in enumerate(values) if value > 0)
     sign, log = _log_power(shift, leading)

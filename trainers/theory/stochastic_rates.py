@@ -1,8 +1,8 @@
 """Expected squared distances of FedAvg and Reptile with noisy gradients, round by round.
 
-Charles & Konecny [B], section 7: Lemmas 23, 25, Theorems 26, 27, 29, Corollary 28. All steps count, no prox, server
-SGD, rounds numbered from 1. The papers' variance leaves out which clients are sampled: it holds for full participation;
-pass `cohort_variance` for sampled clients.
+Charles & Konecny [B], section 7: Lemmas 23, 25, Theorems 26, 27, 29, Corollary 28. All steps count, there is no prox,
+the server uses SGD, and rounds are numbered from 1. The papers' variance ignores the sampling of clients, so it holds
+for full participation; pass `cohort_variance` for sampled clients.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LN2 = float(np.log(2.0))
 
 @dataclass(frozen=True)
 class Noise:
-    """What makes the pseudo-gradient of a round noisy.
+    """The noise of a round's pseudo-gradient.
 
     Args:
         gradient_noise: bound on the standard deviation of a client's example gradient (G).
         clients_per_round: M.
-        batch_size: examples of a local step (B).
+        batch_size: examples per local step (B).
         cohort_variance: bound on the mean squared distance of a client's surrogate gradient from the mean; 0 with full
-            participation (the papers leave it out).
+            participation (the papers omit it).
     """
 
     gradient_noise: float
@@ -56,7 +56,7 @@ def contraction(
         client_lr: below 1 / smoothness.
         local_steps: K.
         server_lr: at most `largest_server_lr`.
-        noise: of the pseudo-gradient.
+        noise: noise of the pseudo-gradient.
         distance_sq: expected squared distance to the surrogate's optimum before the round.
     """
     low = _checked_ends(curvature, client_lr, local_steps, server_lr)
@@ -64,7 +64,7 @@ def contraction(
 
 
 def largest_server_lr(curvature: Curvature, client_lr: float, local_steps: int) -> float:
-    """phi(mu) / phi(L)^2, up to which [B] Lemma 25 and Theorem 26 hold."""
+    """phi(mu) / phi(L)^2: the largest server_lr for which [B] Lemma 25 and Theorem 26 hold."""
     low, high = _ends(curvature, client_lr, local_steps)
     return low / high**2
 
@@ -85,7 +85,7 @@ def theorem_26(
         client_lr: below 1 / smoothness.
         local_steps: K.
         server_lr: at most `largest_server_lr`.
-        noise: of the pseudo-gradient.
+        noise: noise of the pseudo-gradient.
         start_sq: squared distance of the start to the surrogate's optimum.
         rounds: t, any shape.
     """
@@ -117,14 +117,14 @@ def theorem_27(
 ) -> Array:
     """Bound v / (b + t) with v = max(4 variance / phi(mu)^2, (b + 1) start_sq) ([B] Theorem 27).
 
-    Bounds the expected squared distance of x_t to the surrogate's optimum, x_1 being the start, under
+    Bounds the expected squared distance of x_t to the surrogate's optimum, with x_1 the start, under
     `decaying_server_rate`.
 
     Args:
         curvature: bounds of the Hessians.
         client_lr: below 1 / smoothness.
         local_steps: K.
-        noise: of the pseudo-gradient.
+        noise: noise of the pseudo-gradient.
         start_sq: squared distance of the start to the surrogate's optimum.
         rounds: t, any shape, from 1.
     """
@@ -143,7 +143,7 @@ def corollary_28(
         clients: (clients, d) quadratics.
         epsilon: in [0, 1 - exp(-K)]; client_lr is `largest_rate_of_corollary_19`.
         local_steps: K.
-        noise: of the pseudo-gradient.
+        noise: noise of the pseudo-gradient.
         start_sq: squared distance of the start to the surrogate's optimum.
         rounds: t, any shape, from 1.
     """
@@ -183,16 +183,16 @@ def theorem_29(
 ) -> Array:
     """(2 v + 16 (center_spread kappa0 (K - 1))^2) / (b + t), v = max(18 G^2 / (mu^2 K M B), (b + 1) start_sq).
 
-    [B] Theorem 29 rests on Corollary 22, which lacks the factor K - 1; as printed (corrected=False) it lacks it too.
+    [B] Theorem 29 uses Corollary 22, which lacks the factor K - 1; so it lacks the factor as printed (corrected=False).
 
     Args:
         curvature: bounds of the Hessians.
         local_steps: K.
-        noise: of the pseudo-gradient.
-        center_spread: of the clients.
+        noise: noise of the pseudo-gradient.
+        center_spread: spread of the clients' minimizers.
         start_sq: squared distance of the start to the optimum of the first round's surrogate.
         rounds: t, any shape, from 1.
-        corrected: with the factor K - 1.
+        corrected: whether to include the factor K - 1.
     """
     condition = curvature.smoothness / curvature.strong_convexity
     offset = 3 * condition**2

@@ -1,4 +1,4 @@
-"""The surrogate: the loss that a local update method really minimizes.
+"""The surrogate: the loss that a local update method actually minimizes.
 
 One round of local work returns, in expectation, the gradient of sum_i p_i f~_i with f~_i(x) = 0.5 |(Q_i A_i)^(1/2)
 (x - c_i)|^2. Charles & Konecny [A], equations (6), (7), (8), Theorem 1, Lemma 11; [B] equations (8), (9), (10),
@@ -30,10 +30,10 @@ NAMED_CLIENTS = 5
 class Surrogate:
     """Distorted clients and their mean; build with `surrogate`.
 
-    Hessians are kept divided by exp(log_scale), so that a million local steps neither overflow nor vanish.
+    Hessians are stored divided by exp(log_scale), so that a million local steps neither overflow nor vanish.
 
     Args:
-        clients: the clients it was made of.
+        clients: the clients.
         signs: (..., clients, d) signs of the distortion's eigenvalues, in the order of the clients' eigenvalues.
         logs: (..., clients, d) logarithms of their absolute values.
         messages: warnings about ill-behaved clients.
@@ -52,7 +52,7 @@ class Surrogate:
 
     @cached_property
     def client_eigenvalues(self) -> Array:
-        """Eigenvalues of Q_i A_i divided by exp(log_scale), (..., clients, d), in the order of the clients'."""
+        """Eigenvalues of Q_i A_i divided by exp(log_scale), (..., clients, d), ordered like the clients'."""
         logs = self.logs + np.log(self.clients.eigenvalues)
         return np.asarray(self.signs * np.exp(logs - self.log_scale[..., None, None]))
 
@@ -73,7 +73,7 @@ class Surrogate:
 
     @cached_property
     def optimum(self) -> Array:
-        """Where the surrogate's gradient vanishes, (..., d); its minimizer where it is convex ([A] Lemma 11)."""
+        """Stationary point of the surrogate, (..., d); its minimizer if it is convex ([A] Lemma 11)."""
         pulls = np.einsum("...i,...ijk,...ik->...j", self.clients.weights, self.client_hessians, self.clients.centers)
         return solve(self.scaled_hessian, pulls)
 
@@ -104,7 +104,7 @@ class Surrogate:
 
     @property
     def log_distortion_ratio(self) -> Array:
-        """log(b / a) of the distortion's extreme eigenvalues, (...); nan where an eigenvalue is not above 0."""
+        """log(b / a) of the distortion's extreme eigenvalues, (...); nan if an eigenvalue is not above 0."""
         ratio = self.logs.max(axis=(-2, -1)) - self.logs.min(axis=(-2, -1))
         return np.asarray(np.where((self.signs > 0).all(axis=(-2, -1)), ratio, np.nan))
 
@@ -115,7 +115,7 @@ class Surrogate:
         return np.asarray(scaled * np.exp(self.log_scale)[..., None])
 
     def loss(self, params: Any) -> Array:
-        """Value of the surrogate at `params` (..., d) ([A] (7), (8)); constants left out."""
+        """Value of the surrogate at `params` (..., d) ([A] (7), (8)), without constants."""
         gaps = np.asarray(params, float)[..., None, :] - self.clients.centers
         scaled = np.einsum("...i,...ij,...ijk,...ik->...", self.clients.weights, gaps, self.client_hessians, gaps)
         return np.asarray(0.5 * scaled * np.exp(self.log_scale))
@@ -127,12 +127,12 @@ def surrogate(clients: ClientQuadratics, client_lr: Any, weights: Weights, prox:
     Args:
         clients: (..., clients, d) quadratics.
         client_lr: (...) client rate, at least 0; 0 gives a multiple of the true loss.
-        weights: gradient weights; a single local step gives a multiple of the true loss too.
+        weights: gradient weights; a single local step also gives a multiple of the true loss.
         prox: (...) proximal strength, at least 0; 0 is no proximal term.
 
     Returns:
-        The surrogate. Beyond client_lr = 1 / (smoothness + prox) of a client it is computed all the same, with a
-        `TheoryWarning` that names the clients.
+        The surrogate. Beyond client_lr = 1 / (smoothness + prox) of a client it is computed with a `TheoryWarning` that
+        names the clients.
 
     Raises:
         SpecError: client_lr or prox is negative or not finite.
@@ -154,7 +154,7 @@ def surrogate(clients: ClientQuadratics, client_lr: Any, weights: Weights, prox:
 
 
 def checked(value: Any, name: str) -> Array:
-    """A hyperparameter as an array; SpecError where it is negative or not finite."""
+    """A hyperparameter as an array; SpecError if it is negative or not finite."""
     array = np.asarray(value, float)
     if not np.isfinite(array).all() or (array < 0).any():
         raise SpecError(f"{name} must be at least 0 and finite, got {name}={shown(array.min().item())}", name)
@@ -162,7 +162,7 @@ def checked(value: Any, name: str) -> Array:
 
 
 def ill_behaved(clients: ClientQuadratics, rate: Array, pull: Array, signs: Array) -> tuple[str, ...]:
-    """One message where clients are beyond the range of the theory ([A] Lemma 1), naming the first few of them."""
+    """A message if clients are outside the range of the theory ([A] Lemma 1), with the first few of them."""
     shift = rate * (clients.eigenvalues[..., -1:] + pull)
     beyond = np.argwhere(shift[..., 0] >= 1)
     if not len(beyond):

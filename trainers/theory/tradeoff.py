@@ -1,11 +1,11 @@
-"""The convergence-accuracy trade-off: rate against suboptimality, as points and as closed-form curves.
+"""The trade-off between convergence and accuracy: rate against suboptimality, as points and as closed-form curves.
 
 Charles & Konecny [A], section 5 and equation (17); the closed forms in u = log(condition number) are derived: with
 kappa0 = smoothness / strong_convexity every setting of client_lr, prox and gradient weights lies on one curve
 
     suboptimality = tanh((log kappa0 - u) / 4),   rate = tanh(u / 2) (sgd), tanh(u / 4) (heavy ball),
 
-of which the setting chooses the point u in [0, log kappa0].
+and the setting determines the point u in [0, log kappa0].
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TradeoffPoint:
-    """Where a setting lies between fast and accurate.
+    """The trade-off of one setting.
 
     Args:
-        condition_number: of the surrogate in the worst case; inf where it overflows or the surrogate is not convex.
+        condition_number: of the surrogate in the worst case; inf if it overflows or the surrogate is not convex.
         log_condition_number: its logarithm.
-        rate: best linear rate of the server optimizer (rho); 1 where the surrogate is not convex.
-        suboptimality: distance between the optima over its largest value (Delta), in [0, 1]; nan where undefined.
-        messages: what is outside the range of the theory.
+        rate: best linear rate of the server optimizer (rho); 1 if the surrogate is not convex.
+        suboptimality: distance between the optima over its largest value (Delta), in [0, 1]; nan if undefined.
+        messages: warnings about values outside the range of the theory.
     """
 
     condition_number: float
@@ -48,9 +48,8 @@ def tradeoff_point(
 ) -> TradeoffPoint:
     """Rate and suboptimality of a setting, in the worst case over all clients with this curvature.
 
-    The suboptimality is taken from the extreme eigenvalues a, b of the distortion, (sqrt b - sqrt a) / (sqrt b +
-    sqrt a) ([A] Lemma 5); it equals [A] (17) wherever (17) holds, and is what the papers' simulated MAML curves show
-    beyond.
+    The suboptimality is (sqrt b - sqrt a) / (sqrt b + sqrt a), with the extreme eigenvalues a, b of the distortion
+    ([A] Lemma 5). It equals [A] (17) where (17) holds, and the papers' simulated MAML curves elsewhere.
 
     Args:
         curvature: bounds of the Hessians.
@@ -60,7 +59,7 @@ def tradeoff_point(
         prox: proximal strength, at least 0.
 
     Raises:
-        SpecError: a negative hyperparameter or an unknown server.
+        SpecError: a hyperparameter is negative, or the server is unknown.
 
     Examples:
         >>> from trainers.theory.weights import all_steps
@@ -113,7 +112,7 @@ def suboptimality_from_distortion(distortion_min: Any, distortion_max: Any) -> A
 
 
 def frontier(server: str, curvature: Curvature, best_rate: Any) -> Array:
-    """The one curve of a server optimizer: suboptimality as a function of the best rate.
+    """The curve of a server optimizer: suboptimality as a function of the best rate.
 
     sgd: 2 atanh(rate) + 4 atanh(suboptimality) = log kappa0. heavy_ball: suboptimality = (s - rate) / (1 - s rate),
     symmetric in both, with s = `one_shot_suboptimality`.
@@ -133,11 +132,11 @@ def frontier(server: str, curvature: Curvature, best_rate: Any) -> Array:
 
 
 def one_shot_suboptimality(curvature: Curvature) -> float:
-    """(sqrt kappa0 - 1) / (sqrt kappa0 + 1): suboptimality of one-shot averaging, where the rate is 0 (s)."""
+    """(sqrt kappa0 - 1) / (sqrt kappa0 + 1): suboptimality s of one-shot averaging, which has rate 0."""
     return float(np.tanh(curvature.log_condition_number / 4))
 
 
 def smallest_condition_number(curvature: Curvature, prox: float = 0.0) -> float:
-    """L (mu + prox) / (mu (L + prox)): what infinitely many steps, all counting, come to; 1 without prox (derived)."""
+    """L (mu + prox) / (mu (L + prox)): the limit of infinitely many steps that all count; 1 without prox (derived)."""
     low, high = curvature.strong_convexity, curvature.smoothness
     return high * (low + prox) / (low * (high + prox))

@@ -1,7 +1,7 @@
-"""What the theory warns of."""
+"""The warning of the theory."""
 
 from __future__ import annotations
 
 
 class TheoryWarning(UserWarning):
-    """A setting outside the range in which the papers' statements hold; numbers are given where they are defined."""
+    """A setting is outside the range in which the papers' statements hold; results are returned if they are defined."""

@@ -1,6 +1,6 @@
-"""Gradient weights: which of a client's local gradients count, and how much.
+"""Gradient weights: how much each local gradient of a client counts.
 
-Weights of a million local steps are kept by their pattern, not as a list: all equal (FedAvg, Reptile, FedProx), only
+Weights are stored by pattern, so that a million local steps need no list: all equal (FedAvg, Reptile, FedProx), only
 the last step (FOMAML, MAML), or any list. Charles & Konecny, "Convergence and Accuracy Trade-Offs in Federated
 Learning and Meta-Learning", equation (5).
 """
@@ -65,10 +65,10 @@ def last_step(local_steps: int) -> Weights:
 
 
 def listed(values: Sequence[float]) -> Weights:
-    """Any weights, none negative, not all 0; zeros at the end are dropped (steps after the last weight do not matter).
+    """Any weights, at least 0, not all 0; trailing zeros are dropped, since steps after the last weight do not matter.
 
     Args:
-        values: (local_steps,) weights of step 1, 2, ...
+        values: (local_steps,) weights of steps 1, 2, ...
 
     Raises:
         SpecError: a weight is negative or not finite, or no weight is above 0.
@@ -92,13 +92,13 @@ def listed(values: Sequence[float]) -> Weights:
 
 
 def as_weights(value: Weights | str | Sequence[float]) -> Weights:
-    """Weights from what people write: "1:K" (K ones), "K" (only step K), "1,0.5,2" or a list of numbers.
+    """Parses weights: "1:K" (K ones), "K" (only step K), "1,0.5,2" or a list of numbers.
 
     Args:
-        value: weights, a text or a list.
+        value: weights, a string or a list.
 
     Raises:
-        SpecError: none of these.
+        SpecError: the value is none of these.
 
     Examples:
         >>> as_weights("1:10") == all_steps(10), as_weights("10") == last_step(10), as_weights("1,1") == all_steps(2)

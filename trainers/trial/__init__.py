@@ -1,9 +1,10 @@
-"""A trial document: read once, from top to bottom, checked, completed and warned about.
+"""Trial documents: reads, checks and completes them, and warns about unlikely settings.
 
-`document` reads the whole (`parse`, `TrialSpec`). `members` divides what members give among the parts, `parts` reads a
-method, an optimizer or a schedule, `roles` says which optimizers a method takes, `mixed_values` fills in the weights of
-mixed methods, `adaptation` reads how held-out clients adapt. `sizes` refuses what no machine can hold; `warnings` and
-`mixed_warnings` say what is allowed but hardly meant. `version_0_1` knows the names that version 0.1 used.
+`document` reads a whole document (`parse`, `TrialSpec`). `members` distributes the members' values to the parts;
+`parts` reads a method, an optimizer or a schedule; `roles` says which optimizers a method takes; `mixed_values` fills
+in the weights of mixed methods; `adaptation` reads how held-out clients adapt. `sizes` rejects trials that no machine
+can hold; `warnings` and `mixed_warnings` find settings that are allowed but probably not meant. `version_0_1`
+translates the names of version 0.1.
 
-Nothing here imports torch: a document is checked where nothing is trained.
+Importing this package does not import torch, so that documents can be checked where nothing is trained.
 """

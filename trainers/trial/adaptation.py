@@ -1,10 +1,11 @@
-"""How trials are evaluated after adaptation: what a document asks for, and the metrics that this gives.
+"""Evaluation after adaptation: the key `adaptation` of a trial document, and its metrics.
 
     "adaptation": {"steps": [0, 1, 5], "client_lr": 0.1, "support": 0.5}
 
-Every held-out client takes so many steps of gradient descent from the broadcast model on its support examples, and the
-adapted model is measured on its other examples, the query: `adapted_loss_5`, `adapted_accuracy_5`. Any method can be
-measured so; it is what MAML and Reptile train for. 0 steps is the broadcast model on the same query examples.
+Every held-out client takes the given numbers of gradient descent steps from the broadcast model on its support
+examples. The adapted model is measured on its other examples, the query: `adapted_loss_5`, `adapted_accuracy_5`. This
+works for any method; it is the objective of MAML and Reptile. 0 steps measures the broadcast model on the same query
+examples.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class Adaptation:
     """A checked adaptation.
 
     Args:
-        steps: numbers of gradient steps after which clients are measured, rising.
-        client_lr: step size, at least 0; None is the client_lr that the trial has in the round.
+        steps: numbers of gradient steps after which clients are measured, in ascending order.
+        client_lr: step size, at least 0; None follows the trial's current client_lr.
         support: share of a held-out client's examples that it adapts on; the rest is the query.
     """
 
@@ -40,26 +41,26 @@ class Adaptation:
         """Names of the metrics.
 
         Args:
-            evaluated: metrics of the task.
+            evaluated: names of the task's metrics.
         """
         kinds = ("loss", "accuracy") if "test_accuracy" in evaluated else ("loss",)
         return tuple(f"adapted_{kind}_{steps}" for steps in self.steps for kind in kinds)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of a document."""
+        """The object for a trial document."""
         return {"steps": list(self.steps), "client_lr": self.client_lr, "support": self.support}
 
 
 def parse(value: Any, task: Any, method: Part[Method]) -> Adaptation | None:
-    """The adaptation that a document asks for; None where it asks for none.
+    """The adaptation that a document asks for; None if it asks for none.
 
     Args:
-        value: as it came from the document.
+        value: the value from the document.
         task: settings of the task.
-        method: of the trial.
+        method: the method of the trial.
 
     Raises:
-        SpecError: unknown keys, wrong types or ranges, nobody to adapt, or no step size.
+        SpecError: unknown keys, wrong types or ranges, no client that can adapt, or no step size.
     """
     if value is None:
         return None
@@ -73,8 +74,8 @@ def parse(value: Any, task: Any, method: Part[Method]) -> Adaptation | None:
     held_out = task.test
     if held_out is not None and not any(len(rows) > 1 for rows in held_out):
         raise SpecError(
-            f"{PATH} must be left out for a task without held-out clients of at least 2 examples: half of these are "
-            "adapted on, the others measured",
+            f"{PATH} must be left out for a task without held-out clients of at least 2 examples: each client adapts "
+            "on some of its examples and is measured on the others",
             PATH,
         )
     return Adaptation(**{**values, "steps": steps})

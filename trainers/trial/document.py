@@ -1,4 +1,4 @@
-"""Trial documents: read, checked in full, defaults filled in.
+"""Trial documents: reads them, checks everything and fills in defaults.
 
     {"task": {"name": "quadratic", "problem": "two_clients"},
      "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 10},
@@ -8,9 +8,9 @@
      "eval_every": 1, "report": ["params"], "adaptation": {"steps": [1, 5], "client_lr": 0.1},
      "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
 
-Optimizers are client, server, central and merge (trainers/optimizers), as far as the method takes them, all sgd when
-absent. Only task, method and rounds must be given. Everything wrong is a SpecError of one line that begins with its
-place.
+The optimizers are client, server, central and merge (trainers/optimizers), as far as the method takes them; missing
+ones are sgd. Only task, method and rounds are required. Every error is a SpecError with one line that begins with the
+dotted path of the wrong value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from trainers.trial.roles import ROLES
 from trainers.trial.warnings import warnings
 from trainers.values import number, shown
 
-_MODELS_OWN = {  # reports that are no module in trainers/reports, with their metrics
+_MODELS_OWN = {  # reports without a module in trainers/reports, with their metrics
     "params": (),
     "client_accuracy": tuple(f"client_accuracy_{what}" for what in ("mean", "std", "p10", "p50", "p90")),
 }
@@ -75,24 +75,24 @@ class TrialSpec:
         task: settings of the task, from its module's parse.
         task_name: name of the task's module.
         method: the method with one value per member for each hyperparameter.
-        optimizers: role -> optimizer, the same way; those that the method takes.
-        schedule: the schedule, the same way.
+        optimizers: role -> optimizer, also with one value per member; only roles that the method takes.
+        schedule: the schedule, also with one value per member.
         members: number of trials, at least 1.
-        listed: whether the document had members; then report lines carry their number.
-        init: (parameters,) to start from; None is the model's own start.
+        listed: whether the document had members; report lines then have the index of their member.
+        init: (parameters,) initial model; None is the model's default.
         clients_per_round: size of a cohort; None is all clients.
-        batch_size: examples a local step; None is the client's full data.
+        batch_size: examples per local step; None is the client's full data.
         batching: "with_replacement" or "shuffled".
         weighting: "uniform" or "examples".
-        rounds: server updates.
-        seed: of cohorts, batches and initial parameters.
+        rounds: number of server updates.
+        seed: seed of cohorts, batches and initial parameters.
         dtype: "float32" or "float64".
         eval_every: rounds between evaluations, or "auto".
-        loss_data: "full" or "batches", the data on which train_loss is taken.
-        report: further keys of the report lines.
-        adaptation: how held-out clients adapt before they are measured; None measures no such thing.
-        canonical: the document with all defaults filled in, JSON-able; parsing it gives an equal trial.
-        warnings: what is allowed, but probably not meant; one line each.
+        loss_data: "full" or "batches", the data that train_loss is measured on.
+        report: names of the additional reports.
+        adaptation: how held-out clients adapt before they are measured; None for no such evaluation.
+        canonical: the document with all defaults filled in, JSON-compatible; parsing it gives an equal trial.
+        warnings: one line for each setting that is allowed but probably not meant.
     """
 
     task: TaskSettings
@@ -124,7 +124,7 @@ class TrialSpec:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What an evaluation of the task reports, with what `report` adds."""
+        """The metrics of an evaluation: those of the task, then those that `report` and `adaptation` add."""
         added = [name for asked in self.report for name in _reported(asked)]
         evaluated = _metrics(self.task, self.task_module)
         adapted = () if self.adaptation is None else self.adaptation.metrics(evaluated)
@@ -138,7 +138,7 @@ def parse(document: Any) -> TrialSpec:
         document: as read from JSON or YAML.
 
     Raises:
-        SpecError: anything wrong, in one line that begins with its dotted place.
+        SpecError: any error, with one line that begins with the dotted path of the wrong value.
         MissingDataError: the data of the task is not on this machine.
     """
     if not isinstance(document, Mapping):
@@ -185,22 +185,22 @@ def parse(document: Any) -> TrialSpec:
 
 
 def structure_key(document: Any) -> str:
-    """A text that is equal for trials which may share a pack: all but traced hyperparameters are the same.
+    """A string that is equal for trials that may share a pack: they differ in traced hyperparameters only.
 
     Args:
         document: a trial document, with or without members.
 
     Raises:
-        SpecError: as `parse`.
+        SpecError: see `parse`.
     """
     return json.dumps(structure_of(parse(document)), sort_keys=True)
 
 
 def structure_of(spec: TrialSpec) -> dict[str, Any]:
-    """The canonical document of a trial without what may differ between the members of a pack.
+    """The canonical document of a trial without the values that may differ between the members of a pack.
 
     Args:
-        spec: of one trial or several.
+        spec: one trial or several.
     """
     key = {name: value for name, value in spec.canonical.items() if name != "members"}
     for part in Parts(spec.method, spec.optimizers, spec.schedule).by_kind.values():
@@ -209,7 +209,7 @@ def structure_of(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A checked value as JSON has it."""
+    """A checked value as plain JSON types."""
     if isinstance(value, Adaptation):
         return value.to_json()
     return list(value) if isinstance(value, tuple) else value
@@ -224,7 +224,7 @@ def _parse_task(document: Any) -> tuple[str, TaskSettings]:
     try:
         text = json.dumps(document, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise SpecError(f"task must hold what JSON can hold: {error}", "task") from error
+        raise SpecError(f"task must be JSON-compatible: {error}", "task") from error
     return document["name"], _cached_task(text, module.stamp(document))
 
 
@@ -242,7 +242,7 @@ def _cached_task(text: str, stamp: Hashable) -> TaskSettings:
 
 
 def _resolved(method: Part[Method], task: TaskSettings, module: Task, batch_size: int | None) -> Part[Method]:
-    """The method with what it takes from the task's data, where it takes something (its `resolve`)."""
+    """The method, with the values that its `resolve`, if it has one, derives from the task's data."""
     resolve = method.module.resolve
     if resolve is None:
         return method
@@ -254,7 +254,7 @@ def _resolved(method: Part[Method], task: TaskSettings, module: Task, batch_size
 
 
 def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
-    """The size of a cohort; a method that works with one size only has it without being asked."""
+    """The size of a cohort. If a method works with one size only, the document need not give it."""
     only = method.module.CLIENTS_PER_ROUND
     if only is None or asked is None or asked == only:
         return asked if only is None else only
@@ -265,7 +265,7 @@ def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
 
 
 def _weighting(method: Part[Method], task: TaskSettings) -> str:
-    """The method's own way, where the examples can be counted."""
+    """The method's weighting; uniform if examples cannot be counted."""
     return "uniform" if task.examples is None else method.module.WEIGHTING
 
 
@@ -309,7 +309,7 @@ def _reported(name: str) -> tuple[str, ...]:
 def _check_together(
     values: Mapping[str, Any], method: Part[Method], schedule: Part[Schedule], task: TaskSettings, module: Task
 ) -> None:
-    """What only shows when task, method and the rest are seen together."""
+    """Checks rules that involve several of task, method, schedule and the other keys."""
     asked, clients = values["clients_per_round"], task.clients
     if asked is not None and asked > clients:
         raise SpecError(
@@ -336,7 +336,7 @@ def _check_together(
             )
     if "client_accuracy" in values["report"] and ("test_accuracy" not in module.METRICS or len(task.test or ()) < 2):
         raise SpecError(
-            "report must be without client_accuracy for a task with fewer than two test clients to be right about",
+            "report must not contain client_accuracy: it needs a task with test_accuracy and at least two test clients",
             "report",
         )
     for index, name in enumerate(values["report"]):
@@ -352,5 +352,5 @@ def _check_together(
 
 
 def _metrics(task: TaskSettings, module: Task) -> tuple[str, ...]:
-    """A task whose metrics depend on its settings says so itself; for the others the module says it."""
+    """The task's metrics: those of its settings if they depend on them, else those of the module."""
     return module.METRICS if task.metrics is None else task.metrics

@@ -2,7 +2,7 @@
 
     "members": [{"client_lr": 0.1, "client.beta1": 0.8, "server.momentum": 0.9, "schedule.window": 10}, ...]
 
-A bare name is a hyperparameter of the method; those of optimizers and of the schedule are dotted.
+A bare name is a hyperparameter of the method; hyperparameters of optimizers and of the schedule have dotted names.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Parts:
     """Method, optimizers and schedule of a trial.
 
     Args:
-        method: of the trial.
-        optimizers: by role; only those that the method has.
-        schedule: of the trial.
+        method: the method.
+        optimizers: role -> optimizer, for the roles that the method has.
+        schedule: the schedule.
     """
 
     method: Part[Method]
@@ -47,11 +47,11 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
     """Method, optimizers and schedule of a trial document, with the values of all its members.
 
     Args:
-        document: a trial document; all optimizers are sgd and the schedule is constant when absent.
+        document: a trial document. Missing optimizers are sgd, a missing schedule is constant.
 
     Raises:
-        SpecError: as `parse_part`, optimizers that the method does not take, and members that are not a list of objects
-            with known keys.
+        SpecError: see `parse_part`; also for optimizers that the method does not take, and for members that are not a
+            list of objects with known keys.
     """
     method = chosen("method", methods(), document["method"])
     objects = {"method": document["method"]}
@@ -74,7 +74,7 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
 
 
 def _following(schedule: Part[Schedule], method: Part[Method]) -> Part[Schedule]:
-    """The schedule with what it left out and takes from the method (FOLLOWS of its module)."""
+    """The schedule, with missing values taken from the method (FOLLOWS of its module)."""
     values = dict(schedule.values)
     for name, otherwise in schedule.module.FOLLOWS.items():
         own = method.values.get(name, (otherwise,) * method.members)
@@ -86,7 +86,7 @@ def _following(schedule: Part[Schedule], method: Part[Method]) -> Part[Schedule]
 
 
 def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dict[str, Given]]]:
-    """For each member what it gives to each kind of part, by bare name."""
+    """For each member: kind of part -> its values by bare name."""
     if value is None:
         return [{kind: {} for kind in objects}]
     if not isinstance(value, (list, tuple)) or not value:
@@ -107,27 +107,27 @@ def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dic
 
 
 def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Dotted name -> (kind of part, bare name) of everything that a member may give."""
+    """Dotted name -> (kind of part, bare name) of everything that a member may set."""
     keys: dict[str, tuple[str, str]] = {}
     for kind, document in objects.items():
-        # Without a name there is nothing to know; parse_part says so.
+        # A missing or unknown name is reported by parse_part.
         name = document.get("name") if isinstance(document, Mapping) else None
         if not isinstance(name, str) or name not in REGISTRIES[kind]():
             continue
         module = REGISTRIES[kind]()[name]
         names = [item.name for item in offered(module, kind)]
         if isinstance(module, Method) and module.TIED:
-            names += SERVER_RATES  # parse_part says why they are refused
+            names += SERVER_RATES  # known, so that parse_part can say why they are refused
         keys.update({(f"{kind}.{bare}" if kind in _PREFIXES else bare): (kind, bare) for bare in names})
     return keys
 
 
 def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
-    """The objects of a document that means these parts, and members where asked for.
+    """The objects of a canonical document with these parts, and its members if `listed`.
 
     Args:
-        parts: of the trial.
-        listed: whether there are to be members; what they share stands outside.
+        parts: parts of the trial.
+        listed: whether to write members; values that all members share stand outside the members.
     """
     result: dict[str, Any] = {}
     members: list[dict[str, Any]] = [{} for _ in range(parts.method.members)]
@@ -150,11 +150,11 @@ def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
 
 
 def own_document(canonical: Mapping[str, Any], member: int) -> dict[str, Any]:
-    """The canonical document of one member alone.
+    """The canonical document of a single member.
 
     Args:
         canonical: the document with all defaults filled in, with or without members.
-        member: its number.
+        member: index of the member.
     """
     own = {key: dict(value) if isinstance(value, Mapping) else value for key, value in canonical.items()}
     listed = own.pop("members", None)

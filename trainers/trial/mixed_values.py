@@ -1,4 +1,4 @@
-"""Mixed federated learning: how its methods' values belong together."""
+"""Mixed federated learning: rules between the hyperparameters of its methods."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _ROUNDING = 1e-9
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a mixed method, with those filled in that follow from others.
+    """The values of a mixed method, with missing ones filled in.
 
-    federated_weight and central_weight have the sum 1: of one given the other follows, of none both are 1/2.
-    central_steps are local_steps. Where clients have local_epochs, how long the server works does not follow:
-    central_steps must then be given, or central_batch_size to a method without central_steps.
+    federated_weight and central_weight sum to 1: if one is given, the other follows; if none is, both are 1/2.
+    central_steps defaults to local_steps. With local_epochs there is no such default: central_steps must be given, or
+    central_batch_size for a method without central_steps.
 
     Args:
-        values: of one member, each within its own range.
+        values: values of one member, each within its own range.
 
     Raises:
-        SpecError: weights of another sum, or nothing to tell how long the server works.
+        SpecError: the weights do not sum to 1, or the server's amount of work is not given.
     """
     federated, central = values["federated_weight"], values["central_weight"]
     if federated is None:
@@ -39,7 +39,7 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
         needed = "central_steps" if "central_steps" in values else "central_batch_size"
         if values[needed] is None:
             place = f"method.{needed}"
-            raise SpecError(f"{place} must be given where clients have local_epochs, got none", place)
+            raise SpecError(f"{place} must be given with local_epochs, got none", place)
     elif "central_steps" in values and values["central_steps"] is None:
         found["central_steps"] = values["local_steps"]
     return found

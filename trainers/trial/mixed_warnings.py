@@ -1,6 +1,6 @@
-"""Remarks about step sizes of mixed federated learning on quadratic tasks: beyond the theorems, or not stable at all.
+"""Warnings about step sizes of mixed federated learning on quadratic tasks: outside the theorems, or unstable.
 
-Imported only for such trials: it needs the theory.
+Imported only for such trials, because it imports trainers.theory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainers.theory.prediction import Predictor
 from trainers.theory.rounds.central import central_of
 from trainers.trial.parts import Part
 
-_SMALL = 32  # parameters of models whose rate is worth computing for a remark
+_SMALL = 32  # largest number of parameters for which a rate is computed for a warning
 
 
 def mixed_remarks(
@@ -28,12 +28,12 @@ def mixed_remarks(
     task: TaskSettings,
     clients_per_round: int | None,
 ) -> list[str]:
-    """Lines about the step sizes of a mixed method; none where the curvatures are not known.
+    """Warnings about the step sizes of a mixed method; none if the curvatures are not known.
 
     Args:
-        method: of the trial.
-        optimizers: of the trial, by role.
-        schedule: of the trial.
+        method: the method.
+        optimizers: role -> optimizer.
+        schedule: the schedule.
         task: settings of the task.
         clients_per_round: None is all clients.
     """
@@ -53,18 +53,18 @@ def mixed_remarks(
     if worst >= 1:
         found.append(
             f"method.server_lr and the other rates make rounds of {method.name} unstable: with exact gradients and all "
-            f"clients errors grow by {worst:.4g} a round in the end; take lower rates or fewer steps"
+            f"clients, errors eventually grow by a factor of {worst:.4g} per round; use lower rates or fewer steps"
         )
     return found
 
 
 def _plain(optimizers: Mapping[str, Part[Optimizer]]) -> bool:
-    """Whether all steps are plain gradient steps, of which alone the theorems speak."""
+    """Whether all steps are plain gradient steps; the theorems hold for no others."""
     return {part.name for part in optimizers.values()} == {"sgd"}
 
 
 def _filled(method: Part[Method], index: int) -> dict[str, Any]:
-    """A member's values as the trial runs it; tied rates are equal."""
+    """A member's values as the trial uses them: tied rates are equal."""
     values = {"name": method.name, **method.member(index)}
     if method.tied:
         values["server_lr"] = values["client_lr"]
@@ -72,7 +72,7 @@ def _filled(method: Part[Method], index: int) -> dict[str, Any]:
 
 
 def _beyond(method: Part[Method], members: list[dict[str, Any]], task: Any, cohort: int) -> list[str]:
-    """Members beyond the step sizes of the method's theorem."""
+    """Warnings about members with step sizes outside the method's theorem."""
     most: tuple[float, float, float] | None = None
     short: tuple[float, float] | None = None
     for values in members:
@@ -101,13 +101,13 @@ def _beyond(method: Part[Method], members: list[dict[str, Any]], task: Any, coho
     if most is not None:
         what = "server_lr" if "central_lr" not in members[0] else "server_lr or central_lr"
         found.append(
-            f"method.{what} is {most[1]:.4g}, above {most[2]:.4g}, up to which {theorem} speaks with these curvatures "
-            "and steps: it may well converge all the same"
+            f"method.{what} is {most[1]:.4g}, above {most[2]:.4g}, the limit of {theorem} for these curvatures and "
+            "steps: training may still converge"
         )
     if short is not None:
         found.append(
-            f"method.delta_lr (server_lr / client_lr) is {short[0]:.4g}, and {theorem} speaks above {short[1]:.4g}, "
-            "the root of 5/8 of the clients of a round: the paper's own experiments take 1"
+            f"method.delta_lr (server_lr / client_lr) is {short[0]:.4g}, but {theorem} holds above {short[1]:.4g}, "
+            "the square root of 5/8 of the clients per round: the paper's own experiments use 1"
         )
     return found
 
@@ -126,7 +126,7 @@ def _parts(task: Any, weight: float) -> Parts:
 
 
 def _rate(task: Any, values: Mapping[str, Any], optimizers: Mapping[str, Any], schedule: str) -> float | None:
-    """The asymptotic rate of a setting; None where it has no closed form, or a dear one."""
+    """The asymptotic rate of a setting; None if it has no closed form or is expensive to compute."""
     if task.dimension > _SMALL or task.clients * task.dimension > _SMALL**2:
         return None
     server = optimizers["server"]

@@ -1,4 +1,4 @@
-"""The method, the optimizers and the schedule of a trial: chosen by name, every member's values checked."""
+"""The method, the optimizers and the schedule of a trial: chosen by name, with every member's values checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TIED = Hyperparameter(
     limit="true is model averaging, with plain SGD on the server",
     doc="in place of server_lr, which follows client_lr through every schedule",
 )
-# Of each pair at most one may be given; the second is then derived from the first, or not needed.
+# At most one of each pair may be given. Given the first, the second is derived from it or not needed.
 _EITHER = (("delta_lr", "server_lr"), ("local_epochs", "local_steps"), ("constants", "client_lr"))
 SERVER_RATES = ("server_lr", "delta_lr")
 
@@ -48,10 +48,10 @@ class Part(Generic[P]):
 
     Args:
         kind: "method", "schedule" or the role of an optimizer.
-        name: of the plug-in.
+        name: name of the plug-in.
         values: hyperparameter -> one value for each member.
-        members: how many there are.
-        tied: server_lr follows client_lr; its own values are None, where the method has one at all.
+        members: number of members.
+        tied: server_lr follows client_lr; the values of server_lr, if the method has it, are then None.
     """
 
     kind: str
@@ -67,12 +67,12 @@ class Part(Generic[P]):
 
     @property
     def described(self) -> tuple[Hyperparameter, ...]:
-        """Its own hyperparameters."""
+        """The hyperparameters of the plug-in."""
         return _described(self.module, self.kind)
 
     @property
     def structural(self) -> dict[str, Any]:
-        """The values that separate packs, the same for all members."""
+        """The structural values, which are the same for all members of a pack."""
         own = {item.name: self.values[item.name][0] for item in self.described if not item.traced}
         return {**own, TIED.name: True} if self.tied else own
 
@@ -83,14 +83,14 @@ class Part(Generic[P]):
 
 @dataclass(frozen=True)
 class Given:
-    """One value as it came from the document, with its place."""
+    """One value from the document, with its dotted path."""
 
     value: Any
     path: str
 
 
 def offered(module: Configured, kind: str = "method") -> tuple[Hyperparameter, ...]:
-    """All that may be set of a method, optimizer or schedule: its Hyper, and what may stand for server_lr.
+    """All settings of a method, optimizer or schedule: its Hyper, and delta_lr and tied as alternatives to server_lr.
 
     Args:
         module: the plug-in.
@@ -109,11 +109,11 @@ def chosen(kind: str, registry: Registry[P], document: Any) -> P:
 
     Args:
         kind: "method", "schedule" or the role of an optimizer.
-        registry: of the kind.
+        registry: registry of the kind.
         document: {"name": ..., hyperparameters}.
 
     Raises:
-        SpecError: not an object, no name or an unknown one.
+        SpecError: the document is not an object, or its name is missing or unknown.
     """
     if not isinstance(document, Mapping):
         raise SpecError(f'{kind} must be an object like {{"name": ...}}, got {kind}={shown(document)}', kind)
@@ -127,12 +127,12 @@ def parse_part(kind: str, registry: Registry[P], document: Any, members: Sequenc
 
     Args:
         kind: "method", "schedule" or the role of an optimizer.
-        registry: of the kind.
+        registry: registry of the kind.
         document: {"name": ..., hyperparameters}.
-        members: what each member gives in addition, or instead, by the bare name of the hyperparameter.
+        members: further values of each member by the bare name of the hyperparameter; they override the document.
 
     Raises:
-        SpecError: unknown names and keys, missing values, wrong types and ranges, two alternatives at once.
+        SpecError: unknown names and keys, missing values, wrong types and ranges, or two alternatives at once.
     """
     module = chosen(kind, registry, document)
     described = {item.name: item for item in offered(module, kind)}
@@ -156,7 +156,7 @@ def parse_part(kind: str, registry: Registry[P], document: Any, members: Sequenc
 
 
 def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str, Given]:
-    """What holds for one member: its own values first; its own alternative replaces the other one of the base."""
+    """The values of one member: its own override the base, and an alternative of its own replaces the base's."""
     merged = {**base, **member}
     for pair in _EITHER:
         for one, other in (pair, pair[::-1]):
@@ -166,7 +166,7 @@ def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str,
 
 
 def _tied(name: str, module: Method, rows: Sequence[Mapping[str, Given]]) -> bool:
-    """Whether server_lr follows client_lr, by the method's nature or by its document (the first row)."""
+    """Whether server_lr follows client_lr: the method says TIED, or the document (the first row) sets `tied`."""
     always, asked = module.TIED, rows[0].get(TIED.name)
     if not always and (asked is None or TIED not in offered(module) or not TIED.check(asked.value, asked.path)):
         return False
@@ -187,8 +187,8 @@ def _refuse_structural(member: Mapping[str, Given], described: Mapping[str, Hype
 def _values(
     given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, whose: str, *, tied: bool
 ) -> dict[str, Any]:
-    """All values of one member, checked, alternatives resolved, defaults filled in."""
-    # null is a way to leave one of two alternatives out, where there are two.
+    """All values of one member: checked, with alternatives resolved and defaults filled in."""
+    # Of two alternatives, one may be given as null, which means absent.
     open_to = {name for pair in _EITHER if described.keys() >= set(pair) for name in pair}
     given = {name: item for name, item in given.items() if item.value is not None or name not in open_to}
     found = {name: described[name].check(item.value, item.path) for name, item in given.items()}
@@ -202,7 +202,7 @@ def _values(
         found["server_lr"] = None
         if found.get("client_lr") == 0:
             raise SpecError(
-                f"{given['client_lr'].path} must be above 0 where server_lr is tied to it, got client_lr=0",
+                f"{given['client_lr'].path} must be above 0 if server_lr is tied to it, got client_lr=0",
                 given["client_lr"].path,
             )
     if found.get("local_epochs") is not None:

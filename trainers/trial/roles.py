@@ -1,13 +1,13 @@
-"""The four roles in which a trial uses optimizers: what one declares, what a method takes, what is refused and why.
+"""The four roles of optimizers in a trial: their settings, which optimizers a method takes, and why not the others.
 
-    client   turns a client's local gradients into its local steps; starts afresh in every round
-    server   steps along the mean pseudo-gradient; remembers from round to round, as the next two do
+    client   turns a client's local gradients into its local steps; starts anew in every round
+    server   steps along the mean pseudo-gradient; keeps its memory between rounds, like the next two
     central  takes the steps of the server's own branch in mixed federated learning
     merge    steps along the sum of both branches' changes
 
 An optimizer (trainers/optimizers) is elementwise arithmetic on tensors that broadcast over (T, M, P), so one module
-serves every role. Where roles have other conventions, the module says so as data (`DEFAULTS`, `ABSENT`, `REFUSED`).
-Rates belong to the method.
+serves every role. The module declares differences between roles as data (`DEFAULTS`, `ABSENT`, `REFUSED`). Rates belong
+to the method.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainers.trial import version_0_1
 
 ROLES = ("client", "server", "central", "merge")
 ANY, LINEAR = "any", "linear"
-"""What a method takes in a role; "none: REASON" takes nothing and says why."""
+"""Which optimizers a method takes in a role; the third value, "none: REASON", takes none and says why."""
 _WITHOUT = {
     "client": "its clients take no steps of their own",
     "central": "it has no branch of the server",
@@ -35,10 +35,10 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def settings(optimizer: Optimizer, role: str) -> tuple[Hyperparameter, ...]:
-    """What may be set of an optimizer in a role, with the defaults of that role.
+    """The settings of an optimizer in a role, with the defaults of that role.
 
     Args:
-        optimizer: to set.
+        optimizer: the optimizer.
         role: one of ROLES.
     """
     absent, defaults = optimizer.ABSENT.get(role, ()), optimizer.DEFAULTS.get(role, _NOTHING)
@@ -47,19 +47,19 @@ def settings(optimizer: Optimizer, role: str) -> tuple[Hyperparameter, ...]:
 
 
 def taken(method: Method) -> dict[str, str]:
-    """Role -> what a method takes there; every method has a server.
+    """Role -> which optimizers a method takes there; every method has a server.
 
     Args:
-        method: with its ROLES.
+        method: the method.
     """
     return {"server": ANY, **method.ROLES}
 
 
 def lacks(method: Method, role: str) -> str | None:
-    """Why a method has no such role; None where it has.
+    """Why a method does not have a role; None if it has.
 
     Args:
-        method: that has the role or not.
+        method: the method.
         role: one of ROLES.
     """
     takes = taken(method).get(role)
@@ -80,12 +80,12 @@ def serving(role: str, takes: str = ANY) -> list[str]:
 
 
 def refuse_role(role: str, optimizer: str, method: str) -> None:
-    """Raises a SpecError where an optimizer cannot serve in a role, or a method does not take it there.
+    """Raises a SpecError if an optimizer cannot serve in a role, or a method does not take it there.
 
     Args:
         role: one of ROLES.
-        optimizer: its name.
-        method: its name.
+        optimizer: name of the optimizer.
+        method: name of the method.
     """
     place = join(role, "name")
     module = optimizers()[optimizer]
@@ -104,11 +104,11 @@ def refuse_role(role: str, optimizer: str, method: str) -> None:
 
 
 def refuse_method_keys(document: Mapping[str, Any], known: list[str]) -> None:
-    """Raises a SpecError for a key of the method's object that is not known, with what it is called now.
+    """Raises a SpecError for an unknown key of the method's object, with its new name if it was renamed.
 
     Args:
         document: the method's object.
-        known: the keys that are right.
+        known: the valid keys.
     """
     for key in document:
         if key not in known:
@@ -119,12 +119,12 @@ def refuse_method_keys(document: Mapping[str, Any], known: list[str]) -> None:
 
 
 def refuse_settings(role: str, document: Mapping[str, Any], known: list[str]) -> None:
-    """Raises a SpecError for a key of an optimizer's object that is not known, with the optimizers that have it.
+    """Raises a SpecError for an unknown key of an optimizer's object, with the optimizers that have it.
 
     Args:
-        role: of the optimizer.
+        role: role of the optimizer.
         document: its object.
-        known: the keys that are right.
+        known: the valid keys.
     """
     for key in document:
         if key not in known:
@@ -133,12 +133,12 @@ def refuse_settings(role: str, document: Mapping[str, Any], known: list[str]) ->
 
 
 def refuse_member_keys(member: Mapping[str, Any], known: list[str], path: str, objects: Mapping[str, Any]) -> None:
-    """Raises a SpecError for a key of a member that is not known, as the two functions above.
+    """Raises a SpecError for an unknown key of a member, like the two functions above.
 
     Args:
         member: dotted name -> value.
-        known: the keys that are right.
-        path: dotted place of the member.
+        known: the valid keys.
+        path: dotted path of the member.
         objects: kind of part -> its object.
     """
     for key in member:

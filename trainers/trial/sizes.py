@@ -1,7 +1,7 @@
-"""The sizes of a trial's arrays, counted from its document before anything is allocated.
+"""The sizes of a trial's arrays, computed from its document before anything is allocated.
 
-A trial whose arrays fit no machine is refused when its document is read; one that fits some machine, but not this one,
-ends when memory runs out. Counted are the models of all clients of a round and the batches of a round.
+A trial whose arrays fit no machine is rejected when its document is read. A trial that fits some machine but not the
+current one ends when memory runs out. The models of all clients of a round and the batches of a round are counted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from trainers.registry import models
 from trainers.trial.parts import Part
 
 MOST_NUMBERS = 2**35
-"""The most numbers in the arrays of one kind: 128 GiB in single precision."""
+"""Largest number of elements in the arrays of one kind: 128 GiB in single precision."""
 MOST_STEPS = 100_000_000
-"""The most local steps of a round."""
+"""Largest number of local steps in a round."""
 
 _parameters: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
@@ -32,7 +32,7 @@ def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
 
     Args:
         values: the keys of the document besides its objects.
-        method: of the trial, with the values of all members.
+        method: the method, with the values of all members.
         task: settings of the task.
     """
     clients = values["clients_per_round"] or task.clients
@@ -45,13 +45,13 @@ def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
 
 
 def check_models(task: Any, clients: int, members: int, path: str) -> None:
-    """Raises a SpecError where the models of all clients in a round are too large for any machine.
+    """Raises a SpecError if the models of all clients in a round are too large for any machine.
 
     Args:
         task: settings of the task.
-        clients: of a round.
+        clients: clients per round.
         members: trials in a pack.
-        path: dotted place of what makes them so large.
+        path: dotted path for the error.
     """
     count = parameters(task)
     if count is not None and count * clients * members > MOST_NUMBERS:
@@ -63,15 +63,15 @@ def check_models(task: Any, clients: int, members: int, path: str) -> None:
 
 
 def parameters(task: Any) -> int | None:
-    """The number of parameters of a task's model; None where only its data can tell.
+    """The number of parameters of a task's model; None if only its data can tell.
 
-    A model of examples is built on torch's meta device, where tensors have shapes and no memory.
+    A model for examples is built on torch's meta device, where tensors have shapes but no memory.
 
     Args:
         task: settings of the task.
 
     Raises:
-        SpecError: a model that does not suit the task's examples.
+        SpecError: the model does not fit the task's examples.
     """
     if task.dimension is not None:
         return int(task.dimension)
@@ -83,7 +83,7 @@ def parameters(task: Any) -> int | None:
 
 
 def _built_without_memory(task: Any) -> int | None:
-    import torch  # here: reading a document of another task does without
+    import torch  # imported here: documents of other tasks are read without torch
 
     from trainers.data.federated import targets_of
 
@@ -98,12 +98,12 @@ def _built_without_memory(task: Any) -> int | None:
         return int(model.layout.count)
     except SpecError:
         raise
-    except Exception:  # a model of another package may need memory to be built: then training says what is wrong
+    except Exception:  # a model of another package may need real tensors; errors then show up in training
         return None
 
 
 def _steps(method: Part[Method], task: Any, batch_size: int | None) -> tuple[int, str]:
-    """(the most local steps of any member, the key that says so)."""
+    """(largest number of local steps of any member, the key that sets it)."""
     found = [(1, "local_steps")]
     found += [(count, "local_steps") for count in method.values.get("local_steps", ()) if count is not None]
     weights = method.values.get("gradient_weights", ())
@@ -116,7 +116,7 @@ def _steps(method: Part[Method], task: Any, batch_size: int | None) -> tuple[int
 
 
 def _check_batches(batch_size: int | None, method: Part[Method], task: Any, clients: int, steps: int) -> None:
-    """The rows of all batches of a round, the data of one step, and the noise of a round."""
+    """Checks the rows of all batches of a round, the data of one step, and the noise of a round."""
     central = max((size or 0 for size in method.values.get("central_batch_size", ())), default=0)
     if task.examples is None:
         noisy = bool(task.document.get("gradient_noise"))

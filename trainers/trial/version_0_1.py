@@ -1,8 +1,8 @@
-"""Documents of version 0.1 in today's spelling.
+"""Translates documents of version 0.1 to today's names.
 
-Version 0.1 had the optimizers of clients, of the server's branch and of the merge as settings of the method
-(`client_optimizer`, `client_beta1`, `central_momentum`, ...); today they are parts of a trial, as the server's always
-was. And `merge`, "sum" or "mean", is `merge_by`.
+In version 0.1 the optimizers of clients, of the server's branch and of the merge were settings of the method
+(`client_optimizer`, `client_beta1`, `central_momentum`, ...). Today they are parts of a trial, like the server's. The
+setting `merge`, "sum" or "mean", is now `merge_by`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SETTINGS = {
     "central": {"momentum": "beta1", "epsilon": "epsilon"},
     "merge": {"momentum": "beta1", "epsilon": "epsilon"},
 }
-"""Role -> setting -> its name today; the momentum of sgd was and is `momentum`."""
+"""Role -> setting -> its name today. The momentum of sgd is still `momentum`."""
 _NULLS = {
     "client": {"momentum": 0.9, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
     "client rmsprop": {"beta2": 0.99},
@@ -27,14 +27,14 @@ _NULLS = {
     "central sgd": {"momentum": 0.0},
     "central adagrad": {"momentum": 0.0},
 }
-"""What null was, for a member that takes back what all members share."""
+"""Values that null stood for, if a member overrides a shared value with null."""
 
 
 def trial(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A trial document of version 0.1 in today's spelling; one of today stays as it is.
+    """Translates a trial document of version 0.1; a document with today's names is returned unchanged.
 
     Args:
-        document: with method, and perhaps members.
+        document: has a method, and may have members.
 
     Examples:
         >>> trial({"method": {"name": "fedavg", "client_optimizer": "adam", "client_beta1": 0.8}, "rounds": 1})
@@ -56,14 +56,14 @@ def trial(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hyperparameters(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted hyperparameters of a trial of version 0.1 under today's names.
+    """Translates the hyperparameters of a trial of version 0.1 to today's dotted names.
 
-    Names of optimizers are no hyperparameters today and are left out, as is null, which was an optimizer's default.
+    Names of optimizers are left out, since they are not hyperparameters today; so is null, which meant an optimizer's
+    default.
 
     Args:
-        method: its name.
-        values: dotted name -> value, with client_optimizer, central_optimizer and merge_optimizer where they are not
-            sgd.
+        method: name of the method.
+        values: name -> value, with client_optimizer, central_optimizer and merge_optimizer if they are not sgd.
 
     Examples:
         >>> hyperparameters("fedavg", {"client_lr": 0.1, "client_optimizer": "momentum", "client_momentum": 0.5})
@@ -81,13 +81,13 @@ def hyperparameters(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entry(document: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of a study of version 0.1 in today's spelling; one of today stays as it is.
+    """Translates an entry of a study of version 0.1; an entry with today's names is returned unchanged.
 
     Args:
-        document: with name or preset, and perhaps space and start.
+        document: has a name or preset, and may have space and start.
 
     Raises:
-        SpecError: a space with several optimizers, which are several entries.
+        SpecError: the space has several optimizers, which need one entry each.
 
     Examples:
         >>> entry({"name": "fedavg", "space": {"client_lr": 0.1, "client_optimizer": "adam", "client_beta1": 0.8}})
@@ -118,10 +118,10 @@ def entry(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_name(key: object, method: Any) -> str | None:
-    """What a hyperparameter of version 0.1 is called today; None where it never was one or is called the same.
+    """Today's name of a hyperparameter of version 0.1; None if the key is unknown or has the same name today.
 
     Args:
-        key: its name.
+        key: the old name.
         method: the method's part of the trial document.
 
     Examples:
@@ -137,7 +137,7 @@ def new_name(key: object, method: Any) -> str | None:
 
 
 def _place(key: str, method: Mapping[str, Any]) -> tuple[str, str]:
-    """(part, name in it) of a key that was one of the method's."""
+    """(part, name in that part) of a key that belonged to the method."""
     role, _, name = key.partition("_")
     if role in _SETTINGS and name == "optimizer":
         return role, "name"
@@ -152,7 +152,7 @@ def _optimizer(role: str, method: Mapping[str, Any]) -> str:
 
 
 def _member(member: Any, method: Mapping[str, Any]) -> Any:
-    """A member of a pack; null takes back what the method says to all members."""
+    """A member of a pack; null overrides the value that the method gives to all members."""
     if not isinstance(member, Mapping):
         return member
     found = {}
@@ -173,7 +173,7 @@ def _null(role: str, setting: str, optimizer: str) -> float:
 
 
 def _one(form: Any, path: str) -> Any:
-    """The one value that a form of a space holds."""
+    """The single value in a form of a space."""
     options = form.get("choice") if isinstance(form, Mapping) else [form]
     if not isinstance(options, list | tuple) or len(options) != 1 or not isinstance(options[0], str):
         raise SpecError(f"{path} must have one value, got {form!r}: make an entry for each optimizer", path)

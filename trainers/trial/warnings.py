@@ -1,4 +1,4 @@
-"""Remarks about trials that are right, but probably not what was meant."""
+"""Warnings about trials that are valid, but probably not what was meant."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def warnings(
     task: TaskSettings,
     clients_per_round: int | None,
 ) -> list[str]:
-    """Lines about settings that are allowed, but unlikely to be meant.
+    """One line for each setting that is allowed, but probably not meant.
 
     Args:
-        method: of the trial.
-        optimizers: of the trial, by role.
-        schedule: of the trial.
+        method: the method.
+        optimizers: role -> optimizer.
+        schedule: the schedule.
         task: settings of the task.
         clients_per_round: None is all clients.
     """
@@ -33,7 +33,7 @@ def warnings(
     if ratios and max(ratios) > _RATIO * (1 + 1e-12):
         found.append(
             f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
-            "of gradients, and as large as client_lr it is model averaging (delta_lr is their ratio)"
+            "of gradients; equal to client_lr it is model averaging (delta_lr is their ratio)"
         )
     largest = task.smoothness
     if largest is not None:
@@ -45,14 +45,14 @@ def warnings(
         )
         if high >= 1:
             found.append(
-                f"method.client_lr times the largest curvature of a client is {high:.4g}: from 1 on, local steps "
-                "overshoot on that client, and the point converged to may be far off"
+                f"method.client_lr times the largest curvature of a client is {high:.4g}: at 1 or more, local steps "
+                "overshoot on that client, and training may converge to a point far from the optimum"
             )
     for name in schedule.module.FOLLOWS:
         pairs = zip(schedule.values[name], method.values.get(name, schedule.values[name]), strict=True)
         if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
             mine, own = different[0]
-            found.append(f"schedule.{name} is {mine}, but the method's is {own}: left out it is the same")
+            found.append(f"schedule.{name} is {mine}, but the method's is {own}: leave it out to use the method's")
     return [*found, *mixed(method, optimizers, schedule, task, clients_per_round)]
 
 
@@ -63,17 +63,17 @@ def mixed(
     task: TaskSettings,
     clients_per_round: int | None,
 ) -> list[str]:
-    """Lines about the step sizes of mixed federated learning, where the curvatures of the losses are known.
+    """Warnings about the step sizes of mixed federated learning; none if the curvatures are not known.
 
     Args:
-        method: of the trial.
-        optimizers: of the trial, by role.
-        schedule: of the trial.
+        method: the method.
+        optimizers: role -> optimizer.
+        schedule: the schedule.
         task: settings of the task.
         clients_per_round: None is all clients.
     """
     if not method.module.CENTRAL or task.smoothness is None:
         return []
-    from trainers.trial.mixed_warnings import mixed_remarks  # here: nobody else needs the theory
+    from trainers.trial.mixed_warnings import mixed_remarks  # imported here: other trials do not need the theory
 
     return mixed_remarks(method, optimizers, schedule, task, clients_per_round)

@@ -1,4 +1,4 @@
-"""What both figures agree on: names of the axes, their scale and range, names in the legend."""
+"""Titles, scales and ranges of the axes, and names in the legend, shared by both figures."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ LOG_FROM = 10.0
 
 
 def cost_title(result: Json) -> str:
-    """What the horizontal axis shows."""
+    """Title of the horizontal axis."""
     return {"rounds": "communication rounds"}.get(_parameters(result)["cost"], UNITS[_parameters(result)["cost"]])
 
 
 def quality_title(result: Json) -> str:
-    """What the vertical axis shows, and which way is better."""
+    """Title of the vertical axis; says which way is better."""
     better = "higher" if _parameters(result)["direction"] == "rises" else "lower"
     return f"{_parameters(result)['metric'].replace('_', ' ')} ({better} is better)"
 
 
 def cost_range(result: Json) -> tuple[float, float]:
-    """From one round to the budget."""
+    """Range of the horizontal axis: from one round to the budget."""
     scale = result["scale"]
     return scale["one_round"], max(scale["budget"], scale["one_round"] * 1.1)
 
@@ -43,16 +43,16 @@ def legend_name(label: str, method: Json) -> str:
 
 
 def band_text(result: Json) -> str:
-    """What lines, bands and markers are, in one line under the picture."""
+    """Caption that explains lines, bands and markers."""
     seeds = sorted({len(method["reported"]["seeds"]) for method in result["methods"].values() if method["frontier"]})
     several = bool(seeds) and seeds[-1] > 1
     count = str(seeds[0]) if seeds and seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}" if seeds else "no"
     lines = f"median of {count} seeds, band: lowest to highest" if several else "one seed"
     theory = any(method.get("theory") for method in result["methods"].values())
     return (
-        f"Lines: best quality within a cost ({lines}). Markers: the quality a configuration ends at, drawn at the cost "
-        "from which it stays near it; large ones are the frontier."
-        + (" Rings, dashed: the same as the theory predicts it." if theory else "")
+        f"Lines: best quality within a cost ({lines}). Markers: final quality of a configuration, at the cost from "
+        "which it stays near that quality; large markers: the Pareto set."
+        + (" Rings on dashed lines: the theory's prediction." if theory else "")
     )
 
 

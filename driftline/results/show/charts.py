@@ -16,11 +16,11 @@ from driftline.results.show.number_text import banded, plain
 from driftline.results.show.palette import Style, styles
 
 Json = Mapping[str, Any]
-CURVE_POINTS = 240  # of a learning curve, on a logarithmic axis
+CURVE_POINTS = 240  # most points of a learning curve
 
 
 def frontier_chart(result: Json) -> Any:
-    """Frontiers with bands, all points faint, Pareto sets large with their hyperparameters on hover."""
+    """Frontiers with bands, all points (faint), and Pareto sets (large, with their hyperparameters on hover)."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -36,7 +36,7 @@ def frontier_chart(result: Json) -> Any:
 
 
 def learning_chart(result: Json, curves: Sequence[TrialCurve]) -> Any:
-    """Smoothed quality over cost of these trials; a marker where each settles.
+    """Smoothed quality of these trials over cost, with a marker where each settles.
 
     Args:
         result: The document; gives metric, cost and styles.

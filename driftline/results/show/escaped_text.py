@@ -1,6 +1,6 @@
-"""Text from elsewhere, shown so that it can do nothing to the terminal, page or spreadsheet that shows it.
+"""Escapes untrusted text, so that it cannot control the terminal, page or spreadsheet that shows it.
 
-What a worker printed or why a study failed is data: it is stored as it came, and escaped where people see it.
+The output of workers and the reasons of failures are stored unchanged, and escaped where people see them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def escaped(text: str) -> str:
-    r"""Text on one line, with control characters, line breaks and marks of direction as Python writes them.
+    r"""Text on one line: control characters, line breaks and direction marks become Python's escape sequences.
 
     Examples:
         >>> print(escaped("safe\x1b]0;title\x07\nforged \u202e line"))
@@ -25,7 +25,7 @@ def escaped(text: str) -> str:
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Text for a cell of a CSV file; what a spreadsheet would take for a formula begins with an apostrophe.
+    """Text for a cell of a CSV file; an apostrophe goes before what a spreadsheet would take for a formula.
 
     Examples:
         >>> spreadsheet_cell("=1+1"), spreadsheet_cell("out of memory")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number to so many significant digits, without needless zeros; from 100,000 with k, M, G or T.
+    """A number to `digits` significant digits, without trailing zeros; from 100,000 on with k, M, G or T.
 
     Examples:
         >>> number(0.953125), number(42.0), number(1234567.0), number(2.5e-7), number(0.0)
@@ -43,5 +43,5 @@ def plain(value: Any) -> str:
 
 
 def hyperparameters_text(values: Mapping[str, Any]) -> str:
-    """``client_lr 0.1, local_steps 10, server.momentum 0.9``: by name."""
+    """``client_lr 0.1, local_steps 10, server.momentum 0.9``, sorted by name."""
     return ", ".join(f"{name} {plain(value)}" for name, value in sorted(values.items()))

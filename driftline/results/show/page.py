@@ -1,4 +1,4 @@
-"""frontier.html: one file that works offline, with everything in it."""
+"""frontier.html: a single, self-contained file that works offline."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ dt {{ font-weight: 600; margin-top: .5em; }} dd {{ margin: 0 0 0 1.2em; }} detai
 
 
 def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
-    """The trade-off of all labels of a study as a page of its own.
+    """The trade-off of all labels of a study as a page.
 
     Args:
-        result: What `document.frontier` made. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
+        result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
         curves: The study's trials, for the learning curves of those on a frontier.
 
     Returns:
-        HTML with its scripts inside (about 5 MB); nothing is loaded from anywhere. Pointing at a marker shows the
+        HTML with its scripts inside (about 5 MB), which loads nothing else. Pointing at a marker shows the
         configuration's hyperparameters.
     """
     parameters = result["definitions"]["parameters"]

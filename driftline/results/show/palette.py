@@ -1,4 +1,4 @@
-"""Colours, markers and dashes that stay apart for colour-blind readers and in grey print (after Okabe and Ito)."""
+"""Colours, markers and dashes that colour-blind readers, and all in grey print, can tell apart (Okabe and Ito)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Style:
 
 
 def styles(labels: Iterable[str]) -> dict[str, Style]:
-    """A style for each label, by its place: a label keeps its style in every figure of a study.
+    """A style for each label, by its position, so that a label looks the same in every figure of a study.
 
-    With more labels than colours, colours come again with other dashes.
+    With more labels than colours, the colours repeat with other dashes.
     """
     return {
         label: Style(

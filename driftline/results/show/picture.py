@@ -19,8 +19,8 @@ from driftline.results.show.axes import (
 from driftline.results.show.palette import Style, styles
 
 Json = Mapping[str, Any]
-_INSIDE = 10  # labels whose names fit into the axes; more stand beside them
-_COLUMN = 26  # names in a column there
+_INSIDE = 10  # most labels for a legend inside the axes; with more it stands beside them
+_COLUMN = 26  # names per column of a legend beside the axes
 _COLUMN_INCHES = 2.6
 
 
@@ -28,13 +28,13 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     """The trade-off of all labels of a study as a PNG.
 
     Args:
-        result: What `document.frontier` made. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
+        result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
         width: Inches.
         height: Inches.
-        dpi: Dots an inch.
+        dpi: Dots per inch.
 
     Returns:
-        The file's bytes. A study without any point gives axes that say so.
+        The file's bytes. Without any point, the axes say so.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -99,7 +99,7 @@ def _draw(axes: Any, label: str, method: Json, style: Style) -> None:
         edgecolors="white",
         linewidths=0.8,
         zorder=4,
-        clip_on=False,  # a configuration that settles with the budget's last round is shown whole
+        clip_on=False,  # shows whole markers at the budget's last round
     )
     axes.plot([], [], color=style.colour, linestyle=style.line, marker=style.marker, markersize=5, label=name)
     theory = method.get("theory")

@@ -18,20 +18,20 @@ def table(result: Json, width: int = 80) -> str:
     """All labels' frontiers as text.
 
     Args:
-        result: What `document.frontier` made.
+        result: The document from `frontier_document`.
         width: Columns of the terminal, at least 60.
 
     Returns:
-        Lines without line end at the end: what is plotted against what, a row a label (hypervolume and best quality
-        with their bands over seeds, the cost to settle there, trials, diverged), on quadratic tasks how far theory and
-        measurement are apart, then every label's frontier.
+        Lines, the last without a line break: metric and cost; a row for each label (hypervolume and best quality with
+        their bands over seeds, the best configuration's cost to settle, trials, diverged); on quadratic tasks the
+        difference between theory and measurement; then every label's frontier.
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
     lines = [f"{result['study']}: {metric} ({parameters['direction']}) against {cost}", ""]
     lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5), width=width)
     lines += textwrap.wrap(
-        "In brackets: smallest and largest over seeds. Settles: what the best configuration costs until it settles.",
+        "In brackets: smallest and largest over seeds. Settles: cost at which the best configuration settles.",
         width,
     )
     if said := agreement(result):
@@ -47,7 +47,7 @@ def table(result: Json, width: int = 80) -> str:
 
 
 def best_configuration(method: Json, metric: str) -> Json | None:
-    """The configuration of the best median tail in the Pareto set; None without any."""
+    """The configuration with the best median tail in the Pareto set; None if the set is empty."""
     on = [row for row in method["configurations"] if row["pareto"]]
     return max(on, key=lambda row: sign(metric) * row["quality"], default=None)
 
@@ -75,7 +75,7 @@ def _volume(value: float, low: float, high: float) -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]], right: Sequence[int], width: int) -> list[str]:
-    """Rows as aligned columns; the first column is cut where the whole would be too wide."""
+    """Rows as aligned columns; the first column is shortened if they would be too wide."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     gap = 2 if 8 + sum(widths[1:]) + 2 * (len(widths) - 1) <= width else 1
     widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - gap * (len(widths) - 1)))
@@ -96,7 +96,11 @@ def _frontier(label: str, method: Json, metric: str, cost: str, width: int) -> l
     reported = method["reported"]
     on = [row for row in method["configurations"] if row["pareto"]]
     if not on:
-        return [f"{label}: no point yet" if not reported["trials"] else f"{label}: no trial came half of the way"]
+        return [
+            f"{label}: no point yet"
+            if not reported["trials"]
+            else f"{label}: no trial came half of the way to the study's best quality"
+        ]
     seeds = len(reported["seeds"])
     lines = [f"{label}: frontier, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"]
     heads = [UNITS[cost].split(",")[0], metric]

@@ -1,4 +1,4 @@
-"""How far measurement and theory are apart, in words: for the table and the page of a study on a quadratic task."""
+"""The difference between measurement and theory in words, for the table and page of a study on a quadratic task."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Json = Mapping[str, Any]
 
 
 def agreement(result: Json) -> list[str]:
-    """A sentence or two for each label; none where the theory knows nothing of the task.
+    """One or two sentences for each label; none if the theory does not cover the task.
 
     Args:
-        result: What `study.study_result` made; labels have ``"disagreement"`` on quadratic tasks only.
+        result: The document of a `StudyResult`; labels have ``"disagreement"`` on quadratic tasks only.
     """
     return [
         f"{label}: {' '.join(text for text in (_apart(method['disagreement']), method['theory_note']) if text)}"

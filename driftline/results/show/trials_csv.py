@@ -1,4 +1,4 @@
-"""trials.csv: one row a trial, for spreadsheets and data frames. The whole curves stay in the store."""
+"""trials.csv: one row per trial, for spreadsheets and data frames. The full curves stay in the store."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FIELDS = (
 
 
 def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading, rounds: int) -> str:
-    """One row a trial, ordered by label, phase and number; hyperparameters in columns after `FIELDS`, by name.
+    """One row per trial, ordered by label, phase and number; hyperparameters in columns after `FIELDS`, by name.
 
     Args:
-        curves: All trials, those of no points as well.
-        result: What `document.frontier` made of them: which points count.
-        reading: What is chosen as quality and as cost.
+        curves: All trials, also those without a point.
+        result: Their document from `frontier_document`, which says which points count.
+        reading: Chosen metric and cost.
         rounds: Budget of a trial in rounds.
 
     Returns:
-        CSV with a header, lines ended by a line feed. Cells are empty where there is nothing: tail and speed of a
-        trial that is not COMPLETE, a counter that was not reported, a hyperparameter that the label does not have.
+        CSV with a header; lines end with a line feed. A cell without a value is empty: tail and speed of a trial that
+        is not COMPLETE, a counter that was not reported, a hyperparameter that the label does not have.
     """
     ordered = sorted(curves, key=lambda curve: curve.key)
     names = sorted({name for curve in ordered for name in curve.hyperparameters})
@@ -71,7 +71,7 @@ def _row(curve: TrialCurve, point: Mapping[str, Any] | None, reading: Reading, r
 
 
 def _cell(value: Any) -> Any:
-    """Whole numbers without a point, truth as true and false, nothing as an empty cell, text as `spreadsheet_cell`."""
+    """Whole numbers without a decimal point, booleans as true and false, None as an empty cell, strings escaped."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:

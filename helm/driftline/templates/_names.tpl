@@ -39,12 +39,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* Labels with some of an object's own, which win. Arguments: root, component, own */}}
+{{/* An object's own labels, which take precedence, and the common ones. Arguments: root, component, own */}}
 {{- define "driftline.ownLabels" -}}
 {{- toYaml (merge (deepCopy (.own | default dict)) (include "driftline.labels" . | fromYaml)) -}}
 {{- end -}}
 
-{{/* Pods' labels: no version, so that nothing restarts for it */}}
+{{/* Labels of pods: without the version, so that a new version alone restarts nothing */}}
 {{- define "driftline.podLabels" -}}
 {{ include "driftline.selector" . }}
 {{- with .root.Values.commonLabels }}
@@ -108,7 +108,7 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* A PriorityClass belongs to no namespace; its name tells releases of one name apart. Arguments: root, which */}}
+{{/* A PriorityClass belongs to no namespace; its name distinguishes releases of the same name. Arguments: root, which */}}
 {{- define "driftline.ownPriorityClass" -}}
 {{ .root.Release.Namespace }}.{{ include "driftline.fullname" .root }}-{{ .which }}
 {{- end -}}
@@ -202,8 +202,8 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Environment of a container of the chart's own. A name stands in it once, or the API server refuses it: what the chart sets nobody may
-set again, of all else the last word counts. Arguments: root, own (a list as YAML), extra, path (where extra stands in the values) */}}
+{{/* Environment of one of the chart's containers. The API server refuses duplicate names: variables that the chart sets
+cannot be set again, and of all others the last value counts. Arguments: root, own (a list as YAML), extra, path (where extra stands in the values) */}}
 {{- define "driftline.env" -}}
 {{- $own := .own | default "[]" | fromYamlArray -}}
 {{- $fixed := list -}}

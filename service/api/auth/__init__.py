@@ -1,1 +1,1 @@
-"""Who sends a request: `tokens` of Driftline's own, and `oidc` with `oidc_keys` for those of an identity provider."""
+"""Authentication: `tokens` checks Driftline's own tokens, `oidc` and `oidc_keys` those of an identity provider."""

@@ -1,4 +1,4 @@
-"""Bearer tokens of an OpenID Connect issuer: who signed in there gets what the grants give to their groups."""
+"""Bearer tokens of an OpenID Connect issuer: users get the scopes that the grants give to their groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.api.auth.oidc_keys import IssuerKeys, asymmetric, require_safe
 from service.api.auth.tokens import Access, Scope
 
 LEEWAY_S = 30.0
-"""How far the issuer's clock and this one may be apart."""
+"""Tolerated difference between the issuer's clock and this one, in seconds."""
 
 _CLAIMS = ["exp", "iat", "iss", "aud", "sub"]
 _NAME = 100
@@ -28,8 +28,8 @@ class Grant(Section):
     """What the members of a group may do.
 
     Attributes:
-        group: Name of the group, as the issuer writes it into tokens.
-        project: Whose studies they see and make.
+        group: Name of the group, as in the issuer's tokens.
+        project: The project whose studies they may see and submit.
         scopes: "read", "write", "admin"; see `Access`.
     """
 
@@ -39,17 +39,17 @@ class Grant(Section):
 
 
 class OidcConfig(Section):
-    """What DRIFTLINE_OIDC holds.
+    """Contents of the file DRIFTLINE_OIDC.
 
     Attributes:
-        issuer: URL of the issuer, as tokens have it in ``iss``.
-        audience: What tokens must have in ``aud``: the name of this service at the issuer.
-        jwks_url: Where the issuer's keys are; "" asks ``ISSUER/.well-known/openid-configuration``.
-        name_claim: The claim that people are shown by; ``sub`` where a token has none.
-        groups_claim: The claim with the groups: a list of texts, or one text.
-        grants: What groups may do. The first entry whose group a token has decides the project; the scopes are those of
-            all entries for this project whose groups it has.
-        algorithms: With which tokens may be signed; asymmetric ones only, all by default.
+        issuer: URL of the issuer, equal to ``iss`` in its tokens.
+        audience: Required ``aud`` of tokens: the name of this service at the issuer.
+        jwks_url: URL of the issuer's keys; "" reads it from ``ISSUER/.well-known/openid-configuration``.
+        name_claim: The claim with a user's display name; if a token lacks it, ``sub``.
+        groups_claim: The claim with the groups: a list of strings, or one string.
+        grants: What groups may do. The first entry that matches one of the token's groups decides the project; the
+            scopes are those of all matching entries for this project.
+        algorithms: Allowed signature algorithms; asymmetric ones only, default all of them.
     """
 
     issuer: str
@@ -84,8 +84,8 @@ class Oidc:
     """Checks tokens of one issuer.
 
     Args:
-        config: Whose tokens, and what they allow.
-        clock: Gives seconds that never go back; for the age of keys.
+        config: The issuer, and what its tokens allow.
+        clock: A monotonic clock in seconds, for the age of keys.
     """
 
     def __init__(self, config: OidcConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,14 +94,14 @@ class Oidc:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, clock: Callable[[], float] = time.monotonic) -> Oidc:
-        """From the mapping that the file DRIFTLINE_OIDC holds.
+        """Make it from the mapping in the file DRIFTLINE_OIDC.
 
         Args:
             document: The mapping.
-            clock: As for the class.
+            clock: A monotonic clock in seconds.
 
         Raises:
-            InvalidSpec: It is invalid.
+            InvalidSpec: The mapping is invalid.
         """
         try:
             return cls(OidcConfig.from_json(dict(document)), clock=clock)
@@ -109,18 +109,18 @@ class Oidc:
             raise InvalidSpec(f"DRIFTLINE_OIDC: {error.path}".removesuffix(": "), error.problem) from error
 
     def claims(self, token: str) -> bool:
-        """Whether a token is to be checked here: whether it is a JWT, good or bad."""
+        """Whether this class checks the token: whether it is a JWT, valid or not."""
         return header(token) is not None
 
     def access(self, token: str) -> Access:
         """What a token allows.
 
-        May wait some seconds for the issuer: not for the thread of an event loop.
+        May wait some seconds for the issuer, so do not call it in an event loop.
 
         Raises:
-            Unauthorized: It is not good; the message says why.
-            Forbidden: It is good, but no grant is for its groups.
-            Unavailable: The issuer's keys are not at hand.
+            Unauthorized: The token is invalid; the message says why.
+            Forbidden: The token is valid, but no grant matches its groups.
+            Unavailable: The issuer's keys are not available.
         """
         claims = self._verified(token)
         subject = str(claims["sub"])
@@ -156,34 +156,34 @@ class Oidc:
         except jwt.ExpiredSignatureError as error:
             raise Unauthorized("the bearer token has expired: sign in again for a new one") from error
         except jwt.InvalidTokenError as error:
-            raise Unauthorized(f"the bearer token must be a good one of {self._config.issuer}, got: {error}") from error
+            raise Unauthorized(f"the bearer token is not valid for {self._config.issuer}: {error}") from error
         if not claims["sub"] or _moment(claims["exp"]) is None:
-            raise Unauthorized("the bearer token must have a sub that is not empty and an exp that is a time")
+            raise Unauthorized("the bearer token must have a nonempty sub and an exp that is a time")
         return claims
 
     def _for_us(self, token: str) -> None:
-        """Refuses tokens of other issuers before anybody is asked for their keys."""
+        """Rejects tokens of other issuers before any keys are fetched."""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except jwt.InvalidTokenError as error:
-            raise Unauthorized(f"the bearer token must be a JWT that can be read, got: {error}") from error
+            raise Unauthorized(f"the bearer token must be a readable JWT, got: {error}") from error
         if claims.get("iss") != self._config.issuer:
-            raise Unauthorized(f"the bearer token must be of {self._config.issuer}, got iss={claims.get('iss')!r}")
+            raise Unauthorized(f"the bearer token must come from {self._config.issuer}, got iss={claims.get('iss')!r}")
 
     def _granted(self, groups: object) -> tuple[str, frozenset[Scope]]:
         have = {groups} if isinstance(groups, str) else {each for each in _listed(groups) if isinstance(each, str)}
         matching = [grant for grant in self._config.grants if grant.group in have]
         if not matching:
             raise Forbidden(
-                f"a grant must be for one of the groups in the token's {self._config.groups_claim!r}, got "
-                f"{', '.join(sorted(have)[:10]) or 'none'}: ask for membership, or for a grant in DRIFTLINE_OIDC"
+                f"no grant matches the groups in the token's {self._config.groups_claim!r}: "
+                f"{', '.join(sorted(have)[:10]) or 'none'}; ask to join a group, or for a grant in DRIFTLINE_OIDC"
             )
         project = matching[0].project
         return project, frozenset(scope for grant in matching if grant.project == project for scope in grant.scopes)
 
 
 def header(token: str) -> dict[str, Any] | None:
-    """The header of a JWT, not verified; None for what is no JWT."""
+    """The unverified header of a JWT; None if the token is not a JWT."""
     if token.count(".") != 2:
         return None
     try:
@@ -204,5 +204,5 @@ def _moment(value: Any) -> datetime | None:
 
 
 def _shown(text: str, longest: int) -> str:
-    """A text of the issuer as it may stand in a log: without control characters, and not longer."""
+    """A string from the issuer made safe for logs: no control characters, at most `longest` characters."""
     return "".join(sign if sign.isprintable() else "?" for sign in text)[:longest]

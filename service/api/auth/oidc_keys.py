@@ -1,4 +1,4 @@
-"""The public keys of an OpenID Connect issuer: fetched when they are needed, kept, and fetched again with care."""
+"""The public keys of an OpenID Connect issuer: fetched when needed, cached, and refreshed at limited rates."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from driftline.errors import InvalidSpec, Unauthorized, Unavailable
 
 _LOG = logging.getLogger(__name__)
 FRESH_S = 300.0
-"""After so long the keys are asked for again, while the old ones still serve."""
+"""Age at which the keys are fetched again; the old ones stay in use meanwhile."""
 
 TRUSTED_S = 3600.0
-"""Keys that could not be asked for again for so long are used no more: one of them may have been withdrawn."""
+"""Age at which keys that could not be refreshed are no longer used: one may have been revoked."""
 
 UNKNOWN_S = 30.0
-"""A token with a key that is not listed has the keys fetched at most this often."""
+"""A token with an unlisted key triggers a fetch at most this often."""
 
 PAUSE_S = 5.0
-"""After a failed fetch the issuer is left alone for so long."""
+"""Pause after a failed fetch."""
 
 WAIT_S = 6.0
 WAITING = 4
-"""So many requests may wait for keys at once; a process answers with 40 threads."""
+"""A request waits at most WAIT_S for keys, and at most WAITING requests do at once, of a process's 40 threads."""
 
 _FETCH_S = 5.0
 _BYTES = 1 << 20
@@ -40,15 +40,15 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class IssuerKeys:
     """The keys that an issuer lists.
 
-    PyJWT's own client fetches within the request that needs a key, asks a dead issuer again with every token, and drops
-    keys that it holds when they cannot be refreshed. Here a thread fetches, one at a time. Requests wait for it where
-    no key at hand would do, few at a time (the others' threads serve other tokens) and some seconds at most; after a
-    failure they are answered at once until a pause is over.
+    PyJWT's own client fetches inside the request that needs a key, asks a dead issuer again for every token, and drops
+    cached keys that it cannot refresh. Here one background thread fetches. A request waits for it only if no cached key
+    fits, for a few seconds at most, and only a few requests wait at a time, so that threads stay free for other tokens.
+    After a failed fetch requests are answered at once until a pause is over.
 
     Args:
-        issuer: Its URL.
-        jwks_url: Where its keys are; "" asks ``ISSUER/.well-known/openid-configuration``.
-        clock: Gives seconds that never go back.
+        issuer: URL of the issuer.
+        jwks_url: URL of the keys; "" reads it from ``ISSUER/.well-known/openid-configuration``.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, issuer: str, jwks_url: str = "", *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,12 +67,12 @@ class IssuerKeys:
         """The key that a token says it was signed with.
 
         Args:
-            kid: Its id; None where the token names none, which will do when one key alone fits.
-            algorithm: With which the token says it was signed; the key must be one for it.
+            kid: Id of the key; None if the token names none, which is enough if only one key fits.
+            algorithm: The token's signature algorithm; the key must be for it.
 
         Raises:
             Unauthorized: The issuer lists no such key.
-            Unavailable: The issuer does not answer, and the key is not among those that came before.
+            Unavailable: The issuer does not answer, and the key is not cached.
         """
         with self._state:
             self._begin_where(self._clock() - self._fetched > FRESH_S)
@@ -89,7 +89,7 @@ class IssuerKeys:
         )
 
     def _wait(self) -> None:
-        """Returns when nothing is being fetched, or enough requests wait for that."""
+        """Waits for a running fetch, unless enough requests already do."""
         if self._fetching and self._waiting < WAITING:
             self._waiting += 1
             try:
@@ -98,12 +98,12 @@ class IssuerKeys:
                 self._waiting -= 1
 
     def _require_answer(self) -> None:
-        """Raises `Unavailable` unless the issuer's newest answer is at hand."""
+        """Raises `Unavailable` while a fetch is running or if the last one failed."""
         if self._fetching or self._failed > self._fetched:
             wait = 1.0 if self._fetching else max(1.0, PAUSE_S - (self._clock() - self._failed))
             raise Unavailable(
-                f"the keys of {self._issuer} must be at hand to check this token, got "
-                f"{self._failure or 'no answer yet'}: try again in {wait:.0f} s, or use a token of Driftline's own",
+                f"the keys of {self._issuer}, needed to check this token, are not available: "
+                f"{self._failure or 'no answer yet'}; try again in {wait:.0f} s, or use one of Driftline's own tokens",
                 retry_after=wait,
             )
 
@@ -115,7 +115,7 @@ class IssuerKeys:
         return None if not found or (kid is None and len(found) > 1) else found[0]
 
     def _begin_where(self, wanted: bool) -> None:
-        """Has the keys fetched, unless that is going on or has just failed."""
+        """Starts a fetch if wanted, unless one is running or has just failed."""
         if wanted and not self._fetching and self._clock() - self._failed > PAUSE_S:
             self._fetching = True
             threading.Thread(target=self._run, name="driftline-oidc-keys", daemon=True).start()
@@ -128,7 +128,7 @@ class IssuerKeys:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             failure = f"{type(error).__name__}: {error}"
             _LOG.warning("the keys of %s could not be fetched: %s", self._issuer, failure)
-        except BaseException as error:  # whoever waits must not wait for ever
+        except BaseException as error:  # record it, so that no request waits in vain
             failure = type(error).__name__
             raise
         finally:
@@ -160,10 +160,10 @@ class IssuerKeys:
 
 
 def require_safe(name: str, url: str) -> None:
-    """Refuses an address over which anybody on the way could send keys of their own.
+    """Rejects a URL over which somebody in the network could inject keys.
 
     Raises:
-        InvalidSpec: It is neither https nor http on this machine.
+        InvalidSpec: The URL is neither https nor http on this machine.
     """
     try:
         parts = urlsplit(url)
@@ -175,7 +175,7 @@ def require_safe(name: str, url: str) -> None:
 
 
 def _usable(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
-    """The key, bound to the algorithm; None when it is not one for it."""
+    """The key for this algorithm; None if it does not fit."""
     if key.get("use", "sig") != "sig" or key.get("alg", algorithm) != algorithm or key.get("kty") == "oct":
         return None
     try:
@@ -188,11 +188,11 @@ def _usable(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
 
 
 def _json(url: str, deadline_s: float = _FETCH_S) -> dict[str, Any]:
-    """The JSON object at an address, within a time and a size.
+    """The JSON object at a URL, limited in time and size.
 
     Raises:
-        httpx.HTTPError: It did not come.
-        ValueError: It is none, too long, or too slow.
+        httpx.HTTPError: The request failed.
+        ValueError: The answer is not a JSON object, too large, or too slow.
     """
     end = time.monotonic() + deadline_s
     body = b""
@@ -210,10 +210,10 @@ def _json(url: str, deadline_s: float = _FETCH_S) -> dict[str, Any]:
 
 
 def asymmetric(names: Sequence[str]) -> tuple[str, ...]:
-    """The algorithms, none of which works with a shared secret or with none.
+    """The given algorithms, or all asymmetric ones if none is given.
 
     Raises:
-        ValueError: One of them is not such an algorithm.
+        ValueError: One is unknown or not asymmetric.
     """
     known = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
     for name in names:

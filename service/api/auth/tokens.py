@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens, each with scopes and bound to a project; a driver's token to one study as well."""
+"""Bearer tokens: each has scopes and belongs to a project; a driver's token is also bound to one study."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Access:
     """What the holder of a token may do.
 
     Attributes:
-        project: Whose studies it sees and makes.
+        project: The project whose studies it may see and submit.
         scopes: "read", "write" (submit, pause, resume, cancel, extend, retry), "driver" (what only a study's driver
-            may), "admin" (tokens, quotas and the audit trail of all projects; studies of its own project alone).
-        study: The only study it may touch; None for all of the project.
-        id: Of the token; for a token that is not stored the beginning of its hash.
-        name: Of the token.
-        expires_at: When it ends; None never.
+            may do), "admin" (tokens, quotas and audit trail of all projects; studies only of its own project).
+        study: The only study it may access; None for all studies of the project.
+        id: Id of the token; for a token that is not stored, the beginning of its hash.
+        name: Name of the token.
+        expires_at: When the token expires; None: never.
     """
 
     project: str = "default"
@@ -42,21 +42,21 @@ class Access:
 
     @property
     def actor(self) -> Actor:
-        """Who it is, for the audit trail."""
+        """The token's holder, for the audit trail."""
         return Actor(self.id, self.name)
 
     def require(self, scope: Scope, study: str | None = None) -> None:
-        """Allow what needs this scope.
+        """Check that the token has a scope.
 
         Args:
-            scope: What is needed. A driver may also read its own study.
-            study: The study it is about; None where it is about no certain one.
+            scope: The scope needed. A driver may also read its own study.
+            study: The study that the request is about; None if it is about no single study.
 
         Raises:
             Forbidden: The token does not allow it.
         """
         if self.study is not None and study != self.study:
-            raise Forbidden(f"this token is for study {self.study} alone, got {study or 'a request about all studies'}")
+            raise Forbidden(f"this token is only for study {self.study}, got {study or 'a request about all studies'}")
         own = scope == "read" and self.study is not None and "driver" in self.scopes
         if scope not in self.scopes and not own:
             have = ", ".join(sorted(self.scopes)) or "none"
@@ -64,30 +64,30 @@ class Access:
 
 
 class Issuer(Protocol):
-    """Knows the tokens that somebody else has issued."""
+    """Checks the tokens of an identity provider."""
 
     def claims(self, token: str) -> bool:
-        """Whether a token is of the kind that is checked here, good or bad."""
+        """Whether this issuer checks such a token, valid or not."""
 
     def access(self, token: str) -> Access:
-        """What it allows.
+        """What the token allows.
 
         Raises:
-            Unauthorized: It is not good.
-            Forbidden: It is good, and allows nothing here.
-            Unavailable: It cannot be checked now.
+            Unauthorized: The token is invalid.
+            Forbidden: The token is valid, but allows nothing here.
+            Unavailable: The token cannot be checked now.
         """
 
 
 class Tokens:
-    """The known tokens. Only their hashes are kept; a driver's token is made from a secret and stored nowhere.
+    """All tokens that the service accepts. Keeps only their hashes; drivers' tokens are signed and stored nowhere.
 
     Args:
         tokens: Token -> what it allows.
-        secret: Key that signs drivers' tokens; the same in all processes that serve one database. A fresh one by
+        secret: Key that signs drivers' tokens; the same in all processes that serve one database. Random by
             default.
-        store: Where further tokens are: looked at with every request, so that a revoked one is refused at once.
-        issuer: Whose tokens are good as well.
+        store: Holds further tokens; read at every request, so that a revoked token is rejected at once.
+        issuer: An identity provider whose tokens are accepted too.
     """
 
     def __init__(
@@ -105,21 +105,21 @@ class Tokens:
 
     @classmethod
     def random(cls) -> tuple[Tokens, str]:
-        """One random token that allows everything, for a service inside a process; with the token itself."""
+        """Tokens with one random token that allows everything, for an embedded service; and that token."""
         token = secrets.token_urlsafe(32)
         return cls({token: Access()}), token
 
     def driver(self, study_id: str, project: str = "default") -> str:
-        """The token of a study's driver: the same every time."""
+        """The token of a study's driver; always the same."""
         return f"{_DRIVER}.{study_id}.{project}.{self._sign(study_id, project)}"
 
     def access(self, token: str) -> Access:
         """What a token allows.
 
         Raises:
-            Unauthorized: The token is not known, has expired or was revoked.
-            Forbidden: Its issuer's groups have no grant here.
-            Unavailable: The store or the issuer that could know it does not answer.
+            Unauthorized: The token is unknown, expired or revoked.
+            Forbidden: No grant matches the groups of the issuer's token.
+            Unavailable: The store or the issuer does not answer.
         """
         known = self._known.get(_digest(token))
         if known is not None:
@@ -133,7 +133,7 @@ class Tokens:
             return self._issuer.access(token)
         stored = None if self._store is None else self._store.tokens.valid(token)
         if stored is None:
-            raise Unauthorized("the bearer token is not known, or no longer; ask for one, and set DRIFTLINE_TOKEN")
+            raise Unauthorized("the bearer token is unknown, expired or revoked; ask for one and set DRIFTLINE_TOKEN")
         return _stored(stored)
 
     def _sign(self, study_id: str, project: str) -> str:
@@ -145,7 +145,7 @@ def _digest(token: str) -> bytes:
 
 
 def _named(token: str, access: Access) -> Access:
-    """A token of the configuration, with something to call it by."""
+    """The access of a configured token, with an id and a name."""
     return replace(access, id=access.id or f"key-{_digest(token).hex()[:12]}", name=access.name or "configured")
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, quotas and the audit trail. All but `whoami` and `quota` need a token of scope admin."""
+"""Tokens, quotas and the audit trail. All routes but `whoami` and `quota` need scope admin."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from service.api.pagination import BY_ID, BY_NUMBER, PageSize, PageToken, page, 
 from service.api.request_bodies import CheckedRoute
 
 ROUTER = APIRouter(prefix="/v1", tags=["access"], route_class=CheckedRoute)
-Project = Annotated[str, Path(pattern=PROJECT, description="Name of a project; need not have any study.")]
+Project = Annotated[str, Path(pattern=PROJECT, description="Name of a project; it need not have studies.")]
 
 
 @ROUTER.get("/whoami", operation_id="whoami")
@@ -38,13 +38,13 @@ def whoami(allowed: Allowed) -> Whoami:
 
 @ROUTER.post("/tokens", operation_id="createToken", status_code=201)
 def create_token(body: NewToken, asked: Asked, admin: Admin) -> MadeToken:
-    """Make a token. It is shown this once: only its hash is stored."""
+    """Make a token. It is shown only once, because only its hash is stored."""
     return asked.store.tokens.create(body, admin.actor)
 
 
 @ROUTER.get("/tokens", operation_id="listTokens")
 def tokens(asked: Asked, admin: Admin, page_size: PageSize = 100, page_token: PageToken = None) -> TokenPage:
-    """The tokens of all projects, newest first, with those that have expired or were revoked."""
+    """The tokens of all projects, newest first, including expired and revoked ones."""
     listing = ("tokens",)
     rows = asked.store.tokens.find(before=position(listing, page_token, BY_ID), limit=page_size + 1)
     shown, following = page(listing, rows, page_size, lambda token: token.id)
@@ -53,26 +53,26 @@ def tokens(asked: Asked, admin: Admin, page_size: PageSize = 100, page_token: Pa
 
 @ROUTER.delete("/tokens/{token_id}", operation_id="revokeToken")
 def revoke_token(token_id: str, asked: Asked, admin: Admin) -> TokenRecord:
-    """End a token: the next request with it is refused. The same again changes nothing."""
+    """Revoke a token: the next request with it is rejected. Idempotent."""
     return asked.store.tokens.revoke(token_id, admin.actor)
 
 
 @ROUTER.get("/quota", operation_id="getQuota")
 def quota(asked: Asked, allowed: Allowed) -> ProjectQuota:
-    """What the token's project may have, and what it has."""
+    """Limits and use of the token's project."""
     allowed.require("read", allowed.study)
     return asked.store.quotas.get(allowed.project, asked.quota)
 
 
 @ROUTER.get("/projects/{project}/quota", operation_id="getProjectQuota")
 def project_quota(project: Project, asked: Asked, admin: Admin) -> ProjectQuota:
-    """What a project may have, and what it has."""
+    """Limits and use of a project."""
     return asked.store.quotas.get(project, asked.quota)
 
 
 @ROUTER.put("/projects/{project}/quota", operation_id="setProjectQuota")
 def set_project_quota(project: Project, body: Quota, asked: Asked, admin: Admin) -> ProjectQuota:
-    """Set what a project may have, in place of the service's defaults; null is no limit. What it has stays."""
+    """Set a project's limits, in place of the service's defaults; null is no limit. Existing studies stay."""
     asked.store.quotas.set(project, body, admin.actor)
     return asked.store.quotas.get(project, asked.quota)
 
@@ -81,8 +81,8 @@ def set_project_quota(project: Project, body: Quota, asked: Asked, admin: Admin)
 def audit(
     asked: Asked,
     admin: Admin,
-    project: Annotated[str | None, Query(max_length=64, description="Only what is about this project.")] = None,
-    action: Annotated[str | None, Query(max_length=32, description="Only what was done in this way.")] = None,
+    project: Annotated[str | None, Query(max_length=64, description="Only events about this project.")] = None,
+    action: Annotated[str | None, Query(max_length=32, description="Only events with this action.")] = None,
     page_size: PageSize = 100,
     page_token: PageToken = None,
 ) -> AuditPage:

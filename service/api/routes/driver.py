@@ -1,7 +1,7 @@
-"""What only a study's driver may do: take the study, create trials, report, finish, let go.
+"""Routes for a study's driver: acquire the study, create trials, report, finish, release.
 
-Every write carries the attempt that `acquire` gave; once another driver has the study, it is answered with 409
-"stale-driver". Each may be sent again without harm.
+Every write carries the attempt that `acquire` returned; once another driver has the study, the answer is 409
+"stale-driver". Every request is safe to repeat.
 """
 
 from fastapi import APIRouter
@@ -22,54 +22,49 @@ from driftline.wire.records import StudyRecord, TrialPage
 from service.api.curve_checks import check_report
 from service.api.dependencies import Asked, DrivenStudy
 from service.api.request_bodies import DriverRoute
-from service.store.leases import desired
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=DriverRoute)
 
 
 @ROUTER.post("/driver:acquire", operation_id="acquireStudy")
 def acquire(study_id: DrivenStudy, body: Acquire, asked: Asked) -> Lease:
-    """Take the study under the next attempt; trials that ran go back to WAITING with what they have."""
+    """Acquire the study under the next attempt; running trials go back to WAITING and keep their curves."""
     return asked.store.leases.acquire(study_id, body.holder)
 
 
 @ROUTER.post("/driver:heartbeat", operation_id="heartbeat")
 def heartbeat(study_id: DrivenStudy, body: Heartbeat, asked: Asked) -> HeartbeatAnswer:
-    """Renew the lease, and hear what the study's owner wants."""
+    """Renew the lease; the answer says what the study's owner wants."""
     return HeartbeatAnswer(desired=asked.store.leases.heartbeat(study_id, body.attempt))
 
 
 @ROUTER.post("/driver:release", operation_id="releaseStudy")
 def release(study_id: DrivenStudy, body: Release, asked: Asked) -> StudyRecord:
-    """Let go of the study, and say how it ended."""
+    """Release the study, and say how it ended."""
     asked.store.leases.release(study_id, body.attempt, body.state, body.reason)
     return asked.store.studies.get(study_id)
 
 
 @ROUTER.post("/trials", operation_id="createTrials")
 def create_trials(study_id: DrivenStudy, body: CreateTrials, asked: Asked) -> TrialPage:
-    """Create trials; answered in the order given, with those that existed already."""
+    """Create trials; the answer holds them in the order given, including those that existed already."""
     return TrialPage(trials=asked.store.trials.create(study_id, body.attempt, body.trials))
 
 
 @ROUTER.post("/packs", operation_id="startPack")
 def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPage:
-    """Mark trials as running in a pack; each one's attempt grows by 1."""
+    """Mark trials as running in a pack; increases each trial's attempt by 1."""
     return TrialPage(trials=asked.store.trials.start_pack(study_id, body.attempt, body.pack, body.trials, body.gpus))
 
 
 @ROUTER.post("/reports", operation_id="reportPack")
 def report(study_id: DrivenStudy, body: Report, asked: Asked) -> Stored:
-    """Store what a pack has reported since last time; upserted on (trial, round)."""
+    """Store a pack's new reports; upserted on (trial, round)."""
     check_report(body, asked.limits.body_bytes)
-    return _stored(study_id, asked.store.curves.report(study_id, body), asked)
+    return asked.store.curves.report(study_id, body)
 
 
 @ROUTER.post("/results", operation_id="finishTrials")
 def finish(study_id: DrivenStudy, body: Results, asked: Asked) -> Stored:
-    """Store how trials ended; WAITING hands one back. Finished states are final."""
-    return _stored(study_id, asked.store.trials.finish(study_id, body.attempt, body.results), asked)
-
-
-def _stored(study_id: str, version: int, asked: Asked) -> Stored:
-    return Stored(version=version, desired=desired(asked.store.studies.glance(study_id).state))
+    """Store how trials ended; state WAITING hands a trial back. Finished states are final."""
+    return asked.store.trials.finish(study_id, body.attempt, body.results)

@@ -1,4 +1,4 @@
-"""Whether the process lives, whether it can serve, and what it counts. No token is needed."""
+"""Liveness, readiness and metrics of the process. They need no token."""
 
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -17,13 +17,13 @@ class Health(BaseModel):
 
 @ROUTER.get("/healthz", operation_id="healthz")
 async def healthz() -> Health:
-    """The process lives."""
+    """The process is alive."""
     return Health()
 
 
 @ROUTER.get("/readyz", operation_id="readyz")
 async def readyz(asked: Asked) -> Health:
-    """The database answers, and takes what is written; 503 otherwise."""
+    """The database answers and accepts writes; 503 otherwise."""
     await asked.probing.run(asked.store.ready)
     return Health()
 
@@ -37,5 +37,5 @@ async def readyz(asked: Asked) -> Health:
     },
 )
 def metrics(asked: Asked) -> Response:
-    """What this process counts, for Prometheus."""
+    """Metrics of this process, for Prometheus."""
     return Response(asked.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""What a study's drivers say: sent by the driver, kept in the store, read by everyone who may read the study."""
+"""Logs of a study's drivers: sent by the driver, kept in the store, readable with the study."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=L
 
 @ROUTER.post("/logs", operation_id="sendLogs")
 def send(study_id: DrivenStudy, body: NewLines, asked: Asked) -> StoredLines:
-    """Add lines to the study's log. The newest are kept; a batch that is sent again at once is stored once."""
+    """Add lines to the study's log, which keeps the newest ones. Sending the last batch again adds nothing."""
     return StoredLines(stored=asked.store.logs.write(study_id, body))
 
 
@@ -26,7 +26,7 @@ def read(
     page_size: PageSize = 200,
     page_token: PageToken = None,
 ) -> LogPage:
-    """The lines of the study's log in their order. At the end, ask again with `after` the last line's id."""
+    """The lines of the study's log in order. For later lines, ask again with `after` set to the last line's id."""
     listing = ("logs", study_id)
     start = position(listing, page_token, BY_NUMBER)
     rows = asked.store.logs.read(study_id, after=after if start is None else start, limit=page_size + 1)

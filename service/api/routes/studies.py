@@ -1,4 +1,4 @@
-"""Studies: submitted, listed, paused, resumed, cancelled, extended, retried."""
+"""Routes for studies: submit, list, pause, resume, cancel, extend, retry."""
 
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="The same key with the same request again gives the same study and does nothing; kept for a week.",
+        description="The same request with the same key returns the same study and changes nothing. Kept for a week.",
     ),
 ]
 
@@ -52,7 +52,7 @@ async def create(
     key: Key = None,
     validate_only: Annotated[bool, Query(description="Check the study, store nothing.")] = False,
 ) -> Response:
-    """Submit a study. It waits as PENDING until the scheduler starts a driver for it."""
+    """Submit a study. It stays PENDING until the scheduler starts a driver for it."""
     if validate_only:
         return await asked.checking.run(lambda: _validated(asked, allowed, body))
     return await asked.checking.run(lambda: _created(asked, allowed, body, key))
@@ -92,34 +92,34 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
 
 @ROUTER.get("/{study_id}", operation_id="getStudy", response_model=StudyRecord, responses=NOT_MODIFIED)
 def study(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
-    """One study: its state, its specification, and how far it has come. It has an ETag, as the frontier has."""
+    """One study: its state, specification and progress. The answer has an ETag for If-None-Match."""
     return Body.of(asked.store.studies.get(study_id).model_dump(mode="json")).answer(request)
 
 
 @ROUTER.post("/{study_id}:pause", operation_id="pauseStudy")
 def pause(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> StudyRecord:
-    """Ask for a stop with checkpoints."""
+    """Pause a study; its packs write checkpoints."""
     return _intend(asked, allowed, study_id, "pause")
 
 
 @ROUTER.post("/{study_id}:resume", operation_id="resumeStudy")
 def resume(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> StudyRecord:
-    """Go on with a paused or failed study; finished trials are not repeated."""
+    """Resume a paused or failed study; finished trials are not repeated."""
     return _intend(asked, allowed, study_id, "resume")
 
 
 @ROUTER.post("/{study_id}:cancel", operation_id="cancelStudy")
 def cancel(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> StudyRecord:
-    """End a study for good; what was measured stays."""
+    """End a study for good; its results stay."""
     return _intend(asked, allowed, study_id, "cancel")
 
 
 @SUBMISSIONS.post("/{study_id}:extend", operation_id="extendStudy", response_model=StudyRecord)
 async def extend(study_id: WritableStudy, body: Extension, asked: Asked, allowed: Allowed) -> Response:
-    """Give a study a larger budget; a finished one becomes PENDING and is searched on, a paused one stays paused.
+    """Give a study a larger budget; a finished one becomes PENDING and continues, a paused one stays paused.
 
-    The numbers are the new totals, so the same request again changes nothing. The study's `spec` and `fingerprint`
-    are those of the larger study from then on; the idempotency key it was made with still stands for it.
+    The numbers are the new totals, so the request is idempotent. The study's `spec` and `fingerprint` become those of
+    the larger study; its idempotency key stays valid.
     """
     return await asked.checking.run(lambda: _json(_extended(asked, allowed, study_id, body)))
 
@@ -140,7 +140,7 @@ def _extended(asked: Context, allowed: Access, study_id: str, body: Extension) -
         except Conflict:
             if asked.store.studies.get(study_id).fingerprint == was.fingerprint:
                 raise
-            continue  # somebody else has extended it meanwhile
+            continue  # another request has extended the study meanwhile
         asked.wake()
         return record
 
@@ -149,9 +149,9 @@ def _extended(asked: Context, allowed: Access, study_id: str, body: Extension) -
 def retry(
     study_id: WritableStudy, asked: Asked, allowed: Allowed, body: Retry | None = None, key: Key = None
 ) -> StudyRecord:
-    """Run FAILED trials again, all of them or those that are named; a finished study becomes PENDING.
+    """Run FAILED trials again, all of them or the given ones; a finished study becomes PENDING.
 
-    They go on from their newest checkpoints where these are kept. The errors stay in the study's events.
+    Trials resume from their newest checkpoints if these still exist. The errors stay in the study's events.
     """
     trials = body.trials if body is not None else []
     record = asked.store.retries.request(
@@ -168,7 +168,7 @@ def retry(
 
 
 def _json(record: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """The answer that holds a record; made in the thread that calls this, not in the event loop."""
+    """A record as a response; serialized in the calling thread, not in the event loop."""
     return Response(record.model_dump_json(), status, headers, "application/json")
 
 

@@ -1,4 +1,4 @@
-"""Trials, their curves, and what is computed from these."""
+"""Routes for trials, their curves, and the results computed from them."""
 
 import itertools
 import json
@@ -23,9 +23,9 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 def trials(
     study_id: ReadableStudy,
     asked: Asked,
-    label: Annotated[str | None, Query(description="Only this label's.")] = None,
-    phase: Annotated[Phase | None, Query(description="Only this phase's.")] = None,
-    state: Annotated[TrialState | None, Query(description="Only those in this state.")] = None,
+    label: Annotated[str | None, Query(description="Only trials of this label.")] = None,
+    phase: Annotated[Phase | None, Query(description="Only trials of this phase.")] = None,
+    state: Annotated[TrialState | None, Query(description="Only trials in this state.")] = None,
     page_size: PageSize = 200,
     page_token: PageToken = None,
 ) -> TrialPage:
@@ -42,14 +42,14 @@ def curves(
     study_id: ReadableStudy,
     asked: Asked,
     trial: Annotated[
-        list[str] | None, Query(max_length=1000, description="Ids of trials; without any, all by pages.")
+        list[str] | None, Query(max_length=1000, description="Ids of trials; default: all, in pages.")
     ] = None,
     page_size: PageSize = 100,
     page_token: PageToken = None,
 ) -> Response:
-    """Curves by trial id, one list a metric; null where a round did not report it.
+    """Curves by trial id, one list per metric; null where a round did not report it.
 
-    A page holds fewer trials than were asked for when their curves are long.
+    If curves are long, a page holds fewer trials than requested.
     """
     if trial:
         return _curves(asked.store.curves.columns(study_id, trial), None)
@@ -61,9 +61,9 @@ def curves(
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
 async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
-    """Points, frontiers, Pareto sets and ledgers of all labels, with their definitions, as far as the study has come.
+    """Points, frontiers, Pareto sets and ledgers of all labels so far, with their definitions.
 
-    It has an ETag: sent back in If-None-Match, it is answered with 304 as long as nothing new is stored.
+    The answer has an ETag; sent in If-None-Match, it gives 304 until something new is stored.
     """
     return (await _frontier(study_id, asked, request)).answer(request)
 
@@ -76,9 +76,9 @@ async def compare(
     a: Annotated[str, Query(description="A label.")],
     b: Annotated[str, Query(description="Another label.")],
 ) -> Response:
-    """Two labels at equal budgets, paired over seeds; no verdict when the budgets differ or the bands overlap.
+    """Compare two labels at equal budgets, paired over seeds; no verdict if the budgets differ or the bands overlap.
 
-    It has an ETag, as the frontier has.
+    The answer has an ETag for If-None-Match.
     """
     whole = await _frontier(study_id, asked, request)
     version: int = request.state.glance.version
@@ -92,15 +92,15 @@ async def _frontier(study_id: str, asked: Context, request: Request) -> Body:
 
 
 def _fitting(found: list[TrialRecord]) -> int:
-    """How many of these trials, one at least, have curves of no more than `ROUNDS_A_PAGE` rounds in all."""
+    """How many of the first trials fit on a page of `ROUNDS_A_PAGE` rounds; at least one."""
     rounds = itertools.accumulate(record.rounds_done + 1 for record in found)
     return max(1, sum(total <= ROUNDS_A_PAGE for total in rounds))
 
 
 def _curves(curves: Mapping[str, Any], following: str | None) -> Response:
-    """A page of curves as they are: they were checked when they were stored.
+    """A page of curves, not validated again: they were checked when they were stored.
 
-    Each is written by itself: while the JSON encoder runs no other thread does, and a whole page takes it long.
+    Encodes each trial separately, because the JSON encoder blocks all other threads while it runs.
     """
     texts = (f"{json.dumps(trial)}:{_COMPACT.encode(columns)}" for trial, columns in curves.items())
     page = f'{{"curves":{{{",".join(texts)}}},"next_page_token":{json.dumps(following)}}}'

@@ -1,5 +1,6 @@
 """Packs on a Ray cluster.
 
-`tune` hands packs to Ray Tune, `worker` trains one. `cluster` starts or joins Ray, `capacity` counts its nodes, `mutex`
-lets one study at a time use it; `settings` and `environment` prepare its processes, `worker_output` reads their logs.
+`tune` hands packs to Ray Tune, `worker` trains one. `cluster` starts or joins Ray, `capacity` counts how many packs
+fit, `mutex` lets one study at a time use the cluster; `settings` and `environment` set Ray's environment variables,
+`worker_output` logs what workers print.
 """

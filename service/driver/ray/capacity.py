@@ -1,4 +1,4 @@
-"""What the nodes of a Ray cluster have room for."""
+"""How many packs fit on the nodes of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from driftline.errors import InvalidSpec
 
 @dataclass(frozen=True)
 class Node:
-    """CPU cores and GPUs, of a node or wanted of one."""
+    """CPU cores and GPUs that a node has or a pack needs."""
 
     cpus: float
     gpus: float = 0.0
 
     @classmethod
     def of(cls, resources: Mapping[str, float]) -> Node:
-        """A node as Ray describes it."""
+        """A node from Ray's description of its resources."""
         return cls(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
 
     def __str__(self) -> str:
         return f"{self.cpus:g} CPU" + (f" and {self.gpus:g} GPU" if self.gpus else "")
 
     def room(self, cpus: float, gpus: float) -> int:
-        """How many packs of so many cores and GPUs fit.
+        """How many packs that need these CPU cores and GPUs fit.
 
-        A share of a GPU comes from one GPU; two shares of 0.6 need two of them.
+        A share comes from a single GPU, so two shares of 0.6 need two GPUs.
 
         Examples:
             >>> Node(8, 2).room(1, 0.5), Node(8, 2).room(1, 0.6), Node(8, 2).room(3, 0)
@@ -43,22 +43,22 @@ class Node:
 
 
 def slots(nodes: Sequence[Node], cpus: float, gpus: float) -> int:
-    """How many packs of so many CPU cores and GPUs fit at once."""
+    """How many packs that need these CPU cores and GPUs fit at once."""
     return sum(node.room(cpus, gpus) for node in nodes)
 
 
 def require(nodes: Sequence[Node], cpus: float, gpus: float) -> None:
-    """Checks that a pack fits somewhere.
+    """Checks that a pack fits on some node.
 
     Raises:
-        InvalidSpec: It fits nowhere; says what there is.
+        InvalidSpec: It fits on none; the message says what the nodes have.
     """
     if slots(nodes, cpus, gpus):
         return
     kinds = Counter(str(node) for node in nodes)
     have = "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()) or "nothing"
     key = "resources.cpus" if slots(nodes, 0.001, gpus) else "resources.gpu"
-    raise InvalidSpec(key, f"a pack needs {Node(cpus, gpus)} of one node, the nodes have {have}: ask for less")
+    raise InvalidSpec(key, f"a pack needs {Node(cpus, gpus)} on one node, the nodes have {have}: ask for less")
 
 
 def _times(have: float, need: float) -> int:

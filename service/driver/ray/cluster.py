@@ -1,8 +1,8 @@
-"""Ray under a driver: starts one on this machine or joins one, and gives it back.
+"""Starts Ray on this machine or joins a cluster for a driver, and shuts it down or leaves it afterwards.
 
-A private Ray lives in a short folder of its own (unix sockets allow about 107 characters), reachable with a random
-token only, and is gone with its driver; folders of drivers that were killed are swept at the next start. On a joined
-cluster a named actor that dies with its driver marks the one study that may use it.
+A private Ray has its own folder with a short path (unix sockets allow about 107 characters), accepts only a random
+token, and ends with its driver; the next start removes folders of killed drivers. On a joined cluster, a named actor
+that dies with its driver marks the one study that may use it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 _PREFIX = "driftline-ray-"
-_LONGEST = 32  # of the folder; Ray adds about 65 characters
+_LONGEST = 32  # characters of the folder's path; Ray adds about 65
 _STORE_BYTES = 200 * 1024 * 1024  # reports are small
 _LOOK_S = 5.0
 _MOST_WISHED = 512
@@ -38,17 +38,17 @@ _busy = threading.Lock()
 
 
 class Broken(Unavailable):
-    """Ray on this machine has ended, and all that ran on it."""
+    """Ray on this machine has ended, with everything that ran on it."""
 
 
 @dataclass
 class Cluster:
-    """A Ray that this process is connected to.
+    """The Ray cluster that this process is connected to.
 
     Attributes:
-        folder: A folder of this machine for scratch files; removed with the connection.
-        own: Whether it was started here.
-        most: How many nodes with room for packs a joined cluster may come to have; None is not known.
+        folder: A local folder for scratch files; removed when the connection ends.
+        own: Whether this process started it.
+        most: Most nodes with room for packs that a joined cluster can have; None if unknown.
     """
 
     folder: Path
@@ -59,10 +59,10 @@ class Cluster:
     _without: bool = False
 
     def nodes(self) -> list[Node]:
-        """The nodes that are alive, as seen in the last seconds.
+        """The living nodes, as seen in the last `_LOOK_S` seconds.
 
         Raises:
-            Broken: A Ray of our own has none left: its daemon has died, and nothing brings another.
+            Broken: A private Ray has no node left: its daemon has died, and nothing starts another.
         """
         when, found = self._seen
         if not found or time.monotonic() - when > _LOOK_S:
@@ -73,7 +73,7 @@ class Cluster:
         return found
 
     def gpus(self, wanted: str | float) -> float:
-        """GPUs for each pack: what was asked for, and for "auto" a whole one where there is any."""
+        """GPUs for each pack: the number wanted; for "auto" a whole one if some node has one, otherwise none."""
         if wanted != "auto":
             return float(wanted)
         return 1.0 if any(node.gpus >= 1 for node in self.nodes()) else 0.0
@@ -83,7 +83,7 @@ class Cluster:
         return slots(self.nodes(), cpus, gpus)
 
     def room(self, cpus: float, gpus: float, progress: Progress) -> int:
-        """As `slots`; says so when no node has room for packs any more, and when one has again."""
+        """As `slots`; also reports when no node has room for packs any more, and when one has room again."""
         packs = self.slots(cpus, gpus)
         if self._without == (packs > 0):
             self._without = not packs
@@ -94,12 +94,12 @@ class Cluster:
         return packs
 
     def wish(self, packs: int, cpus: float, gpus: float) -> None:
-        """Tells the autoscaler of a joined cluster for how many packs there is work; others take no notice.
+        """Requests room for this many packs from the autoscaler of a joined cluster; no effect where there is none.
 
-        Without it a cluster would never grow: packs are handed out only where there is room for them. Ray's autoscaler
-        refuses a wish as a whole when the largest cluster could not hold it (Ray 2.60,
-        `ResourceDemandScheduler._enforce_resource_constraints`), so no more is asked for than that; where it is not
-        known, one node more than there are.
+        Without a request a cluster would never grow, because packs are handed out only where they fit. Ray's autoscaler
+        rejects a request as a whole if the largest cluster could not hold it (Ray 2.60,
+        `ResourceDemandScheduler._enforce_resource_constraints`), so never request more than that or, if the largest
+        cluster is unknown, more than one additional node.
         """
         room = max((node.room(cpus, gpus) for node in self.nodes()), default=0) if not self.own else 0
         nodes = self.most * room if self.most is not None else self.slots(cpus, gpus) + room if room else 0
@@ -111,14 +111,14 @@ class Cluster:
         try:
             sdk.request_resources(bundles=[bundle] * packs)
         except Exception as error:
-            _LOG.warning("the autoscaler could not be told of %d packs: %s", packs, error)
+            _LOG.warning("room for %d packs could not be requested from Ray's autoscaler: %s", packs, error)
         self._wished = (packs, cpus, gpus)
 
     def wait_for(self, cpus: float, gpus: float, patience_s: float, progress: Progress, stop: threading.Event) -> None:
-        """Returns when some node has room for a pack.
+        """Waits until some node has room for a pack, or `stop` is set.
 
         Raises:
-            InvalidSpec: None has, after so many seconds; on a Ray of our own at once.
+            InvalidSpec: No node has room after `patience_s` seconds; for a private Ray, at once.
         """
         deadline = time.monotonic() + (0.0 if self.own else patience_s)
         told = False
@@ -142,19 +142,19 @@ def connect(
     num_cpus: int | None = None,
     patient: Callable[[], bool] = lambda: True,
 ) -> Iterator[Cluster]:
-    """Ray for one study.
+    """Connects to Ray for one study.
 
     Args:
         study_id: The study that will use it.
-        address: Of a Ray cluster; None starts one here, "auto" joins the one this process runs in. A Ray that this
-            process is connected to already is used as it is, and left as it was.
-        progress: Told what happens, in a line each.
-        num_cpus: CPU cores of a Ray started here; what the machine has by default.
-        patient: Whether to go on waiting for a joined cluster that another driver uses.
+        address: Address of a Ray cluster; None starts Ray here, "auto" joins the cluster that this process runs in. If
+            this process is connected to Ray already, that connection is used and stays open.
+        progress: Called with one-line messages about what happens.
+        num_cpus: CPU cores of a Ray started here; by default all cores of the machine.
+        patient: Whether to keep waiting for a joined cluster that another driver uses.
 
     Raises:
         Conflict: This process drives another study.
-        Occupied: Another driver uses the joined cluster, and there is no more patience, or no more time.
+        Occupied: Another driver uses the joined cluster, and `patient` gave False or the wait took too long.
         Unavailable: Ray does not start, or does not answer.
     """
     if not _busy.acquire(blocking=False):
@@ -162,7 +162,7 @@ def connect(
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
         folder = stack.enter_context(_folder())
-        stack.callback(settings.read_again)  # once it is put back: the next Ray of this process starts afresh
+        stack.callback(settings.read_again)  # after the environment is restored, for this process's next Ray
         stack.enter_context(environment(settings.variables(private=address is None and not _connected())))
         if _ray().is_initialized():
             stack.enter_context(mutex.alone(study_id, progress, patient))
@@ -215,7 +215,7 @@ def _connected() -> bool:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A short folder of our own; those that died drivers left are removed first."""
+    """A new folder with a short path; folders left by dead drivers are removed first."""
     folder, lock = own_folder(_PREFIX, _LONGEST)
     with lock:
         try:

@@ -1,4 +1,4 @@
-"""Environment variables that are set for a while."""
+"""Temporary environment variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 @contextlib.contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets variables of this process, and puts back what was there before."""
+    """Sets environment variables of this process, and restores the old values at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,4 +1,4 @@
-"""Whose turn it is on a Ray cluster: an actor that dies with its driver marks the one study that may use it."""
+"""Lets one study at a time use a Ray cluster: an actor that dies with its driver marks the study."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from driftline.errors import Conflict
 _NAMESPACE = "driftline"
 _NAME = "driftline-driver"
 TURN_S = 120.0
-"""So long a driver waits for a joined cluster that another one uses; then the scheduler starts it again later."""
+"""How long a driver waits for a cluster that another one uses; then it ends, and the scheduler restarts it later."""
 
 _TURN_LOOK_S = 0.5
 
 
 class Occupied(Conflict):
-    """Another driver uses the cluster, and has not let go of it in time."""
+    """Another driver uses the cluster, and has not released it in time."""
 
 
 @contextlib.contextmanager
 def alone(study_id: str, progress: Callable[[str], None], patient: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Holds the cluster's mark: an actor of a fixed name, owned by this driver.
+    """Holds the cluster's mark: an actor with a fixed name, owned by this driver.
 
-    The mark of another driver is waited for. It ends with its driver's process: one that was cut off from the API ends
-    when its patience does, and until then its packs train, though nothing that they report is taken any more.
+    Waits while another driver has the mark, which ends with that driver's process. A driver that is cut off from the
+    API ends when its patience does; until then its packs train, although their reports are lost.
 
     Args:
-        study_id: The study that is to use the cluster.
-        progress: Told whom it waits for.
-        patient: Whether to go on waiting.
+        study_id: The study that will use the cluster.
+        progress: Called with a message that names the driver it waits for.
+        patient: Whether to keep waiting.
 
     Raises:
-        Occupied: Another driver has the mark, and there is no more patience, or no more time.
+        Occupied: Another driver has the mark, and `patient` gave False or `TURN_S` seconds have passed.
     """
     ray: Any = importlib.import_module("ray")
     holder = ray.remote(num_cpus=0)(_Holder)
@@ -71,7 +71,7 @@ class _Holder:
 
 
 def _other() -> str:
-    """Who holds the mark."""
+    """The holder of the mark, in words."""
     ray: Any = importlib.import_module("ray")
     try:
         return f"the driver of study {ray.get(ray.get_actor(_NAME, namespace=_NAMESPACE).study.remote(), timeout=5)}"

@@ -1,4 +1,4 @@
-"""Environment variables that a driver's Ray starts under, and that its process goes back to."""
+"""The environment variables of Ray under a driver."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 
 
 def read_again() -> None:
-    """Makes Ray read its environment variables again: it has read them at its import, or for an earlier Ray.
+    """Makes Ray read its environment variables again, which it read when it was imported or started before.
 
-    A process whose Ray still expects another Ray's token refuses every call from the new one, and its actors are
-    destroyed as if nobody referred to them. Settings first, the token after them: a thread of the old Ray that still
-    ends asks for a token, if the settings want one, and must find it.
+    A process that still expects the token of an earlier Ray rejects every call from the new one, and its actors are
+    destroyed as if nothing referred to them. The settings come before the token: a thread of the earlier Ray may still
+    be ending; if the settings require a token, it asks for one and must find it.
     """
     ray = sys.modules.get("ray")
     if ray is None or ray.is_initialized():
@@ -26,11 +26,11 @@ def read_again() -> None:
 
 
 def variables(private: bool) -> dict[str, str]:
-    """Environment variables that Ray is started under."""
+    """Environment variables with which to start Ray."""
     found = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_CHDIR_TO_TRIAL_DIR": "0",  # so that a relative DATA_DIR means the same everywhere
-        "RAY_ENABLE_AUTO_CONNECT": "0",  # a Ray that has gone is an error, not a reason to start another
+        "RAY_ENABLE_AUTO_CONNECT": "0",  # if Ray has ended, that is an error: do not start another
     }
     if private:
         mode = os.environ.get("RAY_AUTH_MODE", "token")
@@ -42,11 +42,11 @@ def variables(private: bool) -> dict[str, str]:
 
 @functools.cache
 def _token() -> str:
-    """A random token, one for the life of this process: what is left of an earlier Ray may still ask for it."""
+    """A random token, the same for the life of this process: threads of an earlier Ray may still ask for it."""
     return secrets.token_hex(32)
 
 
 def passed_on() -> dict[str, str]:
-    """Environment variables that workers on other machines need; in a Ray Job they have those of the job."""
+    """Environment variables for workers on other machines; none in a Ray Job, whose workers have those of the job."""
     names = () if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else ("DATA_DIR", "OMP_NUM_THREADS")
     return {name: os.environ[name] for name in names if name in os.environ}

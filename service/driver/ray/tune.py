@@ -24,13 +24,13 @@ _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _MOST_PACKS = 4096
 _TIMES = 10.0
-"""A worker that is silent for so many times its longest silence between two reports may hang."""
+"""A worker may be silent for this many times its longest silence between two reports before it counts as hung."""
 
 _STEP_S = 5.0
-"""What a turn of Tune's loop counts at most as: while the driver waits for the API, reports wait for the driver."""
+"""Most seconds that a turn of Tune's loop counts as: while the driver waits for the API, it takes no reports."""
 
 _QUIET = {
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C belongs to whoever runs the driver
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the caller handles Ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # what Tune would save is in the store
@@ -41,13 +41,13 @@ _QUIET = {
 
 
 class PackSearcher(Searcher):
-    """Hands the search's packs to Tune, and Tune's results to the search. No exception leaves it.
+    """Hands the search's packs to Tune, and Tune's results to the search. Never raises.
 
-    An exception in a Searcher aborts the whole `fit`, running packs included; so it is noted as the reason to stop,
-    and the packs come to their checkpoints.
+    An exception in a Searcher would abort the whole `fit` with all running packs. Here it becomes the reason to stop,
+    so that the packs write their checkpoints first.
 
     Args:
-        search: What is searched.
+        search: Decides which packs to run, and takes their reports.
         watch: Says when to stop.
     """
 
@@ -56,10 +56,10 @@ class PackSearcher(Searcher):
         self._search = search
         self._watch = watch
         self._packs: dict[str, str] = {}  # by Tune's trial id
-        self._hung: dict[str, str] = {}  # what to say of those that were killed, by Tune's trial id
+        self._hung: dict[str, str] = {}  # why a worker was killed, by Tune's trial id
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune pickles its searcher to restore from it; the store is what a driver is restored from
+        return {}  # Tune pickles its searcher to restore it; a driver is restored from the store instead
 
     def suggest(self, trial_id: str) -> Any:
         """The next pack as a config, None to wait, or FINISHED."""
@@ -74,13 +74,13 @@ class PackSearcher(Searcher):
         return job.config()
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Takes a pack's report, and hears from the answer to it what the study's owner wants."""
+        """Takes a pack's report; the API's answer says what the study's owner wants."""
         self._guarded(lambda: self._search.report(json.loads(result["report"])))
         if self._search.desired != "run":
             self._watch.ask(self._search.desired)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Takes a pack's last report, or notes that its worker died."""
+        """Takes a pack's last report, or records that its worker died."""
         pack = self._packs.pop(trial_id, None)
         if error or not result or "report" not in result:
             if pack is not None:
@@ -90,11 +90,11 @@ class PackSearcher(Searcher):
         self.on_trial_result(trial_id, result)
 
     def hung(self, trial_id: str, reason: str) -> None:
-        """Notes why a pack's worker is about to be killed."""
+        """Records why a pack's worker is about to be killed."""
         self._hung[trial_id] = reason
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Saves nothing: the store holds all there is."""
+        """Saves nothing: everything is in the store."""
 
     def _guarded(self, action: Callable[[], _Answer]) -> _Answer | None:
         if self._watch.why == "stale":
@@ -120,7 +120,7 @@ class Halt(tune.Stopper):
         self._watch = watch
 
     def __reduce__(self) -> tuple[type[Halt], tuple[()]]:
-        return Halt, ()  # Tune saves it; there is nothing to save
+        return Halt, ()  # Tune pickles it; there is no state to keep
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Never stops a single pack."""
@@ -137,9 +137,10 @@ class _Heard:
 
     Attributes:
         actor: The worker.
-        at: When it was heard of last, on the loop's clock.
+        at: When it last started, reported or was killed, on the loop's clock.
         reported: Whether it has reported.
-        longest: Its longest silence between two reports, in seconds; before the first one it builds the pack.
+        longest: Its longest silence between two reports, in seconds; not the one before the first report, in which it
+            builds the pack.
         killed: Whether it was killed for its silence.
     """
 
@@ -151,17 +152,17 @@ class _Heard:
 
 
 class Pulse(tune.Callback):
-    """Tells workers to stop, and kills those that hang: stuck in a kernel, on a disk that does not answer, or stopped.
+    """Tells workers to stop, and kills hung ones: stuck in a kernel, on a disk that does not answer, or suspended.
 
-    Told of every turn of Tune's loop, it also lets the watch know that the driver itself moves. Time is counted in
-    turns of the loop, so that a pack is never blamed for a silence of the driver.
+    Tune calls it at every turn of its loop, which also shows the watch that the driver itself makes progress. Its clock
+    counts at most `_STEP_S` seconds for a turn, so that a pack is never blamed for a pause of the driver.
 
     Args:
-        watch: Told that the loop moves; its `hang_s` is a silence that is always allowed.
-        hung: Told which of Tune's trials is about to be killed, and why.
+        watch: Learns of every turn of the loop; a silence of its `hang_s` seconds is always allowed.
+        hung: Called with the id of a Tune trial whose worker is about to be killed, and the reason.
         kill: Ends an actor; tests pass their own.
         stop: Tells an actor to end its pack with a checkpoint; tests pass their own.
-        clock: Seconds; tests pass their own.
+        clock: Gives seconds; tests pass their own.
     """
 
     def __init__(
@@ -183,12 +184,12 @@ class Pulse(tune.Callback):
         self._workers: dict[str, _Heard] = {}
 
     def __reduce__(self) -> tuple[type[tune.Callback], tuple[()]]:
-        return tune.Callback, ()  # Tune saves it; there is nothing to save
+        return tune.Callback, ()  # Tune pickles it; there is no state to keep
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A worker begins with a pack; one that waits for its node is not heard of, and does not hang."""
+        """A worker starts a pack. One that still waits for its node is not watched: it does not hang."""
         heard = self._workers[trial.trial_id] = _Heard(trial.temporary_state.ray_actor, self._now)
-        if self._watch.why:  # asked before the worker was there
+        if self._watch.why:  # the reason to stop came before this worker
             self._stop(heard.actor)
 
     def on_trial_result(
@@ -215,7 +216,7 @@ class Pulse(tune.Callback):
             self._stop(heard.actor)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """The loop has turned."""
+        """Tune's loop has made a turn: kills workers that have been silent for too long."""
         self._watch.move()
         turned = self._clock()
         self._now += min(turned - self._turned, _STEP_S)
@@ -236,11 +237,11 @@ def fit(search: Search, watch: Watch, folder: str) -> None:
     """Runs packs until the search is finished or the watch says stop. Ray must have been started.
 
     Args:
-        search: What is searched.
+        search: Decides which packs to run, and takes their reports.
         watch: Says when to stop.
-        folder: An empty folder of this machine for what Tune insists on writing; removed by the caller.
+        folder: An empty local folder for the files that Tune insists on writing; removed by the caller.
     """
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # dead workers are told by the search
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the search logs dead workers
     packs = PackSearcher(search, watch)
     pulse = Pulse(watch, packs.hung)
     watch.move()
@@ -258,7 +259,7 @@ def _tuner(packs: PackSearcher, pulse: Pulse, halt: Halt, folder: str) -> tune.T
         tune_config=tune.TuneConfig(
             search_alg=packs,
             num_samples=-1,
-            max_concurrent_trials=_MOST_PACKS,  # the search keeps to the slots, which may grow
+            max_concurrent_trials=_MOST_PACKS,  # the search keeps to the slots, whose number may grow
             reuse_actors=True,
             trial_dirname_creator=_directory,
             trial_name_creator=_directory,

@@ -1,10 +1,10 @@
-"""Trains one pack at a time: the Ray Tune Trainable. Imports Ray, the trainers and how curves are packed, no more.
+"""Trains one pack at a time: the Ray Tune Trainable. Imports Ray, the trainers, `checkpoints`, `job`, `curve_codec`.
 
-A pack comes as one JSON text (`job.Job`), a report goes back as one JSON text (see `Worker.step`), so that Tune neither
-resolves, flattens nor copies what is inside. Each step trains for about two seconds. What a step returns has been
-stored by the time the next one begins; so checkpoints are written at the *beginning* of a step: a stored checkpoint
-never knows of rounds whose reports may still be lost. Errors of the pack come back as a report, not as an exception:
-the process stays, and the driver hears the reason.
+A pack arrives as one JSON string (`job.Job`), and a report goes back as one JSON string (see `Worker.step`), so that
+Tune does not resolve, flatten or copy their content. Each step trains for about two seconds. The report of a step has
+been stored by the time the next step begins. Checkpoints are therefore written at the *beginning* of a step: they never
+contain rounds whose reports may still be lost. Errors of the pack come back as a report, not as an exception, so that
+the process survives and the driver learns the reason.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from service.driver import checkpoints
 from service.driver.job import MARK, Job
 
 FIRST_SECONDS = 0.5
-"""The first step of a pack is shorter, so that something is seen of it soon."""
+"""Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
 
 
 class Worker(Trainable):
-    """Trains the pack of its config; reused for the next pack."""
+    """Trains the pack in its config; Tune reuses it for the next pack."""
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
@@ -43,14 +43,14 @@ class Worker(Trainable):
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Takes another pack, and prints which, for whoever reads the output of this process."""
+        """Takes another pack, and prints its id, so that `worker_output` knows the pack of the lines that follow."""
         self.take(new_config)
         for stream in (sys.stdout, sys.stderr):
             print(f"{MARK}{self.job.pack}", file=stream, flush=True)
         return True
 
     def take(self, config: dict[str, Any]) -> None:
-        """Takes a pack; it is built at its first step, where an error can be told."""
+        """Takes a pack; it is built in its first step, which can report an error."""
         self.job = Job.from_config(config)
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
         self.pack: Any = None
@@ -58,20 +58,20 @@ class Worker(Trainable):
         self.stop_requested = False
 
     def request_stop(self) -> None:
-        """Has the pack write a checkpoint and end at its next step. Ray runs this between two steps."""
+        """Makes the pack write a checkpoint and end at its next step. Ray runs this between two steps."""
         self.stop_requested = True
 
     def step(self) -> dict[str, Any]:
         """Trains for a while.
 
         Returns:
-            ``done``, and ``report``: a JSON text with
+            ``done``, and ``report``: a JSON string with
 
             * pack, pid, host, done (trained to the end), stopped (asked to stop; a checkpoint is written)
-            * reports: for each member, what is new as blocks (`curve_codec.encode`) in base64
-            * rounds_done, plan (how it is computed): null while the pack is not built
-            * checkpoint: where the newest lies; null when none was written or restored in this step
-            * error: why it cannot go on, or null; remark: what else should be known, or null
+            * reports: for each member, its new rounds as blocks (`curve_codec.encode`) in base64
+            * rounds_done, plan (how it is computed): null until the pack is built
+            * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
+            * error: why the pack cannot continue, or null; remark: a warning, or null
         """
         report: dict[str, Any] = {
             "pack": self.job.pack,
@@ -116,12 +116,12 @@ class Worker(Trainable):
         report["plan"] = self.pack.plan.to_json()
 
     def train_for(self, seconds: float) -> list[dict[str, Any]]:
-        """Trains on for about so many seconds; returns the pack's report lines."""
+        """Trains for about this many seconds; returns the pack's report lines."""
         lines: list[dict[str, Any]] = self.pack.advance(seconds=seconds)
         return lines
 
     def _save(self, report: dict[str, Any]) -> None:
-        """Writes a checkpoint; without one training goes on all the same."""
+        """Writes a checkpoint; training continues even if that fails."""
         self.saved_at = time.monotonic()
         try:
             data = self.pack.to_bytes()
@@ -131,7 +131,7 @@ class Worker(Trainable):
 
 
 def build(job: Job) -> tuple[Any, str | None, str | None]:
-    """The pack of a job, the checkpoint that it was restored from, and a remark when a checkpoint was of no use."""
+    """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable."""
     import torch
 
     from trainers import CheckpointError, Pack, Plan, parse
@@ -151,15 +151,15 @@ def build(job: Job) -> tuple[Any, str | None, str | None]:
 
 
 def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[Columns]:
-    """Report lines of a pack as columns of each member.
+    """A pack's report lines as columns for each member.
 
     Args:
-        lines: In the order of their rounds; ``member`` says whose, member 0's when it is missing.
-        members: How many there are.
+        lines: In the order of rounds; ``member`` is the index of the member, 0 if missing.
+        members: Number of members.
 
     Returns:
-        For each member ``{"round": [...], ...}``, or an empty mapping when it has no lines. None where a line lacks a
-        metric or it is not finite; what is no number is left out.
+        For each member ``{"round": [...], ...}``, or an empty mapping if it has no lines. A value is None where a line
+        lacks the metric or it is not finite. Metrics that are not numbers are left out.
 
     Examples:
         >>> columns([{"round": 0, "member": 0, "loss": 2.0}, {"round": 1, "member": 0, "loss": math.inf}], 2)

@@ -1,7 +1,7 @@
-"""What Ray's workers print, on its way into the driver's log: print(), warnings, the last words of C libraries.
+"""Logs what Ray's workers print: print(), warnings, the last messages of C libraries.
 
-Ray's own way to it (``log_to_driver``) writes to the driver's terminal. Here the same lines, from every node and from
-processes that have died, go to logging, each with the name of the pack that its process trained.
+Ray itself (``log_to_driver``) writes these lines to the driver's terminal. Here they go to the driver's log instead,
+from every node and from processes that have died, each with the id of the pack that its process trained.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.driver.job import MARK
 
 _LOG = logging.getLogger(__name__)
 PER_SECOND = 20.0
-"""Lines that all workers of a driver may print in the long run; what is more is counted and left out."""
+"""Lines per second that all workers of a driver may print on average; further lines are counted and dropped."""
 
 BURST = 500
 LONGEST = 1000
@@ -30,12 +30,12 @@ _RAYS = "ray_print_logs"
 
 
 class Output:
-    """Takes batches of lines as Ray hands them out.
+    """Logs batches of lines as Ray delivers them.
 
     Args:
-        per_second: Lines in the long run.
+        per_second: Lines per second on average.
         burst: Lines at once after a pause.
-        clock: Gives seconds that never go back.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Output:
         self._clock = clock
         self._bucket = Bucket(per_second, burst, clock())
         self._dropped = 0
-        self._packs: dict[tuple[str, str], str] = {}  # what a process trains, by (node, process)
+        self._packs: dict[tuple[str, str], str] = {}  # pack that a process trains, by (node, process)
         self._lock = threading.Lock()
 
     def take(self, batch: Mapping[str, Any]) -> None:
@@ -56,18 +56,18 @@ class Output:
         """
         try:
             self._take(batch)
-        except Exception:  # it would end the thread that brings the lines
+        except Exception:  # an exception would end the thread that delivers the lines
             _LOG.exception("lines of a worker could not be read")
 
     def close(self) -> None:
-        """Says what was left out."""
+        """Logs how many lines were dropped."""
         with self._lock:
             self._tell_dropped()
 
     def _take(self, batch: Mapping[str, Any]) -> None:
         process = (str(batch.get("ip", "")), str(batch.get("pid", "")))
         if not process[1].isdigit():
-            return  # Ray's own parts have names; its autoscaler says many lines every few seconds
+            return  # a part of Ray, which has a name; the autoscaler prints many lines every few seconds
         level = logging.WARNING if batch.get("is_err") else logging.INFO
         with self._lock:
             for line in batch.get("lines", ()):

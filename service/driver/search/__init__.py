@@ -1,5 +1,5 @@
-"""What a study trains next, without Ray.
+"""Decides what a study trains next, without Ray.
 
-`policy` decides (pure), `state` is what is known of trials and packs, `search` joins them with samplers and the API,
-`outcome` is how a study ended.
+`policy` decides (pure), `state` holds the trials and packs, `search` connects both with the samplers and the API,
+`outcome` computes how trials and studies end.
 """

@@ -1,4 +1,4 @@
-"""How trials and studies have ended."""
+"""How trials and studies end."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def needed(objective: Objective) -> frozenset[str]:
 
 
 def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialResult:
-    """How a trial that was trained to its end went.
+    """The result of a trial that was trained to its end.
 
     Args:
-        study: Says what counts.
+        study: The study, for its objective and budget.
         record: The trial.
         columns: All its rounds, with the columns that are `needed`.
 
     Returns:
-        DIVERGED when it said so; COMPLETE with its values; FAILED when its metric was never finite.
+        DIVERGED if the trial reported that, FAILED if its metric was never finite, otherwise COMPLETE with its values.
 
     Raises:
-        InvalidSpec: It does not report the metric, or does not count the cost, that the study asks for.
+        InvalidSpec: The trial does not report the study's metric, or does not count its cost.
     """
     if any(columns.get("diverged", ())):
         return TrialResult(trial=record.id, state="DIVERGED")
@@ -46,10 +46,10 @@ def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequen
 
 
 def outcome(records: Sequence[TrialRecord]) -> tuple[Released, str]:
-    """State and reason of a study whose trials are all finished: FAILED only when every one of them is.
+    """State and reason of a study whose trials are all finished: FAILED only if every trial failed.
 
     Args:
-        records: All its trials.
+        records: All trials of the study.
     """
     failed = [record for record in records if record.state == "FAILED"]
     if failed and len(failed) == len(records):

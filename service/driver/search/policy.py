@@ -5,10 +5,10 @@ search is finished, its best `confirm` configurations are each run again on `see
 of one label, phase, seed and structure run together in a pack; a pack whose worker died, or that was stopped, is formed
 again from exactly the same trials, so that its checkpoint fits.
 
-A study may be given more configurations or seeds when it has run, even when it was finished. Its search goes on; then
-the best configurations of now are repeated as well, and everything that is repeated runs on every seed. What was
-repeated before stays. Where a label has found more new best configurations than another, the other repeats its next
-best: ledgers stay equal.
+A study may be extended with more configurations or seeds, even after it has finished. Its search continues, then the
+configurations that are best now are repeated in addition to those that were repeated before, all of them on every seed.
+If one label has found more new best configurations than another, the other repeats its next best ones, so that all
+labels repeat the same number.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from driftline.study.spec import Budget, Resources, confirmed
 from driftline.wire.records import TRIAL_FINISHED, Phase, TrialState
 
 ATTEMPTS = 3
-"""How often in a row a trial's worker may die without a newer checkpoint in between; then the trial has failed."""
+"""A trial fails when its worker has died this many times in a row without a newer checkpoint in between."""
 
 WIDEST = 16
-"""Most trials in a pack whose width is chosen here."""
+"""Most trials in a pack whose width the study leaves open."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Plan:
     """What a study asks for.
 
     Attributes:
-        labels: Its entries, in order.
+        labels: Labels of its entries, in order.
         trials_per_method: Configurations searched for each label, at least 1.
         confirm: Configurations of each label that are run again.
         seeds: Fresh seeds on which they are repeated; 0 skips confirmation.
         seed: Seed of the search; confirmation uses seed + 1 .. seed + seeds.
-        packs: Trials in a pack; None chooses.
+        packs: Trials in a pack; None lets `width` choose.
     """
 
     labels: tuple[str, ...]
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def repeated(self) -> int:
-        """Configurations that each label confirms: as many for every label, so that ledgers stay equal."""
+        """Configurations that each label confirms: the same number for every label."""
         return confirmed(self.trials_per_method, self.confirm, self.seeds)
 
 
@@ -75,8 +75,8 @@ class Row:
         structure: Trials of equal structure may share a pack.
         configuration: Number of the search trial with the same hyperparameters.
         state: As in `TrialRecord`.
-        pack: Pack that ran it last; None when none did.
-        values: What the sampler maximises, when it is complete.
+        pack: Pack that ran it last; None if none did.
+        values: The values that the sampler maximises, if it is complete.
     """
 
     id: str
@@ -106,7 +106,7 @@ class Repeat:
 
     Attributes:
         label: The label.
-        repeats: Which configuration (by its search trial's number) on which fresh seed (from 0).
+        repeats: Pairs of a configuration (the number of its search trial) and a fresh seed (counted from 0).
         first: Number of the first new confirmation trial; the others follow.
     """
 
@@ -130,25 +130,24 @@ class Launch:
 
 @dataclass(frozen=True)
 class Finish:
-    """Everything has been done."""
+    """Nothing is left to do."""
 
 
 Action = Ask | Repeat | Launch | Finish
 
 
 def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int) -> list[Action]:
-    """What to do next; to be asked again when it has been done.
+    """What to do next; call it again once that is done.
 
     Args:
         plan: What the study asks for.
         rows: All its trials.
-        running: Trials by pack, of the packs that run now.
+        running: Trial ids by running pack.
         slots: How many packs may run at once.
 
     Returns:
-        Empty while there is nothing to do but wait; otherwise `Repeat` for every label whose confirmation is due, or
-        one `Ask`, or a `Launch` for every free slot as far as there are trials that wait, or `Finish`. The same for
-        equal arguments.
+        Empty if the driver can only wait; otherwise a `Repeat` for every label whose confirmation is due, or one `Ask`,
+        or a `Launch` for every free slot while there are waiting trials, or `Finish`. Deterministic.
     """
     repeats = _confirmations(plan, rows)
     if repeats:
@@ -171,8 +170,8 @@ def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]]
 def width(plan: Plan, phase: Phase, slots: int) -> int:
     """Trials in a pack.
 
-    In the search an eighth of a label's trials, at least 1 and at most `WIDEST`, so that the sampler hears of results
-    at least eight times; in confirmation, where nothing is learned, `WIDEST`. Always few enough that all slots have a
+    In the search an eighth of a label's trials, at least 1 and at most `WIDEST`, so that the sampler gets results at
+    least eight times; in confirmation, where nothing is learned, `WIDEST`. Fewer if otherwise some slots would have no
     pack.
 
     Examples:
@@ -191,18 +190,18 @@ def width(plan: Plan, phase: Phase, slots: int) -> int:
 
 
 def packs(plan: Plan) -> int:
-    """Packs of a whole study on one worker, if none is started again."""
+    """Number of packs of a whole study on one worker, if none is restarted."""
     searched = -(-plan.trials_per_method // width(plan, "search", 1))
     confirmed = plan.seeds * -(-plan.repeated // width(plan, "confirmation", 1))
     return len(plan.labels) * (searched + confirmed)
 
 
 def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
-    """How often in a row a trial's worker has died without a newer checkpoint, now that it has died once more.
+    """How often in a row a trial's worker has died without a newer checkpoint, including this time.
 
     Args:
         deaths: The number before this death.
-        death_round: Round of the newest checkpoint at an earlier death, the largest one; None at the first death.
+        death_round: Largest round of a checkpoint at any earlier death; None at the first death.
         newest: Round of the newest checkpoint now; 0 without one.
 
     Examples:
@@ -213,15 +212,15 @@ def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
 
 
 def after_death(deaths: int) -> Literal["WAITING", "FAILED"]:
-    """What becomes of a trial whose worker has died so often in a row without a newer checkpoint."""
+    """State of a trial whose worker has died this many times in a row without a newer checkpoint."""
     return "FAILED" if deaths >= ATTEMPTS else "WAITING"
 
 
 def confirmed_configurations(rows: Iterable[Row], count: int) -> tuple[int, ...]:
-    """Numbers of the configurations that are repeated, best first.
+    """Numbers of the configurations to repeat, best first.
 
-    Complete trials by non-dominated sorting with crowding; where there are fewer than `count`, diverged ones and then
-    failed ones fill up, so that every label repeats the same number.
+    Complete trials come first, by non-dominated sorting with crowding. If there are fewer than `count`, diverged and
+    then failed ones follow, so that every label repeats the same number.
 
     Args:
         rows: The finished search trials of one label.
@@ -245,7 +244,7 @@ def _searched(plan: Plan, rows: Sequence[Row], label: str) -> bool:
 
 
 def _confirmations(plan: Plan, rows: Sequence[Row]) -> list[Repeat]:
-    """What is still to be repeated, of every label whose search is finished."""
+    """The missing repeats of every label whose search is finished."""
     if not plan.repeated:
         return []
     had = {label: _confirmed(rows, label) for label in plan.labels}
@@ -265,7 +264,7 @@ def _confirmations(plan: Plan, rows: Sequence[Row]) -> list[Repeat]:
 
 
 def _confirmed(rows: Sequence[Row], label: str) -> tuple[int, ...]:
-    """Configurations that a label has confirmation trials of, in the order in which these were created."""
+    """Configurations of a label that have confirmation trials, in the order of creation."""
     confirmed = sorted(_of(rows, label, "confirmation"), key=lambda row: row.number)
     return tuple(dict.fromkeys(row.configuration for row in confirmed))
 
@@ -275,7 +274,7 @@ def _ranked(rows: Sequence[Row]) -> tuple[int, ...]:
     return _ranked_finished(tuple(sorted((row.number, row.state, row.values) for row in rows)))
 
 
-@functools.lru_cache(maxsize=256)  # asked at every decision, and a finished search no longer changes
+@functools.lru_cache(maxsize=256)  # called at every decision, and a finished search no longer changes
 def _ranked_finished(finished: tuple[tuple[int, TrialState, tuple[float, ...] | None], ...]) -> tuple[int, ...]:
     complete = [(number, values) for number, state, values in finished if state == "COMPLETE" and values is not None]
     best = [complete[index][0] for index in select([values for _, values in complete], len(complete))]
@@ -293,10 +292,10 @@ _Key = tuple[int, int, int, int, int]
 
 
 class _Order:
-    """What is started first: what was begun before, then the search, then confirmation.
+    """The order of starts: first packs to resume, then the search, then confirmation.
 
-    Within these the label that has been handed out least, so that all labels come along together and each sampler
-    hears as much as it can.
+    Within each of these, the label with the fewest started trials comes first. All labels then progress together, and
+    each sampler has as many results as possible when it is asked.
     """
 
     def __init__(self, plan: Plan, rows: Sequence[Row]) -> None:
@@ -308,7 +307,7 @@ class _Order:
 
 
 def _groups(plan: Plan, rows: Sequence[Row], busy: set[str], slots: int) -> list[tuple[_Key, Action]]:
-    """A pack for every set of waiting trials that may run together."""
+    """A `Launch` for every set of waiting trials that may run together, with its place in the order."""
     order = _Order(plan, rows)
     waiting = sorted(
         (row for row in rows if row.state == "WAITING" and row.id not in busy and row.label in plan.labels),
@@ -339,7 +338,7 @@ def _groups(plan: Plan, rows: Sequence[Row], busy: set[str], slots: int) -> list
 
 
 def _questions(plan: Plan, rows: Sequence[Row], slots: int) -> list[tuple[_Key, Action]]:
-    """For every label whose search is not fully asked for: its next configurations."""
+    """An `Ask` for every label with fewer search trials than its budget, with its place in the order."""
     order = _Order(plan, rows)
     found: list[tuple[_Key, Action]] = []
     for label in plan.labels:

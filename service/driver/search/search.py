@@ -1,7 +1,7 @@
-"""The search itself, without Ray: hands out packs, takes their reports, speaks to the API and the samplers.
+"""The search, without Ray: hands out packs, takes their reports, and talks to the API and the samplers.
 
-Everything that `decide` decides is written to the API first and believed afterwards, so that a driver that dies
-anywhere leaves rows from which the next one goes on.
+Every decision is written to the API before the driver acts on it, so that the next driver can continue from the rows,
+wherever this one dies.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from trainers import structure_key
 
 _LOG = logging.getLogger(__name__)
 HOPELESS = 3
-"""Packs that failed for good, with nothing trained at all, after which a study is given up."""
+"""A study fails after this many packs have failed for good while no trial has done a single round."""
 
 
 class Search:
     """One study's search under one attempt.
 
     Args:
-        client: Speaks to the API.
-        study_id: The study.
-        study: What it asks for.
-        attempt: Under which the driver holds it.
+        client: Connection to the API.
+        study_id: Id of the study.
+        study: Its specification.
+        attempt: The attempt under which the driver holds it.
         folder: Path or URL of the folder for checkpoints.
-        slots: How many packs may run at once; asked each time.
-        gpus: GPUs for each pack, or the share of one.
-        build_sampler: Makes a label's sampler.
+        slots: Gives how many packs may run at once; called before every decision.
+        gpus: GPUs for each pack, below 1 a share of one.
+        build_sampler: Builds a label's sampler.
         options: Further fields of `Job`: chunk_seconds, checkpoint_seconds.
 
     Attributes:
-        plan: What is asked for, as `decide` sees it.
-        table: What is known of the study.
-        folder: Where its checkpoints lie.
-        desired: What the study's owner wants, as the last answer to a report said.
-        finished: Whether `next_job` found that nothing is left to be done.
+        plan: What the study asks for, as `decide` sees it.
+        table: The study's trials, curves and packs.
+        folder: Folder of its checkpoints.
+        desired: What the study's owner wants, according to the last answer to a report.
+        finished: Whether `next_job` found that nothing is left to do.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Search:
         self.finished = False
 
     def load(self) -> None:
-        """Reads trials and the curves of unfinished ones from the API, and tells the samplers."""
+        """Reads all trials, and the curves of unfinished ones, from the API, and informs the samplers."""
         records = self._client.trials(self._study_id)
         self.table.put(records)
         begun = [record.id for record in records if not record.finished and record.pack]
@@ -103,11 +103,11 @@ class Search:
                 self._inform(record.id)
 
     def next_job(self) -> Job | None:
-        """The next pack to run; None to wait, also when all is done (then `finished` is set).
+        """The next pack to run; None if there is none now. Sets `finished` if nothing is left to do.
 
         Raises:
             StaleDriver: Another driver has taken over.
-            DriftlineError: The API or a sampler refuses.
+            DriftlineError: The API or a sampler failed.
         """
         slots = self._slots()
         if self.finished or self._waiting_at == (slots, len(self.table.packs)):
@@ -128,12 +128,12 @@ class Search:
         return None
 
     def report(self, report: Mapping[str, Any]) -> None:
-        """Stores what a pack has reported (see `Worker.step`); when it has ended, its results.
+        """Stores a pack's report (see `Worker.step`) and, if the pack has ended, the results of its trials.
 
         Raises:
             StaleDriver: Another driver has taken over.
             InvalidSpec: The trials do not report what the objective asks for.
-            DriftlineError: Nothing can be trained at all.
+            DriftlineError: `HOPELESS` packs have failed and nothing was trained.
         """
         pack = self.table.packs.get(report["pack"])
         if pack is None:
@@ -151,27 +151,26 @@ class Search:
             self._end(pack, [TrialResult(trial=trial, state="WAITING") for trial in pack.trials])
 
     def lost(self, pack: str, reason: str = "its worker died") -> None:
-        """Notes that a pack ended without a last report: its trials run again, or fail (see `decide.ATTEMPTS`)."""
+        """Records that a pack ended without a last report: its trials run again, or fail (see `policy.ATTEMPTS`)."""
         found = self.table.packs.get(pack)
         if found is not None:
             self._retry(found, reason)
 
     def complete(self) -> bool:
-        """Whether nothing is left to be done."""
+        """Whether nothing is left to do."""
         return decide(self.plan, self.table.rows(), self.table.running(), 1) == [Finish()]
 
     def left(self) -> int:
-        """How many trials are still to be finished, those included that nobody has asked for yet.
+        """Number of unfinished trials, including those that do not exist yet; 0 if all of them are training now.
 
-        0 when all of them are being trained: for a wish Ray's autoscaler may keep an idle node rather than a busy one,
-        which stays without.
+        Busy nodes stay without a request, but a request could make Ray's autoscaler keep an idle one, hence the 0.
         """
         a_label = self.plan.trials_per_method + self.plan.repeated * self.plan.seeds
         left = len(self.plan.labels) * a_label - sum(trial.finished for trial in self.table.trials.values())
         return left if left > sum(len(trials) for trials in self.table.running().values()) else 0
 
     def outcome(self) -> tuple[Released, str]:
-        """State and reason of a study that is complete."""
+        """Final state and reason of a complete study."""
         return outcome(list(self.table.trials.values()))
 
     # ---- creating trials
@@ -223,7 +222,7 @@ class Search:
         self.table.structures[trial] = _digest(structure_key(document))
 
     def _inform(self, trial: str) -> None:
-        """Tells the label's sampler where a search trial stands."""
+        """Tells the label's sampler the state of a search trial."""
         record = self.table.trials[trial]
         sampler = self._samplers[record.label]
         if record.state not in TRIAL_FINISHED:
@@ -294,7 +293,7 @@ class Search:
             _LOG.warning("checkpoints %s could not be removed: %s", pack.prefix, error)
 
     def _retry(self, pack: Pack, reason: str) -> None:
-        """Has the trials of a pack whose worker died, or whose training raised an error, wait again or fail."""
+        """Puts trials back to WAITING, or fails them, after their worker died or their training raised an error."""
         _LOG.warning("pack %s of %d trials: %s", pack.id, len(pack.trials), reason)
         results = [self._after_death(self.table.trials[trial], reason) for trial in pack.trials]
         self._end(pack, results)
@@ -328,5 +327,5 @@ class Search:
 
 
 def _digest(text: str) -> str:
-    """A name for a text. Of a pack's members: they find their checkpoints again however often their workers die."""
+    """A short hash. That of a pack's trials names its checkpoints, so that the next worker finds them."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

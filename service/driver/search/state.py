@@ -1,4 +1,4 @@
-"""What a driver knows of its study: trials, their curves so far, and which packs run. Rebuilt from the API at start."""
+"""What a driver knows about its study: trials, curves so far, running packs. Rebuilt from the API at the start."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from service.driver.search.policy import Row
 
 @dataclass
 class Pack:
-    """A pack that runs.
+    """A running pack.
 
     Attributes:
         id: Its id.
-        trials: Ids of its members, in order.
+        trials: Ids of its trials, in order.
         prefix: Prefix of its checkpoints.
-        pid: Process that trains it, once it has reported.
-        host: Where.
+        pid: Process that trains it; None before its first report.
+        host: Host of that process.
     """
 
     id: str
@@ -32,14 +32,14 @@ class Pack:
 
 @dataclass
 class Table:
-    """The rows of a study, kept as the API last answered them.
+    """The rows of a study, as in the API's last answers.
 
     Attributes:
-        objectives: Names of the values that count.
-        trials: By id.
-        curves: What unfinished trials have reported of what a result needs, by id.
-        structures: Structure of each trial, by id.
-        packs: Those that run, by id.
+        objectives: Names of the values to maximise.
+        trials: Trials by id.
+        curves: Columns of unfinished trials that their results need, by trial id.
+        structures: Structure of each trial, by trial id.
+        packs: Running packs by id.
     """
 
     objectives: tuple[str, ...]
@@ -49,16 +49,16 @@ class Table:
     packs: dict[str, Pack] = field(default_factory=dict)
 
     def put(self, records: Iterable[TrialRecord]) -> None:
-        """Takes over what the API answered."""
+        """Stores records from an answer of the API."""
         self.trials |= {record.id: record for record in records}
 
     def change(self, trial_ids: Iterable[str], **changes: Any) -> None:
-        """Notes what a successful write has changed."""
+        """Applies the changes of a successful write."""
         for trial_id in trial_ids:
             self.trials[trial_id] = self.trials[trial_id].model_copy(update=changes)
 
     def rows(self) -> list[Row]:
-        """What `decide` sees."""
+        """The trials as `decide` takes them."""
         return [
             Row(
                 id=record.id,
@@ -76,11 +76,11 @@ class Table:
         ]
 
     def running(self) -> dict[str, tuple[str, ...]]:
-        """Trials by running pack."""
+        """Trial ids by running pack."""
         return {pack.id: pack.trials for pack in self.packs.values()}
 
     def configurations(self, label: str, numbers: Sequence[int]) -> list[Hyperparameters]:
-        """Hyperparameters of search trials, by number."""
+        """Hyperparameters of the label's search trials with these numbers."""
         found = {
             record.number: record.hyperparameters
             for record in self.trials.values()

@@ -1,8 +1,8 @@
 """Drivers as RayJobs on Kubernetes.
 
-`launcher` starts, watches and deletes them. `manifests` writes them, with `naming` and what `config` says; `kueue`
-adds queues. `api_server` talks to Kubernetes, `informer` keeps its objects; `rayjob_status` and `pod_problems` read
-what became of them (pure).
+`launcher` creates, watches and deletes them. `manifests` builds them from `config`, with names from `naming`; `kueue`
+supports queues. `api_server` talks to Kubernetes, `informer` keeps a copy of its objects; `rayjob_status` and
+`pod_problems` interpret their status (pure).
 """
 
 from service.launchers.kubernetes.launcher import Config, build

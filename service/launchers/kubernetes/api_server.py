@@ -1,4 +1,4 @@
-"""The Kubernetes API as plain JSON, with our errors."""
+"""The Kubernetes API as plain JSON, with Driftline's errors."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _ERRORS: dict[int, type[DriftlineError]] = {
 
 
 class Expired(DriftlineError):
-    """The version to watch from is too old: list anew."""
+    """The version to watch from is too old: list the objects again."""
 
 
 class Api:
     """One namespace of a cluster.
 
     Args:
-        connection: Whom to ask, and with which credentials.
+        connection: The API server's address, and credentials.
         namespace: The namespace.
         timeout_s: Seconds an answer may take.
     """
 
     def __init__(self, connection: client.Configuration, namespace: str, *, timeout_s: float = _TIMEOUT_S) -> None:
-        connection.retries = urllib3.Retry(0)  # the caller asks again, and knows when that is right
+        connection.retries = urllib3.Retry(0)  # the caller retries, and knows when that is right
         self._client = client.ApiClient(connection)
         self.namespace = namespace
         self._timeout_s = timeout_s
@@ -55,12 +55,12 @@ class Api:
         """The cluster that this process runs in, or the one of a kubeconfig.
 
         Args:
-            kubeconfig: Path of a kubeconfig; None is the pod's own access, else the usual kubeconfig.
+            kubeconfig: Path of a kubeconfig; None uses the pod's own access, or the usual kubeconfig.
             context: Context in the kubeconfig; None is its current one.
-            namespace: None is that of the pod, or of the context.
+            namespace: The namespace; None is that of the pod, or of the context.
 
         Raises:
-            InvalidSpec: There is neither, or it cannot be read.
+            InvalidSpec: This is no pod, and there is no kubeconfig that can be read.
         """
         connection = client.Configuration()
         try:
@@ -75,11 +75,11 @@ class Api:
         return cls(connection, namespace or chosen["context"].get("namespace") or "default")
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Closes all connections."""
         self._client.close()
 
     def knows(self, group: str) -> bool:
-        """Whether the cluster has this group of kinds.
+        """Whether the cluster has this API group.
 
         Raises:
             Unavailable: The API server does not answer.
@@ -107,7 +107,7 @@ class Api:
         ]
 
     def watch(self, kind: str, selector: str, version: str, seconds: int) -> Iterator[tuple[str, Item]]:
-        """What happens to objects with these labels after a version, for so many seconds.
+        """The changes to objects with these labels after a version, for this many seconds.
 
         Yields:
             (ADDED, MODIFIED, DELETED or BOOKMARK, the object).
@@ -136,14 +136,14 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"the watch of {kind} broke: {error}") from error
         finally:
-            answer.close()  # first: a connection given back with half an answer in it would be used again
+            answer.close()  # first: a connection released with half an answer in it would be reused
             answer.release_conn()
 
     def apply(self, kind: str, body: Item) -> Item:
-        """Makes an object, or brings it to what the body says (server-side apply as our field manager).
+        """Creates an object, or changes it to match the body (server-side apply, as field manager `MANAGER`).
 
         Raises:
-            InvalidSpec: The API server refuses the body.
+            InvalidSpec: The API server rejects the body.
         """
         return self._ask(
             "PATCH",
@@ -155,11 +155,11 @@ class Api:
         )
 
     def create(self, kind: str, body: Item) -> Item:
-        """Makes an object; a field that its kind does not have is refused, as by `apply` (from Kubernetes 1.25).
+        """Creates an object; as in `apply`, a field that its kind does not have is an error (from Kubernetes 1.25).
 
         Raises:
-            InvalidSpec: The API server refuses the body.
-            Conflict: There is one of that name.
+            InvalidSpec: The API server rejects the body.
+            Conflict: An object with this name exists.
         """
         return self._ask("POST", kind, query={"fieldManager": MANAGER, "fieldValidation": "Strict"}, body=body)
 
@@ -168,13 +168,13 @@ class Api:
 
         Raises:
             NotFound: There is none.
-            Conflict: It is at another version than the change says.
+            Conflict: It is not the object, or the version of it, that the change names.
         """
         query = {"fieldManager": MANAGER}
         return self._ask("PATCH", kind, name, query=query, body=change, content="application/merge-patch+json")
 
     def delete(self, kind: str, item: Mapping[str, Any]) -> None:
-        """Deletes exactly this object, and what it owns; nothing happens when it has gone or was replaced."""
+        """Deletes exactly this object, and what it owns; does nothing if it was deleted or replaced before."""
         options = {"propagationPolicy": "Background", "preconditions": {"uid": item["metadata"]["uid"]}}
         try:
             self._ask("DELETE", kind, item["metadata"]["name"], body=options)
@@ -195,7 +195,7 @@ class Api:
         try:
             found: Item = json.loads(answer.data)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise Unavailable(f"the Kubernetes API broke off: {error}") from error
+            raise Unavailable(f"an answer of the Kubernetes API broke off: {error}") from error
         return found
 
     def _send(
@@ -217,10 +217,10 @@ class Api:
         return self._call(method, path, query=query, body=body, content=content, timeout=timeout)
 
     def _preferred(self, group: str) -> str:
-        """The version of a group of kinds that the cluster prefers.
+        """The cluster's preferred version of an API group.
 
         Raises:
-            NotFound: It does not have the group.
+            NotFound: The cluster does not have the group.
         """
         found = json.loads(self._call("GET", f"/apis/{group}", timeout=self._timeout_s).data)
         return str(found["preferredVersion"]["version"])
@@ -260,7 +260,7 @@ def _status(data: bytes) -> Mapping[str, Any]:
 
 
 def _error(code: int, status: Mapping[str, Any]) -> DriftlineError:
-    """Our error for an answer of the API server."""
+    """Driftline's error for an answer of the API server."""
     text = f"Kubernetes answers {code} {status.get('reason', '')}: {status.get('message', '')}"
     if code == 410:
         return Expired(text)

@@ -1,4 +1,4 @@
-"""Settings of the Kubernetes launcher, as they stand in its YAML file."""
+"""Settings of the Kubernetes launcher, as in its YAML file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _label(value: Any) -> str:
 Quantity = Annotated[str, BeforeValidator(_quantity)]
 """An amount as Kubernetes writes it: 2, 500m, 8Gi."""
 Name = Annotated[str, BeforeValidator(_label)]
-"""A name as RFC 1123 has it."""
+"""A name as a label of RFC 1123."""
 
 
 class Placement(Section):
@@ -46,8 +46,8 @@ class Placement(Section):
 
     Attributes:
         node_selector: Labels that a node must have.
-        tolerations: Taints of nodes that do not matter, as a pod has them.
-        affinity: As a pod has it.
+        tolerations: Tolerations of node taints, as in a pod.
+        affinity: Affinity, as in a pod.
         runtime_class: RuntimeClass, such as nvidia; None is the cluster's default.
     """
 
@@ -62,7 +62,7 @@ class Head(Placement):
 
     Attributes:
         cpu: CPU cores that it requests.
-        memory: Memory: requested, and the limit.
+        memory: Memory, both request and limit.
         limit_cpu: Whether it gets no more cores than it requests.
     """
 
@@ -75,14 +75,14 @@ class Workers(Placement):
     """The pods that train.
 
     Attributes:
-        min: Pods that are there from the start. At 0 none is there until a pack waits for one.
+        min: Pods from the start. With 0, no pod is created until a pack waits for one.
         max: Most pods; with more than `min`, Ray's autoscaler adds and removes them.
-        cpu: CPU cores that a pod requests; Ray counts a part of a core as one.
-        memory: Memory of a pod: requested, and the limit.
+        cpu: CPU cores that a pod requests; Ray rounds up to whole cores.
+        memory: Memory of a pod, both request and limit.
         limit_cpu: Whether a pod gets no more cores than it requests.
         gpus: Whole GPUs of a pod; packs share them. 0 trains on CPU cores.
-        gpu_resource: How the cluster calls a GPU.
-        idle_seconds: A pod that has trained nothing for so long is removed, down to `min`.
+        gpu_resource: The cluster's resource name for a GPU.
+        idle_seconds: A pod that has trained nothing for this long is removed, down to `min`.
     """
 
     min: Whole = Field(1, ge=0)
@@ -110,12 +110,12 @@ class Config(Section):
     """Settings of the Kubernetes launcher.
 
     Attributes:
-        image: Image of head and workers: Driftline itself, or one derived from it with own methods and tasks.
+        image: Image of head and workers: Driftline's own, or one derived from it with your methods and tasks.
         image_pull_policy: Always, IfNotPresent or Never.
         image_pull_secrets: Names of Secrets with registry credentials.
-        namespace: Where RayJobs are made; None is the namespace of this pod, or of the kubeconfig.
-        instance: Tells this Driftline's RayJobs from those of others in the namespace.
-        kubeconfig: Path of a kubeconfig; None takes the pod's own access, and outside a cluster the usual kubeconfig.
+        namespace: Namespace of the RayJobs; None is the namespace of this pod, or of the kubeconfig.
+        instance: Distinguishes this Driftline's RayJobs from those of others in the namespace.
+        kubeconfig: Path of a kubeconfig; None uses the pod's own access, and outside a cluster the usual kubeconfig.
         context: Context in the kubeconfig; None is its current one.
         service_account: ServiceAccount of head and workers; "" is the namespace's default. With autoscaling KubeRay
             gives it the right to change its own RayCluster.
@@ -123,22 +123,22 @@ class Config(Section):
         head: The head's pod.
         workers: The pods that train.
         env: Environment variables of all pods, such as DATA_DIR.
-        env_from: Secrets and ConfigMaps whose keys become environment variables, as a container has them.
-        volumes: Volumes of all pods, as a pod has them.
-        volume_mounts: Where they are mounted, as a container has them.
-        queue: LocalQueue of Kueue in which studies wait for their turn; None is none.
-        queue_priority_class: WorkloadPriorityClass of Kueue, in a queue; None is none.
+        env_from: Secrets and ConfigMaps whose keys become environment variables, as in a container.
+        volumes: Volumes of all pods, as in a pod.
+        volume_mounts: Where they are mounted, as in a container.
+        queue: Kueue's LocalQueue in which studies wait for their turn; None uses no queue.
+        queue_priority_class: Kueue's WorkloadPriorityClass of studies in the queue; None sets none.
         labels: Further labels of RayJobs and pods.
         annotations: Further annotations of RayJobs and pods.
         run_as_user: User id of the pods; None is the image's own, which must not be 0.
         run_as_group: Group id of the pods.
         fs_group: Group id that owns mounted volumes.
         priority_class: PriorityClass of the pods; "" is the cluster's default.
-        ttl_seconds: A RayCluster is removed so long after its driver has ended, if nobody has removed it before.
-        deadline_seconds: A driver that runs longer is ended, and its study fails; None is no limit.
-        unschedulable_seconds: A study fails whose pods found no node for so long.
-        image_pull_seconds: A study fails whose image could not be pulled for so long.
-        orphan_seconds: A RayJob of an unknown study is left alone until it is so old.
+        ttl_seconds: How long after its driver has ended a RayCluster is removed, unless that was done before.
+        deadline_seconds: A driver that runs longer is ended, and its study fails; None sets no limit.
+        unschedulable_seconds: A study fails if its pods find no node for this long.
+        image_pull_seconds: A study fails if its image cannot be pulled for this long.
+        orphan_seconds: Age from which a RayJob of an unknown study is deleted.
     """
 
     image: str = Field(min_length=1)
@@ -173,7 +173,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _queued(self) -> Config:
         if self.queue_priority_class and not self.queue:
-            raise InvalidSpec("queue_priority_class", "must have a queue beside it, got none")
+            raise InvalidSpec("queue_priority_class", "must have queue set as well, got none")
         for key in (kueue.QUEUE, kueue.PRIORITY):
             if key in self.labels:
                 raise InvalidSpec("labels", f"must not hold {key}: set queue and queue_priority_class instead")
@@ -189,10 +189,10 @@ class Config(Section):
         """Checks that pods can reach the folder for checkpoints.
 
         Args:
-            folder: A URL, or a path, which must lie on a mounted volume then.
+            folder: A URL, or a path on a mounted volume.
 
         Raises:
-            InvalidSpec: It lies on no mounted volume.
+            InvalidSpec: It is a path that lies on no mounted volume.
         """
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in self.volume_mounts]
         if "://" in folder or any(folder == mount or folder.startswith(f"{mount}/") for mount in mounts if mount):

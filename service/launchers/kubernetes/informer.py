@@ -17,22 +17,22 @@ _FIRST_S = 20.0
 _PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
 _REMEMBERED_S = 900.0
-"""What is to be remembered is shown for so long after it has gone."""
+"""How long a remembered object is shown after it was deleted."""
 
 
 class Mirror:
     """Objects of one kind with certain labels.
 
-    A thread lists them, watches what happens from there on, and lists them again when the watch ends, so that nothing
-    missed stays missed. While the API server is away, what was seen last is shown until it is `stale_s` old.
+    A thread lists the objects, watches for changes, and lists them again when the watch ends, in case it has missed a
+    change. While the API server is unreachable, the last copy is shown until it is `stale_s` old.
 
     Args:
         api: The API server.
         kind: rayjobs or pods.
-        selector: Labels.
-        stale_s: Age from which what was seen last no longer counts.
-        watch_s: Seconds of a watch, after which all is listed again.
-        remembered: Whether an object that has gone is shown for a while, marked as being deleted.
+        selector: Label selector.
+        stale_s: Age in seconds beyond which the last copy is not shown.
+        watch_s: Seconds of watching, after which everything is listed again.
+        remembered: Whether a deleted object is still shown for a while, marked as being deleted.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Mirror:
         self._remembered = remembered
         self._lock = threading.Lock()
         self._items: dict[str, Item] = {}
-        self._gone: dict[str, tuple[float, Item]] = {}  # by uid: when it was seen to have gone
+        self._gone: dict[str, tuple[float, Item]] = {}  # by uid: when it was deleted
         self._seen = float("-inf")
-        self._error = "it has not answered yet"
+        self._error = "the API server has not answered yet"
         self._ready = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -64,7 +64,7 @@ class Mirror:
         """The objects as they are, or were a moment ago; the first call starts the thread.
 
         Raises:
-            Unavailable: The API server has been away for too long.
+            Unavailable: The API server has been unreachable for too long.
         """
         with self._lock:
             if self._thread is None:
@@ -80,14 +80,14 @@ class Mirror:
             return [*self._items.values(), *(item for _, item in self._gone.values())]
 
     def note(self, item: Item) -> None:
-        """Takes over an object that the API server has just answered with, unless the watch has seen a newer one."""
+        """Takes an object from an answer of the API server, unless the watch has seen a newer version of it."""
         with self._lock:
             there = self._items.get(item["metadata"]["uid"])
             if there is None or _version(there) < _version(item):
                 self._items[item["metadata"]["uid"]] = item
 
     def close(self) -> None:
-        """Ends the thread; a watch that is under way is left to die with the process."""
+        """Ends the thread; a watch that is in progress is left to end with the process."""
         self._over.set()
 
     def _run(self) -> None:
@@ -97,7 +97,7 @@ class Mirror:
                 self._follow()
                 retries = pauses(_PAUSE_S, _LONGEST_PAUSE_S, jitter=0.5)
             except Expired:
-                _LOG.debug("the watch of %s is listed anew", self._kind)
+                _LOG.debug("the watch of %s has expired: they are listed again", self._kind)
             except DriftlineError as error:
                 with self._lock:
                     self._error = error.message
@@ -106,7 +106,7 @@ class Mirror:
             except Exception as error:
                 with self._lock:
                     self._error = f"{type(error).__name__}: {error}"
-                _LOG.exception("the watch of %s failed; it goes on", self._kind)
+                _LOG.exception("the watch of %s failed; it continues", self._kind)
                 self._over.wait(_LONGEST_PAUSE_S)
             finally:
                 self._ready.set()
@@ -122,7 +122,7 @@ class Mirror:
         self._ready.set()
         ends = time.monotonic() + self._watch_s
         while (left := int(ends - time.monotonic())) > 0 and not self._over.is_set():
-            # Short watches: between them the age of what is shown says whether the API server is there at all.
+            # Short watches, so that the age of the copy shows whether the API server is reachable at all.
             for what, item in self._api.watch(self._kind, self._selector, version, min(left, int(self._stale_s / 2))):
                 version = item["metadata"]["resourceVersion"]
                 self._take(what, item)
@@ -139,12 +139,12 @@ class Mirror:
                 self._items[item["metadata"]["uid"]] = item
 
     def _remember(self, item: Item) -> None:
-        """Keeps what has gone, marked as such, when it is to be remembered."""
+        """Keeps a deleted object, marked as being deleted, if it is to be remembered."""
         if self._remembered(item):
             meta = {"deletionTimestamp": item["metadata"].get("creationTimestamp", ""), **item["metadata"]}
             self._gone[meta["uid"]] = (time.monotonic(), {**item, "metadata": meta})
 
 
 def _version(item: Item) -> int:
-    """Objects of one kind are numbered upwards (Kubernetes 1.35 promises it; etcd always did it)."""
+    """An object's version, which increases within a kind (Kubernetes 1.35 promises it; etcd always did it)."""
     return int(item["metadata"]["resourceVersion"])

@@ -1,8 +1,8 @@
-"""RayJobs that wait in a queue of Kueue: whose `spec.suspend` is Kueue's, and what it says of them.
+"""RayJobs that wait in a queue of Kueue: their labels, and why they wait.
 
-Kueue suspends a RayJob that has the name of a LocalQueue among its labels, lets it run when its turn has come, and
-suspends it again when others take its place. Who changes the field besides takes a study's turn away, or gives it one
-that it has not.
+Kueue suspends a RayJob that has the name of a LocalQueue among its labels, resumes it when its turn has come, and
+suspends it again when others take its place. Nothing else may change `spec.suspend`: that would take a study's turn
+away, or give it one out of turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 ELASTIC = "kueue.x-k8s.io/elastic-job"
 JOB_UID = "kueue.x-k8s.io/job-uid"
-"""The label by which Kueue's Workload of an object is found."""
+"""The label of Kueue's Workload that has its object's uid."""
 GROUP = "kueue.x-k8s.io"
 _TAKEN_UP_S = 60.0
 
@@ -24,14 +24,14 @@ Job = Mapping[str, Any]
 
 
 def labels(queue: str | None, priority_class: str | None) -> dict[str, str]:
-    """Labels of a RayJob that is to wait in a queue; none without one."""
+    """Labels of a RayJob that has to wait in a queue; none without a queue."""
     if not queue:
         return {}
     return {QUEUE: queue, PRIORITY: priority_class} if priority_class else {QUEUE: queue}
 
 
 def queue_of(job: Job) -> str:
-    """The queue that a RayJob waits, or has waited, in; "" for none."""
+    """The queue in which a RayJob waits or has waited; "" if there is none."""
     return str(job["metadata"].get("labels", {}).get(QUEUE, ""))
 
 
@@ -40,7 +40,7 @@ def reason(job: Job, workloads: Sequence[Mapping[str, Any]], now: float) -> str:
 
     Args:
         job: The RayJob.
-        workloads: What Kueue keeps of it.
+        workloads: Kueue's Workload objects for it.
         now: Seconds since 1970.
     """
     queue = queue_of(job)

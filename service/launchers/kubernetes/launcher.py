@@ -1,11 +1,11 @@
 """Drivers on Kubernetes: one RayJob of KubeRay for each study, with workers that train and a head that does not.
 
 A RayJob is named after its study and the attempt that its driver is expected to acquire, so that two schedulers that
-start the same thing make one, and whoever starts a later attempt removes the earlier. All it needs, its Secret
-included, is owned by it and goes with it. Needs KubeRay 1.6 or newer.
+start the same attempt create one RayJob. Starting a later attempt deletes the RayJobs of earlier ones. A RayJob owns
+everything that it needs, including its Secret, which is deleted with it. Needs KubeRay 1.6 or newer.
 
-With a queue, Kueue decides when a RayJob runs: it is made suspended, and its `spec.suspend` is never touched again. A
-paused study keeps no RayJob, in a queue or not.
+With a queue, Kueue decides when a RayJob runs: it is created suspended, and the launcher never changes `spec.suspend`
+again. A paused study keeps no RayJob, with or without a queue.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _LOG = logging.getLogger(__name__)
 _DRIVER_S = 300.0
 _ASK_KUEUE_S = 10.0
 _PODS_S = 300.0
-"""How long the pods of a driver that hung are waited for. On a node that is away they stay listed; the API refuses what
-their driver reports, and their checkpoints never count as newer than a later driver's."""
+"""How long to wait for the pods of a driver that hung to end. On an unreachable node they stay listed, but do no harm:
+the API rejects their driver's reports, and their checkpoints never count as newer than a later driver's."""
 
 
 def build(config: Config, *, url: str, checkpoints: str, logs: Path | None = None) -> KubernetesLauncher:
@@ -59,12 +59,12 @@ class KubernetesLauncher(Launcher):
 
     Args:
         config: Its settings.
-        api: The namespace in which it makes RayJobs.
+        api: The namespace in which it creates RayJobs.
         url: Address of the service, as pods reach it.
         folder: URL of the folder for checkpoints, or a path on a mounted volume.
 
     Attributes:
-        start_seconds: How long a driver may take until it acquires its study: nodes, images and Ray must come first.
+        start_seconds: How long a driver may take to acquire its study, including the time for nodes, images and Ray.
     """
 
     own_cluster = True
@@ -77,17 +77,17 @@ class KubernetesLauncher(Launcher):
         self._patience = Patience(config.unschedulable_seconds, config.image_pull_seconds)
         self._all = selector(config.instance)
         self._jobs = Mirror(api, "rayjobs", self._all)
-        self._pods = Mirror(api, "pods", self._all, remembered=starved)  # gone before anybody looks
+        self._pods = Mirror(api, "pods", self._all, remembered=starved)  # they may be deleted before `seen` looks
         self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
-        self._killed: dict[str, tuple[float, set[str]]] = {}  # by study: since when which pods (uid) must go
+        self._killed: dict[str, tuple[float, set[str]]] = {}  # by study: time of the kill, uids of its pods
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
 
     def start(self, launch: Launch) -> None:
-        """Makes the RayJob of a driver; nothing happens when it runs or waits in a queue.
+        """Creates the RayJob of a driver; does nothing if it is running or waits in a queue.
 
         Raises:
             InvalidSpec: A pack of the study fits no worker, or the API server refuses the RayJob.
-            Forbidden: This service may not make it, or a quota does not allow it.
+            Forbidden: This service may not create it, or a quota does not allow it.
             Unavailable: The API server does not answer.
         """
         manifests.check(self._config, launch)
@@ -100,7 +100,7 @@ class KubernetesLauncher(Launcher):
             job = current
         else:
             job = self._make(launch, self._free_name(launch, found))
-        if attempt_of(job) <= launch.attempt:  # else it is a later driver's, and has a Secret of its own
+        if attempt_of(job) <= launch.attempt:  # else it belongs to a later driver, and has its own Secret
             self._api.apply("secrets", manifests.secret(self._config, launch, job))
         self._jobs.note(job)
         for other in found:
@@ -111,7 +111,7 @@ class KubernetesLauncher(Launcher):
         """The study's driver as it is now.
 
         Raises:
-            Unavailable: The API server has been away for too long to say.
+            Unavailable: The API server has been unreachable for too long.
         """
         if left := self._dying(study_id):
             return Seen(True, f"pods of its last driver have not ended yet: {', '.join(left)}")
@@ -137,7 +137,7 @@ class KubernetesLauncher(Launcher):
             self._api.delete("rayjobs", job)
 
     def kill(self, study_id: str) -> None:
-        """Deletes the study's RayJobs; `seen` says alive until their pods have gone, for up to five minutes.
+        """Deletes the study's RayJobs; `seen` says alive until their pods have ended, for up to five minutes.
 
         Raises:
             Unavailable: The API server does not answer.
@@ -157,11 +157,11 @@ class KubernetesLauncher(Launcher):
         for job in found:
             age = time.time() - moment(job["metadata"]["creationTimestamp"])
             if study_of(job) not in known and age >= self._config.orphan_seconds:
-                _LOG.warning("RayJob %s is of no study: deleted", job["metadata"]["name"])
+                _LOG.warning("RayJob %s belongs to no known study: deleted", job["metadata"]["name"])
                 self._api.delete("rayjobs", job)
 
     def close(self) -> None:
-        """Lets go of connections; RayJobs run on."""
+        """Closes connections; RayJobs keep running."""
         self._jobs.close()
         self._pods.close()
         self._api.close()
@@ -172,7 +172,7 @@ class KubernetesLauncher(Launcher):
         return [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
 
     def _dying(self, study_id: str) -> list[str]:
-        """Names of the pods of a killed driver that are still there; none when they were waited for long enough."""
+        """Names of the pods of a killed driver that have not ended; none after `_PODS_S` seconds."""
         if study_id not in self._killed:
             return []
         since, uids = self._killed[study_id]
@@ -186,7 +186,7 @@ class KubernetesLauncher(Launcher):
         return left
 
     def _make(self, launch: Launch, name: str) -> Item:
-        """A RayJob under a name that none has, or the one that another scheduler has just made under it."""
+        """Creates a RayJob under a free name, or returns the one that another scheduler has just created under it."""
         wanted = manifests.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
         try:
             job = self._api.create("rayjobs", wanted)
@@ -196,14 +196,14 @@ class KubernetesLauncher(Launcher):
         return job
 
     def _keep(self, launch: Launch, job: Item) -> Item:
-        """A RayJob that waits keeps its place: the driver that it will run is the next attempt's."""
+        """Lets a waiting RayJob keep its place in the queue: it will run the driver of the next attempt."""
         if attempt_of(job) >= launch.attempt:
             return job
         change = {"metadata": {"uid": job["metadata"]["uid"], "labels": {ATTEMPT: str(launch.attempt)}}}
         return self._api.merge("rayjobs", job["metadata"]["name"], change)
 
     def _waiting(self, job: Item) -> str:
-        """Why a RayJob waits in its queue, as Kueue said within the last seconds."""
+        """Why a RayJob waits in its queue; asks Kueue again after `_ASK_KUEUE_S` seconds."""
         uid = job["metadata"]["uid"]
         asked, text = self._told.get(uid, (float("-inf"), ""))
         if time.monotonic() - asked < _ASK_KUEUE_S:
@@ -214,16 +214,16 @@ class KubernetesLauncher(Launcher):
                 found, _ = self._api.items("workloads", f"{kueue.JOB_UID}={uid}")
                 text = kueue.reason(job, found, time.time())
             else:
-                text = f"it waits in the queue {queue}, but this cluster knows no Kueue ({kueue.GROUP}): install it"
-        except DriftlineError as error:  # it waits in any case; why is a courtesy
-            _LOG.info("why RayJob %s waits cannot be seen: %s", job["metadata"]["name"], error)
+                text = f"it waits in the queue {queue}, but this cluster has no Kueue ({kueue.GROUP}): install it"
+        except DriftlineError as error:  # it waits in any case; the reason is a courtesy
+            _LOG.info("why RayJob %s waits is not known for now: %s", job["metadata"]["name"], error)
             text = text or f"it waits in the queue {queue}"
         self._told = {key: told for key, told in self._told.items() if time.monotonic() - told[0] < 6 * _ASK_KUEUE_S}
         self._told[uid] = (time.monotonic(), text)
         return text
 
     def _free_name(self, launch: Launch, found: Collection[Item]) -> str:
-        """A name for this attempt that none has: one before may have failed, or be on its way out."""
+        """An unused name for this attempt: an earlier RayJob of it may have failed, or be terminating."""
         taken = {job["metadata"]["name"] for job in found}
         again = 0
         while (name := job_name(launch.study_id, launch.attempt, again)) in taken:

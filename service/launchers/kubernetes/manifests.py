@@ -15,7 +15,7 @@ from service.launchers.kubernetes.config import Config, Head, Placement, Workers
 from service.launchers.kubernetes.naming import ATTEMPT, STUDY, common_labels, job_name
 
 RAY_KEY = "auth_token"
-"""Where KubeRay looks for Ray's token in a Secret."""
+"""The key under which KubeRay looks for Ray's token in a Secret."""
 DRIVER_KEY = "driver_token"
 _GROUP = "packs"
 _SCRATCH = {"name": "scratch", "mountPath": "/tmp"}
@@ -38,41 +38,41 @@ def check(config: Config, launch: Launch) -> None:
     """Checks that a pack of the study fits a worker.
 
     Raises:
-        InvalidSpec: It does not, and never will; says what a worker has.
+        InvalidSpec: It does not fit; the message says what a worker has.
     """
     workers = config.workers
     if launch.cpus > workers.cores:
-        raise InvalidSpec("resources.cpus", f"must be at most the {workers.cores} of a worker, got {launch.cpus:g}")
+        raise InvalidSpec("resources.cpus", f"must be at most {workers.cores}, what a worker has, got {launch.cpus:g}")
     if (launch.gpus or 0) > workers.gpus:
-        raise InvalidSpec("resources.gpu", f"must be at most the {workers.gpus} of a worker, got {launch.gpus:g}")
+        raise InvalidSpec("resources.gpu", f"must be at most {workers.gpus}, what a worker has, got {launch.gpus:g}")
 
 
 def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: str, folder: str) -> dict[str, Any]:
     """The RayJob of one start.
 
-    The head takes no work (num-cpus 0), the workers share their GPUs between packs. KubeRay submits the driver itself
-    (HTTPMode), so that there is no third kind of pod, and does so again to a head that had to be replaced. Tokens
-    stand in the Secret alone; only the head gets the driver's.
+    The head trains nothing (num-cpus 0); the workers share their GPUs between packs. KubeRay submits the driver itself
+    (HTTPMode), so that no third kind of pod is needed, and submits it again to a head that had to be replaced. Only the
+    Secret contains tokens, and only the head gets the driver's token.
 
     Args:
         config: The launcher's settings.
         launch: The driver.
         name: The RayJob's name.
         namespace: The RayJob's namespace.
-        url: Of the service, as the driver reaches it.
-        folder: For checkpoints.
+        url: Address of the service, as the driver reaches it.
+        folder: URL or path of the folder for checkpoints.
     """
     gpus = 0 if launch.gpus == 0 else config.workers.gpus
     command = ["python", "-m", "service.driver", "--study", launch.study_id, "--url", url, "--folder", folder]
     command += ["--address", "auto", "--nodes-seconds", str(config.unschedulable_seconds + config.image_pull_seconds)]
-    if gpus and launch.gpus is None:  # there may be no worker yet to see it from
+    if gpus and launch.gpus is None:  # there may be no worker yet that shows its GPUs
         command += ["--worker-gpus", str(gpus)]
-    if config.workers.max > config.workers.min:  # Ray's autoscaler refuses to be asked for more
+    if config.workers.max > config.workers.min:  # Ray's autoscaler rejects larger requests
         command += ["--most-nodes", str(config.workers.max)]
     spec: dict[str, Any] = {
         "entrypoint": shlex.join(command),
         "submissionMode": "HTTPMode",
-        "suspend": bool(config.queue),  # in a queue it is Kueue's from here on
+        "suspend": bool(config.queue),  # in a queue, only Kueue changes it from here on
         "backoffLimit": 0,  # another attempt is the scheduler's decision
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": config.ttl_seconds,
@@ -113,14 +113,14 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
 
 
 def secret(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, Any]:
-    """The Secret with the tokens of one start; it goes with its RayJob.
+    """The Secret with the tokens of one start; it is deleted with its RayJob.
 
-    Ray's token follows from the driver's, so that making it twice changes nothing for pods that have it already.
+    Ray's token is derived from the driver's, so that creating the Secret again changes nothing for pods that have it.
 
     Args:
         config: The launcher's settings.
         launch: The driver.
-        job: The RayJob as the API server has it.
+        job: The RayJob, as the API server returned it.
     """
     name = secret_name(job) or job_name(launch.study_id, launch.attempt)
     made_for_ray = hmac.new(launch.token.encode(), f"ray:{name}".encode(), hashlib.sha256).hexdigest()
@@ -145,7 +145,7 @@ def secret(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, 
 
 
 def secret_name(job: Mapping[str, Any]) -> str:
-    """The Secret that a RayJob's pods read; "" when it does not say."""
+    """The Secret that a RayJob's pods read; "" if it names none."""
     options = job.get("spec", {}).get("rayClusterSpec", {}).get("authOptions", {})
     return str(options.get("secretName", ""))
 
@@ -194,9 +194,9 @@ def _worker(config: Config, launch: Launch, gpus: int) -> dict[str, Any]:
 
 
 def _no_gpus(config: Config) -> list[dict[str, str]]:
-    """Keeps a pod that asks for no GPU from seeing them all, where NVIDIA's runtime is a node's default.
+    """Hides the GPUs from a pod that requests none, on nodes whose default runtime is NVIDIA's.
 
-    Images made from NVIDIA's say that they want all; its device plugin says otherwise only to who asks for one.
+    Images based on NVIDIA's ask for all GPUs; NVIDIA's device plugin overrides that only for pods that request one.
     """
     name = "NVIDIA_VISIBLE_DEVICES"
     return [] if name in config.env else [{"name": name, "value": "void"}]
@@ -243,6 +243,6 @@ def _template(
         "priorityClassName": config.priority_class,
     }
     given: dict[str, Any] = {key: value for key, value in spec.items() if value}
-    if not autoscales:  # Ray's autoscaler, in the head, alone has to do with Kubernetes
+    if not autoscales:  # only Ray's autoscaler, in the head, talks to Kubernetes
         given["automountServiceAccountToken"] = False
     return {"metadata": {"labels": labels(config, launch), "annotations": dict(config.annotations)}, "spec": given}

@@ -1,4 +1,4 @@
-"""How RayJobs are called and labelled."""
+"""Names and labels of RayJobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def job_name(study_id: str, attempt: int, again: int = 0) -> str:
     Args:
         study_id: The study.
         attempt: The attempt its driver is expected to acquire.
-        again: Counts starts for one attempt: the RayJob before may still be on its way out.
+        again: Counts starts of one attempt, because the previous RayJob may still be terminating.
 
     Returns:
         A DNS label of at most 47 characters that begins with a letter.
@@ -39,7 +39,7 @@ def job_name(study_id: str, attempt: int, again: int = 0) -> str:
 
 
 def common_labels(instance: str) -> dict[str, str]:
-    """Labels of all that one Driftline makes for its studies."""
+    """Labels of all objects that one Driftline creates for its studies."""
     return {
         "app.kubernetes.io/name": "driftline",
         "app.kubernetes.io/component": "study",
@@ -60,6 +60,6 @@ def study_of(item: Mapping[str, Any]) -> str:
 
 
 def attempt_of(item: Mapping[str, Any]) -> int:
-    """The attempt that an object was made for; 0 when it does not say."""
+    """The attempt that an object was created for; 0 if it has no such label."""
     text = str(item["metadata"].get("labels", {}).get(ATTEMPT, ""))
     return int(text) if text.isdigit() else 0

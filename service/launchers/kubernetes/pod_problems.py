@@ -1,4 +1,4 @@
-"""What is wrong with a study's pods, in words for people."""
+"""What is wrong with a study's pods, as messages for users."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _OFTEN = 3
 
 @dataclass(frozen=True)
 class Patience:
-    """How long what may pass by itself is waited for, in seconds.
+    """How long to wait for problems that may resolve themselves, in seconds.
 
     Attributes:
-        unschedulable: For a node with room.
-        image_pull: For an image, a Secret, a volume.
+        unschedulable: Wait for a node with room.
+        image_pull: Wait for an image, a Secret, a volume.
     """
 
     unschedulable: float
@@ -40,8 +40,8 @@ class Trouble:
     """What keeps a pod from running.
 
     Attributes:
-        reason: For people.
-        hopeless: It will not pass by itself, or has lasted too long.
+        reason: The problem in words.
+        hopeless: Whether it will not resolve itself, or has lasted too long.
     """
 
     reason: str
@@ -49,12 +49,12 @@ class Trouble:
 
 
 def moment(text: str | None) -> float:
-    """A time of the API server in seconds since 1970; 0 for none."""
+    """A timestamp of the API server in seconds since 1970; 0 without one."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def of_kind(pods: Iterable[Pod], kind: str, cluster: str = "") -> list[Pod]:
-    """The head or the workers, of one RayCluster when it is named."""
+    """The head or worker pods; only those of one RayCluster if it is named."""
     found = []
     for pod in pods:
         labels = pod["metadata"].get("labels", {})
@@ -64,7 +64,7 @@ def of_kind(pods: Iterable[Pod], kind: str, cluster: str = "") -> list[Pod]:
 
 
 def lives(pod: Pod) -> bool:
-    """Whether a pod runs, or may come to."""
+    """Whether a pod runs, or may still start."""
     over = pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
     return not over and "deletionTimestamp" not in pod["metadata"]
 
@@ -75,7 +75,7 @@ def runs(pod: Pod) -> bool:
 
 
 def end_of(pod: Pod) -> str:
-    """How a pod came to its end, or how its container did the last time; "" when it has not."""
+    """How a pod, or its container the last time, ended; "" if it has not."""
     status = pod.get("status", {})
     if status.get("reason") in ("Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown"):
         return f"it was evicted ({status['reason']}: {shortened(status.get('message', ''))})"
@@ -88,18 +88,18 @@ def end_of(pod: Pod) -> str:
 
 
 def starved(pod: Pod) -> bool:
-    """Whether a container of a pod has ended, now or the last time, because it ran out of memory."""
+    """Whether a container of a pod ran out of memory, now or the last time it ended."""
     return any(_oom(ended) for _, ended in _endings(pod))
 
 
 def starvation(pods: Sequence[Pod], what: str) -> Trouble | None:
     """Pods that were lost because they ran out of memory; hopeless from the third on.
 
-    Whether one that is hopeless counts is the caller's to say: what trains goes on from its checkpoints, and its driver
-    gives up the trials that lose their worker too often.
+    The caller decides whether `hopeless` counts: packs resume from their checkpoints, and the driver gives up trials
+    that lose their worker too often.
 
     Args:
-        pods: Heads or workers of one RayCluster, those included that have gone.
+        pods: Heads or workers of one RayCluster, including deleted ones.
         what: "the head" or "a worker".
     """
     told = [_without_memory(pod) for pod in pods if starved(pod)]
@@ -110,12 +110,12 @@ def starvation(pods: Sequence[Pod], what: str) -> Trouble | None:
 
 
 def trouble(pods: Sequence[Pod], what: str, patience: Patience, now: float) -> Trouble | None:
-    """The first thing that keeps pods from starting.
+    """The first problem that keeps pods from starting.
 
     Args:
         pods: Heads or workers.
         what: "the head" or "a worker".
-        patience: How long to wait for what may pass.
+        patience: How long to wait for problems that may resolve themselves.
         now: Seconds since 1970.
     """
     for pod in pods:
@@ -128,7 +128,7 @@ def trouble(pods: Sequence[Pod], what: str, patience: Patience, now: float) -> T
 
 
 def quota(text: str) -> Trouble | None:
-    """A quota that a message of KubeRay speaks of; hopeless when it could never allow what is asked."""
+    """The quota in a message of KubeRay; hopeless if it can never allow what a pod requests."""
     match = _QUOTA.search(text)
     if match is None:
         return None
@@ -142,13 +142,13 @@ def quota(text: str) -> Trouble | None:
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
-    """A text on one line, its end kept."""
+    """A string on one line, of which only the end is kept if it is too long."""
     text = " ".join(text.split())
     return text if len(text) <= longest else f"... {text[-longest:]}"
 
 
 def steps(seconds: float) -> int:
-    """How long something has lasted, in ever longer steps: who is told of every change is not told every second."""
+    """Seconds rounded down, in ever longer steps, so that a message with this number does not change every second."""
     step = 10 if seconds < 60 else 60 if seconds < 600 else 600 if seconds < 3600 else 3600
     return int(seconds) // step * step
 
@@ -170,7 +170,7 @@ def _waiting(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | N
 
 
 def _placed_at(pod: Pod) -> float:
-    """When a node was found for a pod: it may have waited for one for long."""
+    """When a node was found for a pod, which may have waited long for it."""
     for condition in pod.get("status", {}).get("conditions") or []:
         if (
             condition["type"] == "PodScheduled"
@@ -198,7 +198,7 @@ def _containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
 
 
 def _endings(pod: Pod) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Containers with how they ended, now or the last time."""
+    """Containers with their ends, now or the last time."""
     for container in _containers(pod):
         for state in (container.get("state", {}), container.get("lastState", {})):
             if state.get("terminated"):

@@ -1,4 +1,4 @@
-"""What a RayJob and its pods say about a driver: every phase of KubeRay 1.7, every reason for its end."""
+"""A driver's status from its RayJob and pods: every phase of KubeRay 1.7, and every reason for a failure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def finished(job: Job) -> bool:
 
 
 def suspended(job: Job) -> bool:
-    """Whether a RayJob is told to keep nothing running: by Kueue, or by somebody with kubectl."""
+    """Whether a RayJob is suspended: by Kueue, or by somebody with kubectl."""
     return bool(job["spec"].get("suspend")) and not finished(job)
 
 
 def waits(job: Job) -> bool:
-    """Whether a RayJob waits in a queue for its turn, its first or another one."""
+    """Whether a RayJob waits in a queue, for the first time or again."""
     return suspended(job) and bool(kueue.queue_of(job))
 
 
 def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen:
-    """The driver of a RayJob, as far as Kubernetes knows.
+    """The status of a RayJob's driver, as far as Kubernetes knows.
 
     Args:
         job: The RayJob.
@@ -63,7 +63,7 @@ def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen
         case "Retrying":
             return Seen(True, f"KubeRay tries again: {pod_problems.shortened(status.get('message', ''))}")
         case "Waiting" | "Scheduling" | "Scheduled":
-            return Seen(True, f"KubeRay has it {phase.lower()}")
+            return Seen(True, f"its RayJob is {phase.lower()}")
         case _:
             return Seen(True, f"KubeRay reports {phase}, which this version does not know")
 
@@ -124,10 +124,10 @@ def _head_lost(status: Mapping[str, Any], heads: Sequence[Pod]) -> str:
 def _workers(
     status: Mapping[str, Any], workers: Sequence[Pod], patience: Patience, now: float, *, trained: bool
 ) -> Seen:
-    """What keeps workers away, or has ended them; hopeless only when there is none at all.
+    """What keeps workers from starting, or has ended them; hopeless only if no worker is running.
 
-    One that ran out of memory is made anew, and what it trained goes on from the last checkpoint: no reason to end a
-    study that trains. Before it has, workers that end so again and again will not hold Ray itself another time either.
+    KubeRay replaces a worker that ran out of memory, and its packs resume from their last checkpoint: no reason to end
+    a study that trains. If workers run out of memory repeatedly before that, they are too small for Ray itself.
     """
     starved = pod_problems.starvation(workers, "a worker")
     found = [
@@ -146,7 +146,7 @@ def _starting(job: Job, status: Mapping[str, Any], pods: Sequence[Pod], patience
         text = f"KubeRay has not taken up the RayJob for {lasted} s: is its operator running, and new enough?"
         return Seen(not over, text, hopeless=over)
     cluster = status.get("rayClusterName", "")
-    if not cluster:  # pods that are there are an earlier RayJob's
+    if not cluster:  # any pods belong to an earlier RayJob
         return Seen(True)
     heads = pod_problems.of_kind(pods, "head", cluster)
     found = pod_problems.trouble(heads, "the head", patience, now)
@@ -158,7 +158,7 @@ def _starting(job: Job, status: Mapping[str, Any], pods: Sequence[Pod], patience
 
 
 def _quota(status: Mapping[str, Any]) -> pod_problems.Trouble | None:
-    """A quota that keeps KubeRay from making pods."""
+    """A quota that keeps KubeRay from creating pods."""
     cluster = status.get("rayClusterStatus", {})
     texts = [condition.get("message", "") for condition in cluster.get("conditions") or [] if _failing(condition)]
     for text in [*texts, cluster.get("reason", "")]:
@@ -172,7 +172,7 @@ def _failing(condition: Mapping[str, Any]) -> bool:
 
 
 def tail(message: str) -> str:
-    """Ray's message about a failed entrypoint: its first line and the last of the log that it carries."""
+    """Ray's message about a failed entrypoint, cut to its first line and the last lines of the log in it."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     if len(lines) < 2:
         return pod_problems.shortened(message) or "no message"

@@ -1,4 +1,4 @@
-"""Which processes of this machine belong to a driver: it and its Ray inherit a variable that nothing else has."""
+"""Finds the processes of a driver and its Ray: they inherit an environment variable that no other process has."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MARK = "DRIFTLINE_DRIVER"
 
 
 def marked(logs: Path, pid: int | None = None) -> dict[str, list[int]]:
-    """Processes of the drivers whose locks lie in a folder, by study.
+    """Processes of the drivers whose locks lie in a folder.
 
     Args:
         logs: The folder.
         pid: Look at this process only.
 
     Returns:
-        Nothing where the system has no /proc.
+        Process ids by study id; empty on a system without /proc.
     """
     mark = f"{MARK}={logs}/".encode()
     found: dict[str, list[int]] = defaultdict(list)
     for entry in Path("/proc").glob("[0-9]*" if pid is None else str(pid)):
-        with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             for variable in (entry / "environ").read_bytes().split(b"\0"):
                 if variable.startswith(mark):
                     found[variable.removeprefix(mark).decode().removesuffix(".lock")].append(int(entry.name))
@@ -33,7 +33,7 @@ def marked(logs: Path, pid: int | None = None) -> dict[str, list[int]]:
 
 
 def driver(logs: Path, study_id: str) -> int | None:
-    """The study's driver among its processes; None when there is none."""
+    """Process id of the study's driver, without the processes that it started; None if there is none."""
     argument = f"--study={study_id}".encode()
     for pid in marked(logs).get(study_id, ()):
         with contextlib.suppress(OSError):
@@ -43,7 +43,7 @@ def driver(logs: Path, study_id: str) -> int | None:
 
 
 def kill(logs: Path, study_id: str) -> list[int]:
-    """Sends SIGKILL, which ends stopped processes too, to all processes of a study; returns those that were there."""
+    """Sends SIGKILL, which also ends suspended processes, to all processes of a study; returns their ids."""
     pids = marked(logs).get(study_id, [])
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""Drivers as processes of this machine."""
+"""Drivers as processes on this machine."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ON_THIS_MACHINE = True
 
 _LOG = logging.getLogger(__name__)
 STOP_S = 150.0
-"""Seconds that a driver gets to have checkpoints written and Ray ended, before it is killed."""
+"""Seconds that a driver gets to write checkpoints and end Ray, before it is killed."""
 _SWEEP_S = 5.0
-"""Seconds that killed processes get to be gone."""
+"""Seconds to wait until killed processes are gone."""
 
 _SECRETS = frozenset(
     {"DRIFTLINE_SECRET", "DRIFTLINE_ADMIN_TOKEN", "DRIFTLINE_DATABASE_URL", "MLFLOW_TRACKING_PASSWORD"}
@@ -40,7 +40,7 @@ class Config(Section):
 
     Attributes:
         address: Ray cluster that all drivers use; without it each starts its own.
-        num_cpus: CPU cores of a Ray that a driver starts; what the machine has by default.
+        num_cpus: CPU cores of a Ray that a driver starts; by default all cores of the machine.
         stop_seconds: Seconds that a driver gets to end, before it is killed.
     """
 
@@ -64,19 +64,19 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> LocalLau
 
 
 class LocalLauncher(Launcher):
-    """Runs each driver as a process of its own; a `service.launchers.base.Launcher`.
+    """Runs each driver as a separate process; a `service.launchers.base.Launcher`.
 
-    A driver outlives this process and goes on. It holds the lock of a file STUDY.lock that it inherits, for as long as
-    it lives, so that a service that is started again, or a second one over the same folder, finds it there. On a system
-    with /proc it is also found when that file was deleted, and what a dead driver has left behind is ended.
+    A driver outlives this process. As long as it lives it holds the lock of a file STUDY.lock, which it inherits, so
+    that a restarted service, or a second one over the same folder, finds it. On a system with /proc a driver is found
+    even if that file was deleted, and processes that a dead driver has left behind are ended.
 
     Args:
         url: Address of the service, as the driver reaches it.
         folder: Path or URL of the folder for checkpoints.
-        logs: Folder for the drivers' logs and locks, a file of each a study.
+        logs: Folder for the drivers' logs and locks, one of each per study.
         socket: Unix socket of the service, instead of its address.
-        address: Ray cluster that all drivers use; None has each start its own.
-        num_cpus: CPU cores of a Ray that a driver starts; what the machine has by default.
+        address: Ray cluster that all drivers use; if None, each starts its own.
+        num_cpus: CPU cores of a Ray that a driver starts; by default all cores of the machine.
         stop_s: Seconds that a driver gets to end.
     """
 
@@ -96,13 +96,13 @@ class LocalLauncher(Launcher):
         self._logs = logs.resolve()
         self._stop_s = stop_s
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._ending: dict[str, float] = {}  # study to when its driver is killed
+        self._ending: dict[str, float] = {}  # by study: when its driver will be killed
 
     def start(self, launch: Launch) -> None:
-        """Starts the study's driver; nothing happens when it runs.
+        """Starts the study's driver; does nothing if it is running.
 
         Raises:
-            Unavailable: Processes of an earlier driver of the study cannot be ended: they may still write.
+            Unavailable: Processes of an earlier driver of the study cannot be ended, and may still write.
         """
         study_id = launch.study_id
         if self._pid(study_id) is not None:
@@ -111,7 +111,7 @@ class LocalLauncher(Launcher):
         with self._lock_file(study_id).open("a+") as lock, self._log_file(study_id).open("ab") as log:
             if not acquire(lock):
                 return
-            lock.truncate(0)  # the process that it names is no more
+            lock.truncate(0)  # the process that it names has ended
             if left := self._sweep(study_id):
                 pids = ", ".join(map(str, left))
                 raise Unavailable(
@@ -133,13 +133,13 @@ class LocalLauncher(Launcher):
         _LOG.info("driver of study %s, attempt %d: process %d", study_id, launch.attempt, child.pid)
 
     def seen(self, study_id: str) -> Seen:
-        """The study's driver, whoever has started it; a dead one with the last line of its log."""
+        """The study's driver, whichever service started it; if it failed, with the last line of its log."""
         self._reap(study_id)
         if self._pid(study_id) is not None:
             return Seen(True)
         child = self._children.get(study_id)
         code = 0 if child is None else child.poll()
-        if code is None:  # it has let go of its lock and is about to end
+        if code is None:  # it has released its lock and is about to end
             return Seen(True)
         if code == 0:
             return Seen(False)
@@ -148,9 +148,9 @@ class LocalLauncher(Launcher):
         return Seen(False, f"its process has ended with {how}" + (f": {said}" if said else ""))
 
     def stop(self, study_id: str) -> None:
-        """Has the study's driver come to its checkpoints and end; comes back at once.
+        """Makes the study's driver write its checkpoints and end; returns at once.
 
-        One that does not end in time is killed by a later call of any method.
+        A later call of any method kills a driver that does not end in time.
         """
         self._reap(study_id)
         pid = self._pid(study_id)
@@ -163,7 +163,7 @@ class LocalLauncher(Launcher):
             _signal(pid, signal.SIGTERM)
 
     def kill(self, study_id: str) -> None:
-        """Ends the study's driver with all its processes at once; comes back at once."""
+        """Kills the study's driver with all its processes; returns at once."""
         self._kill(study_id)
 
     def collect(self, known: Collection[str]) -> None:
@@ -177,13 +177,13 @@ class LocalLauncher(Launcher):
             self._reap(study_id)
 
     def close(self) -> None:
-        """Lets go; drivers run on."""
+        """Does nothing; drivers keep running."""
 
     def end(self, seconds: float) -> None:
-        """Stops all drivers of this folder, whoever has started them, and waits until nothing of them runs.
+        """Stops all drivers of this folder, whichever service started them, and waits until they have ended.
 
         Args:
-            seconds: After so long those that are left are killed.
+            seconds: Time after which the drivers that are left are killed.
         """
         deadline = time.monotonic() + seconds
         studies = {lock.stem for lock in self._logs.glob("*.lock")} | set(driver_processes.marked(self._logs))
@@ -205,7 +205,7 @@ class LocalLauncher(Launcher):
         self._ending.clear()
 
     def _reap(self, study_id: str) -> None:
-        """Takes note of a child that has ended; kills a driver whose time to end is up."""
+        """Reaps a child that has ended; kills a driver whose time to end is up."""
         child = self._children.get(study_id)
         if child is not None:
             child.poll()
@@ -217,10 +217,10 @@ class LocalLauncher(Launcher):
         self._kill(study_id)
 
     def _pid(self, study_id: str) -> int | None:
-        """The process that holds the study's lock; None when nobody does, 0 when it is not known which."""
+        """Id of the process that holds the study's lock; None if none does, 0 if the id is unknown."""
         try:
             with self._lock_file(study_id).open("r+") as lock:
-                if acquire(lock, shared=True):  # two that look at once do not take each other for a driver
+                if acquire(lock, shared=True):  # two readers do not take each other for a driver
                     return None
                 text = lock.read()
         except FileNotFoundError:  # there was no driver, or its file was deleted under it
@@ -231,15 +231,15 @@ class LocalLauncher(Launcher):
         """Sends SIGKILL to a driver and all its processes."""
         pid = self._pid(study_id)
         if pid:
-            for send in (os.killpg, os.kill):  # a driver leads a group of its own
+            for send in (os.killpg, os.kill):  # a driver leads its own process group
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     send(pid, signal.SIGKILL)
         driver_processes.kill(self._logs, study_id)
 
     def _sweep(self, study_id: str) -> list[int]:
-        """Kills what a driver has left behind and waits until it has gone; gives the processes that have not."""
+        """Kills the processes that a driver has left behind, and waits for them; returns those that are left."""
         deadline = time.monotonic() + _SWEEP_S
-        while left := driver_processes.kill(self._logs, study_id):  # a dying one may have started another
+        while left := driver_processes.kill(self._logs, study_id):  # a dying process may have started another
             if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
@@ -253,19 +253,19 @@ class LocalLauncher(Launcher):
 
 
 def _environment(token: str) -> dict[str, str]:
-    """This process's variables without the service's secrets: a driver's token is good for its study alone."""
+    """This process's environment without the service's secrets, and with the driver's own token."""
     kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     return {**kept, "DRIFTLINE_TOKEN": token}
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    if pid > 0:  # 0 would be everybody
+    if pid > 0:  # 0 would signal this process's whole group
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def _last_line(file: Path) -> str:
-    """The last line of a log, cut to what fits into a reason."""
+    """The last line of a log, cut to fit into a reason."""
     try:
         with file.open("rb") as log:
             log.seek(max(0, file.stat().st_size - 4096))

@@ -1,4 +1,4 @@
-"""Drivers as Ray Jobs on a running cluster: `launcher`, over Ray's `dashboard`, with the code as a `package`."""
+"""Drivers as Ray Jobs on an existing cluster: `launcher` talks to Ray's `dashboard`, `package` holds the code."""
 
 from service.launchers.ray_jobs.launcher import Config, build
 

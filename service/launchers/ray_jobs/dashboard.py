@@ -1,7 +1,7 @@
 """The part of Ray's dashboard that the launcher `ray_jobs` needs: jobs, packages, nodes.
 
-Ray's own client waits for answers for ever; this one has time-outs, sends again what was dropped on the way, and turns
-what goes wrong into errors of ours.
+Ray's own client waits forever for answers. This one has time-outs, repeats requests whose connection broke, and raises
+Driftline's errors.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _TAIL = 64 * 1024
 
 @dataclass(frozen=True)
 class RayJob:
-    """A job of Ray's.
+    """A Ray job.
 
     Attributes:
         id: Its submission id.
         status: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED.
-        message: What Ray says of it.
-        exit_code: Of its entrypoint; None while it runs, or when Ray does not know.
+        message: Ray's message about it.
+        exit_code: Exit code of its entrypoint; None while it runs, or if Ray does not know.
         began: When it was submitted, in milliseconds since 1970.
-        metadata: As given at submission.
+        metadata: The metadata given at submission.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Dashboard:
     Args:
         address: ``http://head:8265``.
         token: Ray's token; None where authentication is disabled.
-        transport: Instead of the network, for tests.
+        transport: Replaces the network in tests.
         sleep: Waits some seconds; tests pass their own.
     """
 
@@ -91,7 +91,7 @@ class Dashboard:
         return [_job(raw) for raw in self._ask("GET", "/api/jobs/").json() if raw.get("submission_id")]
 
     def job(self, submission_id: str) -> RayJob | None:
-        """A job; None when Ray knows none of this id."""
+        """A job; None if Ray knows none with this id."""
         try:
             return _job(self._ask("GET", f"/api/jobs/{submission_id}").json())
         except NotFound:
@@ -101,31 +101,31 @@ class Dashboard:
         """Submits a job.
 
         Raises:
-            Conflict: There is one of this id.
+            Conflict: A job with this id exists.
         """
         try:
             self._ask("POST", "/api/jobs/", json={"submission_id": submission_id, **body}, timeout=60.0)
         except DriftlineError as error:
             if "already exists" in str(error):
-                raise Conflict(f"a job {submission_id} is there already") from error
+                raise Conflict(f"job {submission_id} exists already") from error
             raise
 
     def stop(self, submission_id: str) -> None:
-        """Asks a job to end; nothing happens when it has, or when there is none."""
+        """Asks a job to end; does nothing if it has ended or does not exist."""
         try:
             self._ask("POST", f"/api/jobs/{submission_id}/stop")
         except NotFound:
             return
 
     def delete(self, submission_id: str) -> None:
-        """Has Ray forget a job that has ended."""
+        """Deletes a job that has ended."""
         try:
             self._ask("DELETE", f"/api/jobs/{submission_id}")
         except NotFound:
             return
 
     def tail(self, submission_id: str, lines: int) -> list[str]:
-        """The last lines of a job's output that are not empty; none when they cannot be had."""
+        """The last lines of a job's output that are not empty; none if Ray cannot give the output."""
         try:
             text = str(self._ask("GET", f"/api/jobs/{submission_id}/logs").json().get("logs") or "")
         except DriftlineError:
@@ -134,7 +134,7 @@ class Dashboard:
         return [line for line in found if line][-lines:]
 
     def nodes(self) -> list[Mapping[str, float]]:
-        """What the nodes that are alive have in all: CPU, GPU, ..."""
+        """Total resources of each living node: CPU, GPU, ..."""
         params = {"detail": "1", "limit": "10000"}
         answer = self._ask("GET", "/api/v0/nodes", params=params).json()
         rows = answer["data"]["result"]["result"]
@@ -149,7 +149,7 @@ class Dashboard:
         return True
 
     def put_package(self, name: str, content: bytes) -> None:
-        """Gives the cluster a package."""
+        """Uploads a package to the cluster."""
         self._ask("PUT", f"/api/packages/gcs/{name}", content=content, timeout=120.0)
 
     def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:

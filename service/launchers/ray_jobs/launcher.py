@@ -29,7 +29,7 @@ _UNFIT = 79
 """Exit code of ``python -m service.driver.preflight`` where something is missing."""
 
 _FRESH_S = 1.0
-"""How long a list of jobs is believed."""
+"""How long a list of jobs counts as current."""
 
 _LATE_S = 60.0
 """How much longer than `stop_seconds` Ray may take to end a job, before the job is deleted."""
@@ -41,15 +41,16 @@ class Config(Section):
     """Settings of the launcher `ray_jobs`.
 
     Attributes:
-        address: Of Ray's dashboard: ``http://head:8265``.
+        address: Address of Ray's dashboard: ``http://head:8265``.
         auth: "token" sends Ray's token, "disabled" sends none; as the cluster's RAY_AUTH_MODE.
         token_file: File with Ray's token; RAY_AUTH_TOKEN or the file RAY_AUTH_TOKEN_PATH by default.
-        python: Python that runs drivers on the cluster: the one that has Ray.
+        python: Command of the cluster's Python that has Ray; it runs the drivers.
         data_dir: DATA_DIR of drivers and workers: the folder of the data sets on every node.
-        environment: Further variables of drivers and workers.
-        autoscaling: Whether nodes come when they are needed: what a pack needs is then not checked beforehand.
+        environment: Further environment variables of drivers and workers.
+        autoscaling: Whether the cluster adds nodes on demand. If so, the needs of a pack are not checked before the
+            driver starts.
         node_seconds: How long to wait for a node that has room for a pack, before the study fails.
-        stop_seconds: How long a driver gets to have checkpoints written, before Ray kills it.
+        stop_seconds: How long a driver gets to write checkpoints, before Ray kills it.
     """
 
     address: str
@@ -66,7 +67,7 @@ class Config(Section):
         """Ray's token.
 
         Raises:
-            InvalidSpec: It is wanted, and there is none.
+            InvalidSpec: A token is required, and there is none.
         """
         if self.auth == "disabled":
             return None
@@ -79,7 +80,7 @@ class Config(Section):
         except OSError as error:
             raise InvalidSpec("token_file", f"must name a file with Ray's token, got {file}: {error}") from error
         if not text:
-            problem = 'must be given with auth "token" (or RAY_AUTH_TOKEN be set); auth "disabled" sends none'
+            problem = 'must be given with auth "token", or set RAY_AUTH_TOKEN; auth "disabled" sends no token'
             raise InvalidSpec("token_file", problem)
         return text
 
@@ -91,7 +92,7 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> RayJobsL
         config: Its settings.
         url: Address of the service, as drivers reach it.
         checkpoints: Path or URL of the folder for checkpoints, reached from every node.
-        logs: Not needed: drivers send their logs to the service.
+        logs: Not used: drivers send their logs to the service.
     """
     return RayJobsLauncher(config, Dashboard(config.address, config.token()), url=url, checkpoints=checkpoints)
 
@@ -99,11 +100,11 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> RayJobsL
 class RayJobsLauncher(Launcher):
     """Runs each driver as a Ray job; a `service.launchers.base.Launcher`.
 
-    A job is named after study and attempt, so that submitting it twice makes one. What runs is asked of Ray every time:
-    nothing is lost when this process is started again.
+    A job is named after study and attempt, so that submitting it twice creates one job. The launcher asks Ray for the
+    jobs every time, so that a restart of this process loses nothing.
 
     Args:
-        config: Settings.
+        config: Its settings.
         dashboard: Ray's dashboard.
         url: Address of the service, as drivers reach it.
         checkpoints: Path or URL of the folder for checkpoints.
@@ -114,14 +115,14 @@ class RayJobsLauncher(Launcher):
         self._ray = dashboard
         self._url = url
         self._checkpoints = checkpoints
-        self._refused: dict[str, str] = {}  # study to why it cannot run here, whatever is tried
-        self._waiting: dict[str, tuple[Launch, float]] = {}  # for a node, since when
-        self._reasons: dict[str, str] = {}  # by job: its log is read once
+        self._refused: dict[str, str] = {}  # by study: why it can never run on this cluster
+        self._waiting: dict[str, tuple[Launch, float]] = {}  # by study: for a node, and since when
+        self._reasons: dict[str, str] = {}  # by job: why it failed, so that its log is read once
         self._killed: dict[str, float] = {}  # by job: when Ray was told to end it because its driver hangs
         self._listed: tuple[float, list[RayJob]] = (float("-inf"), [])
 
     def start(self, launch: Launch) -> None:
-        """Submits the study's driver, when the cluster can run it; nothing happens when it runs."""
+        """Submits the study's driver as soon as the cluster can run it; does nothing if it is running."""
         study_id = launch.study_id
         self._refused.pop(study_id, None)
         if any(job.alive for job in self._jobs(study_id, fresh=True)):
@@ -147,7 +148,7 @@ class RayJobsLauncher(Launcher):
             self._ray.submit(job, body)
         except Conflict:
             old = self._ray.job(job)
-            if old is None or not old.alive:  # an earlier start under this attempt, that ended before it took the study
+            if old is None or not old.alive:  # an earlier start, which ended before it acquired the study
                 self._ray.delete(job)
                 self._ray.submit(job, body)
         finally:
@@ -155,7 +156,7 @@ class RayJobsLauncher(Launcher):
         _LOG.info("driver of study %s, attempt %d: Ray job %s", study_id, launch.attempt, job)
 
     def seen(self, study_id: str) -> Seen:
-        """The study's driver as Ray sees it; a dead one with the end of its log."""
+        """The study's driver as Ray sees it; if it failed, with the end of its log."""
         if study_id in self._refused:
             return Seen(False, self._refused[study_id], hopeless=True)
         if study_id in self._waiting:
@@ -175,7 +176,7 @@ class RayJobsLauncher(Launcher):
         return Seen(False, self._reason(job), hopeless=_unfit(job))
 
     def stop(self, study_id: str) -> None:
-        """Has the study's driver come to its checkpoints and end; comes back at once."""
+        """Makes the study's driver write its checkpoints and end; returns at once."""
         self._refused.pop(study_id, None)
         self._waiting.pop(study_id, None)
         for job in self._jobs(study_id, fresh=True):
@@ -184,7 +185,7 @@ class RayJobsLauncher(Launcher):
         self._listed = (float("-inf"), [])
 
     def kill(self, study_id: str) -> None:
-        """Has Ray end the study's driver: with SIGKILL after `stop_seconds`. A job that does not end is deleted."""
+        """Makes Ray end the study's driver, with SIGKILL after `stop_seconds`; deletes a job that does not end."""
         for job in self._jobs(study_id):
             if not job.alive:
                 continue
@@ -194,7 +195,7 @@ class RayJobsLauncher(Launcher):
             elif time.monotonic() - self._killed[job.id] > self._config.stop_seconds + _LATE_S:
                 try:
                     self._ray.delete(job.id)
-                except DriftlineError as error:  # Ray deletes no job that it takes for alive
+                except DriftlineError as error:  # Ray deletes no job that it considers alive
                     _LOG.warning("Ray job %s neither ends nor can be deleted: %s", job.id, error)
                 self._killed[job.id] = time.monotonic()
 
@@ -219,7 +220,7 @@ class RayJobsLauncher(Launcher):
         return sorted((job for job in jobs if _study(job) == study_id), key=lambda job: job.began)
 
     def _wait(self, study_id: str) -> Seen:
-        """A driver that is submitted as soon as some node has room for a pack; hopeless when none comes."""
+        """Submits a waiting driver as soon as some node has room for a pack; hopeless if none comes in time."""
         launch, since = self._waiting[study_id]
         lacks = self._lacks(launch)
         if lacks is None:
@@ -231,7 +232,7 @@ class RayJobsLauncher(Launcher):
         return Seen(False, f"{lacks}: ask for less under resources", hopeless=True)
 
     def _lacks(self, launch: Launch) -> str | None:
-        """What no node has that a pack needs; None when one has it, or nodes come when they are needed."""
+        """Why a pack fits on no node, in words; None if it fits, or if the cluster adds nodes on demand."""
         if self._config.autoscaling:
             return None
         nodes = [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in self._ray.nodes()]
@@ -240,7 +241,7 @@ class RayJobsLauncher(Launcher):
             return None
         have = ", ".join(sorted({f"{cpu:g} CPU and {gpu:g} GPU" for cpu, gpu in nodes})) or "nothing yet"
         return (
-            f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU of one node, the nodes of the Ray cluster have {have}"
+            f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU on one node, the nodes of the Ray cluster have {have}"
         )
 
     def _body(self, launch: Launch, name: str) -> dict[str, Any]:
@@ -276,7 +277,7 @@ class RayJobsLauncher(Launcher):
 
 
 def _study(job: RayJob) -> str | None:
-    """The study that a job drives; None for a job of somebody else."""
+    """The study that a job drives; None for a job that is not Driftline's."""
     return job.metadata.get("study") if job.id.startswith(f"{_PREFIX}-") else None
 
 

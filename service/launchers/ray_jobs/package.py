@@ -1,4 +1,4 @@
-"""This Driftline as a package for a Ray cluster: what a wheel of it holds, made from what is installed here."""
+"""Builds a package of the installed Driftline for a Ray cluster, with the content of a wheel."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from driftline.errors import DriftlineError
 
 MODULES = ("driftline", "service", "trainers", "search_spaces")
 _ENDINGS = frozenset({".py", ".html", ".mako", ".ini", ".json", ".csv", ".txt"})
-_WHEN = (1980, 1, 1, 0, 0, 0)  # the same content gives the same bytes, and with them the same name
+_WHEN = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same content gives the same bytes and name
 
 
 @functools.cache
 def package() -> tuple[str, bytes]:
-    """Name and content of the package; the name follows from the content.
+    """Name and content of the package; the name is a hash of the content.
 
     Raises:
-        DriftlineError: Driftline is not installed in a way that its files can be read.
+        DriftlineError: Driftline is not installed as files that can be read.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as out:

@@ -113,7 +113,7 @@ def test_passes_over_unequal_clients(name):
     lines = train(name, 3, given, local_epochs=1, local_steps=None, **{needed: 6}, trial=trial)
     sizes = parse({"task": given, "method": {"name": "fedsgd", "server_lr": 1}, "rounds": 1}).task.examples
     assert lines[-1]["client_gradients"] == 3 * (-(-sizes // 9)).sum()
-    with pytest.raises(SpecError, match=rf"^method\.{needed} must be given where clients have local_epochs, got none"):
+    with pytest.raises(SpecError, match=rf"^method\.{needed} must be given with local_epochs, got none"):
         train(name, 3, given, local_epochs=1, local_steps=None, trial=trial)
 
 

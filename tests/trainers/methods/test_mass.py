@@ -154,7 +154,7 @@ def test_all_numbers_follow_from_any_of_the_three_ways():
         ({"mixing": 0.0}, r"method\.mixing must be in \(0, 1\], got mixing=0"),
         ({"constants": "estimate"}, r"method\.constants must not be given beside client_lr, got both"),
         ({"constants": "guess", "client_lr": None}, r'method\.constants must be "estimate" or an object like'),
-        ({"constants": "estimate", "client_lr": None, "mixing": 0.1}, "mixing must be left out where constants are"),
+        ({"constants": "estimate", "client_lr": None, "mixing": 0.1}, "mixing must be left out if constants are"),
         ({"client_lr": None}, r"method\.client_lr must be given \(above 0, or constants in its place\)"),
         ({"server_lr": 0.1}, r"method\.server_lr must be left out: mass ties server_lr to client_lr"),
     ],

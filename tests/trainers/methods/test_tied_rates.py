@@ -96,7 +96,7 @@ def test_documents_with_tied_rates():
         (
             {"name": "fedavg", **WORK, "tied": True},
             [{"client_lr": 0}],
-            "members.0.client_lr must be above 0 where server_lr is tied to it, got client_lr=0",
+            "members.0.client_lr must be above 0 if server_lr is tied to it, got client_lr=0",
         ),
         (
             {"name": "fedavg", **WORK, "tied": True},

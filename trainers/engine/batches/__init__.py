@@ -1,1 +1,1 @@
-"""Which examples a step sees: `examples` draws those of clients, `with_central` joins those of the server to them."""
+"""Which examples a step sees: `examples` draws the clients' batches, `with_central` adds the server's batches."""

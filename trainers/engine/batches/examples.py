@@ -1,8 +1,8 @@
-"""Batches of clients' examples: data lie on the device once, concatenated, and batches are gathered by index.
+"""Batches of clients' examples. The data of all clients lie on the device once; batches are gathered by index.
 
-Clients of a cohort are ordered by falling number of examples. A batch of fixed size is one group. Full batches differ
-in size: neighbouring clients form a few groups, within which the shorter ones are filled up with examples of weight 0;
-where to cut is found by dynamic programming over the examples to be computed.
+Clients of a cohort are sorted by number of examples, largest first. Batches of fixed size form one group. Full batches
+differ in size: neighbouring clients form a few groups, within which smaller batches are padded with examples of weight
+0. Dynamic programming chooses the groups that minimize the examples to compute.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from trainers.engine.memory import owned
 from trainers.engine.oracles.oracle import Batch, Group, RoundBatches
 
 _KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
-_GROUP_COST = 64  # examples that one more group costs, in calls instead of arithmetic
+_GROUP_COST = 64  # cost of one more group in calls, expressed in examples
 
 Gather = Callable[[Tensor], Mapping[str, Tensor]]
-"""Rows (m, examples) of the training data to what the model's oracles need."""
+"""Maps rows (m, examples) of the training data to the tensors that the model's oracles need."""
 Vary = Callable[[Mapping[str, Tensor], Tensor], Mapping[str, Tensor]]
-"""Data of a group and 64 random bits for each of its examples, (m, examples) int64, to the data of one step."""
+"""Maps a group's data and 64 random bits for each of its examples, (m, examples) int64, to the data of one step."""
 
 
 def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
-    """Where to cut falling sizes into groups that are filled up to their largest, at the least cost.
+    """Cuts clients into groups at the least cost, when each group is padded to its largest size.
 
     Args:
-        sizes: examples of each client, never rising.
-        group_cost: of one more group, in examples.
+        sizes: examples of each client, largest first.
+        group_cost: cost of one more group, in examples.
 
     Returns:
-        First positions of the groups, and the number of clients.
+        First positions of the groups, then the number of clients.
 
     Examples:
         >>> cuts([100, 98, 3, 3, 2], group_cost=10)
@@ -61,14 +61,14 @@ class ExampleSource:
     """The batches of a whole trial.
 
     Args:
-        gather: from rows of the training data to the data of a group.
+        gather: maps rows of the training data to the data of a group.
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client.
-        seed: of the trial.
-        batch_size: examples a step; None is all data of the client.
+        seed: seed of the trial.
+        batch_size: examples per step; None is all data of the client.
         batching: "with_replacement" or "shuffled".
-        like: a tensor of the type and on the device of the data.
-        vary: puts chance into the batch of each step (models/_dropout.py, models/_augmentation.py); None is none.
+        like: a tensor with the type and device of the data.
+        vary: randomizes the batch of each step (models/_dropout.py, models/_augmentation.py); None changes nothing.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class ExampleSource:
         self._full: tuple[bytes, Batch] | None = None
 
     def round(self, round_index: int, clients: NDArray[np.int64]) -> ExampleRound:
-        """The batches of one round (from 0) for a cohort in any order."""
+        """The batches of one round (from 0) for a cohort, given in any order."""
         order = np.lexsort((clients, -self.sizes[clients]))
         return ExampleRound(self, round_index, clients[order])
 
     def step_examples(self, clients_per_round: int) -> float:
-        """Mean number of examples in the batches of one step of a cohort."""
+        """Mean number of examples in one step of a whole cohort."""
         return clients_per_round * float(self.batch_size or self.sizes.mean())
 
     def full(self, clients: NDArray[np.int64]) -> Batch:
-        """All data of a cohort; kept while the cohort stays the same."""
+        """All data of a cohort; cached while the cohort stays the same."""
         key = clients.tobytes()
         if self._full is None or self._full[0] != key:
             self._full = (key, self._gather_full(clients))
@@ -129,9 +129,9 @@ class ExampleRound:
     """The batches of one cohort in one round.
 
     Args:
-        source: of the trial.
+        source: source of the trial.
         round_index: from 0.
-        clients: (M,) by falling number of examples.
+        clients: (M,) client ids, sorted by number of examples, largest first.
     """
 
     def __init__(self, source: ExampleSource, round_index: int, clients: NDArray[np.int64]) -> None:
@@ -144,7 +144,7 @@ class ExampleRound:
         self._words: Tensor | None = None
 
     def prepare(self, local_steps: int) -> None:
-        """Draws the batches of so many steps at once; more steps can be asked for later."""
+        """Draws the batches of the first `local_steps` steps at once. Later steps can still be requested."""
         source = self.source
         if source.batch_size is None or (self._rows is not None and self._rows.shape[0] >= local_steps):
             return
@@ -156,7 +156,7 @@ class ExampleRound:
         self._rows = torch.as_tensor(np.ascontiguousarray(rows), device=source.like.device)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps in which each client passes so often over its own data, rounded up."""
+        """(M,) steps that each client needs for `local_epochs` passes over its own data, rounded up."""
         sizes = self.source.sizes[self.clients]
         batch_size = self.source.batch_size
         return np.full(len(sizes), local_epochs) if batch_size is None else -(-local_epochs * sizes // batch_size)
@@ -179,7 +179,7 @@ class ExampleRound:
         return self.source.full(self.clients)
 
     def _varied(self, step: int) -> Batch:
-        """All data of every client, with the chance of one step."""
+        """All data of every client, randomized for one step."""
         assert self.source.vary is not None
         full = self.full()
         words = self._draw_words(step, step + 1, int(self.source.sizes[self.clients].max()))[0]
@@ -191,17 +191,17 @@ class ExampleRound:
         return tuple(found)
 
     def _draw_words(self, first: int, stop: int, examples: int) -> Tensor:
-        """(steps, M, examples) int64."""
+        """(steps, M, examples) int64 random bits."""
         base = randomness.key(self.source.seed, self.round_index, randomness.Purpose.VARIATION)
         words = randomness.words(base, self.clients, np.arange(first, stop), examples).transpose(1, 0, 2)
         return torch.as_tensor(np.ascontiguousarray(words).view(np.int64), device=self.source.like.device)
 
 
 class Remembered:
-    """The batches of a round, kept for the next trial as far as memory goes.
+    """The batches of a round, cached for the next trial up to a memory limit.
 
     Args:
-        batches: of the round.
+        batches: batches of the round.
     """
 
     def __init__(self, batches: RoundBatches) -> None:
@@ -212,15 +212,15 @@ class Remembered:
         self._room = _KEPT_BYTES
 
     def prepare(self, local_steps: int) -> None:
-        """See RoundBatches."""
+        """Draws the batches of the first `local_steps` steps."""
         self.batches.prepare(local_steps)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """See RoundBatches."""
+        """(M,) steps of `local_epochs` passes."""
         return self.batches.epoch_steps(local_epochs)
 
     def batch(self, step: int, clients: int) -> Batch:
-        """See RoundBatches."""
+        """The batches of one step for the first `clients` clients."""
         key = (step, clients)
         if key in self._kept:
             return self._kept[key]
@@ -231,5 +231,5 @@ class Remembered:
         return found
 
     def full(self) -> Batch:
-        """See RoundBatches."""
+        """All data of every client."""
         return self.batches.full()

@@ -1,6 +1,6 @@
-"""Batches for local work on the clients' losses and the server's at once, as if clients had the server's data as well.
+"""Batches for local work on the sum of the client's and the server's loss, as if clients had the server's data too.
 
-The server's batch of a step is the same for all clients of the cohort. Two gradients are taken for every local step.
+In each step all clients of the cohort use the same batch of the server. Every local step takes two gradients.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from trainers.engine.oracles.oracle import Batch, Group, RoundBatches
 
 JOINED_COST = 2
-"""Gradients of a local step."""
+"""Number of gradients per local step."""
 
 
 class JoinedBatch(tuple[Group, ...]):
-    """The clients' batches of a step, and the server's."""
+    """The clients' batches of a step, and the server's batch."""
 
     central: Batch
 
 
 class JoinedRound:
-    """The batches of a cohort in a round, each with the server's of the same step.
+    """The batches of a cohort in a round, each with the server's batch of the same step.
 
     Args:
-        batches: of the clients.
-        central: of the server.
+        batches: batches of the clients.
+        central: batches of the server.
     """
 
     def __init__(self, batches: RoundBatches, central: RoundBatches) -> None:
@@ -35,22 +35,22 @@ class JoinedRound:
         self.always_full = batches.always_full and central.always_full
 
     def prepare(self, local_steps: int) -> None:
-        """See RoundBatches."""
+        """Draws the batches of the first `local_steps` steps."""
         self._batches.prepare(local_steps)
         self._central.prepare(local_steps)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """See RoundBatches; by the clients' own data."""
+        """Steps by the clients' own data (see RoundBatches)."""
         return self._batches.epoch_steps(local_epochs)
 
     def batch(self, step: int, clients: int) -> Batch:
-        """See RoundBatches."""
+        """The batches of one step for the first `clients` clients."""
         found = JoinedBatch(self._batches.batch(step, clients))
         found.central = self._central.batch(step, 1)
         return found
 
     def full(self) -> Batch:
-        """See RoundBatches."""
+        """All data of every client."""
         found = JoinedBatch(self._batches.full())
         found.central = self._central.full()
         return found

@@ -1,1 +1,1 @@
-"""What is measured of a model: `views` for reports, `after_adaptation` for held-out clients, `flops` for work."""
+"""Measurements of a model: `views` for reports, `after_adaptation` for held-out clients, `flops` for operations."""

@@ -1,12 +1,12 @@
-"""Evaluation after adaptation: held-out clients take a few steps of their own and are measured on what is left.
+"""Evaluation after adaptation: held-out clients take a few local steps and are measured on the rest of their examples.
 
     y_0 = x,   y_{s+1} = y_s - client_lr grad f_support(y_s);   adapted_loss_s = mean over clients of f_query(y_s)
 
-Every client counts once. The clients are those of the task's test set with at least 2 examples; which of its examples a
-client adapts on is drawn once, the same for all trials, methods and seeds. Steps are on all support examples, without
-dropout or moved pictures. On quadratics, where nothing is held out, the task's own clients adapt, exactly, on their own
-losses, with the weights of the task: with 1 step and the method's client_lr, adapted_loss_1 is what MAML minimises.
-Nothing of it is counted as cost.
+All clients have equal weight. They are the clients of the task's test set with at least 2 examples. The examples that a
+client adapts on are drawn once, the same for all trials, methods and seeds. Every step uses all support examples,
+without dropout or augmentation. Quadratics have no held-out data: there the task's own clients adapt on their exact
+losses, with the weights of the task. With 1 step and the method's client_lr, adapted_loss_1 is then the objective of
+MAML. No counter counts this work.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from trainers.engine.oracles.oracle import Model, replicas
 from trainers.problem import Examples, Problem
 from trainers.trial.adaptation import Adaptation
 
-_CHUNK_BYTES = 1 << 26  # of models at once
-_CHUNK_EXAMPLES = 1 << 15  # at once, over all trials
+_CHUNK_BYTES = 1 << 26  # of models held at once
+_CHUNK_EXAMPLES = 1 << 15  # computed at once, over all trials
 
 
 class Adapted:
     """Held-out clients, ready to adapt.
 
     Args:
-        support: model whose clients are the held-out ones with the examples that they adapt on.
-        query: the same with the examples that they are measured on.
-        oracle: name of an oracle.
-        settings: of the adaptation.
+        support: model whose clients are the held-out clients, with the examples that they adapt on.
+        query: the same clients with the examples that they are measured on.
+        oracle: name of the oracle.
+        settings: settings of the adaptation.
     """
 
     def __init__(self, support: Model, query: Model, oracle: str, settings: Adaptation) -> None:
@@ -45,7 +45,7 @@ class Adapted:
 
     @property
     def examples(self) -> int:
-        """Examples that an evaluation computes, a gradient counting three times; a measure of work."""
+        """Examples that an evaluation computes, as a measure of work. An example in a gradient counts three times."""
         support, query = self._support.examples, self._query.examples
         if support is None or query is None:
             return 0
@@ -56,7 +56,7 @@ class Adapted:
 
         Args:
             params: (T, 1, P), the broadcast models.
-            client_lr: (T, 1, 1), the trials' own; used where the adaptation gives none.
+            client_lr: (T, 1, 1) rates of the trials; used if the adaptation sets none.
         """
         own = self._settings.client_lr
         rate = client_lr if own is None else torch.full_like(client_lr, own)
@@ -67,7 +67,7 @@ class Adapted:
         return found
 
     def _adapt(self, params: Tensor, rate: Tensor, clients: NDArray[np.int64]) -> Mapping[str, Tensor]:
-        """What some clients add to the means."""
+        """The contribution of some clients to the means."""
         support = self._support.source(0, None, "with_replacement").round(0, clients)
         query = self._query.source(0, None, "with_replacement").round(0, clients)
         place = {client: index for index, client in enumerate(support.clients.tolist())}
@@ -90,7 +90,7 @@ class Adapted:
         return found
 
     def _chunks(self, params: Tensor) -> list[NDArray[np.int64]]:
-        """All clients, those with like numbers of examples together, in parts that fit into memory."""
+        """All clients, sorted by number of examples, in parts that fit into memory."""
         trials, _, size = params.shape
         examples = self._support.examples
         most = max(1, _CHUNK_BYTES // (2 * trials * size * params.element_size()))
@@ -108,11 +108,11 @@ class Adapted:
 
 
 def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
-    """(support, query): problems whose clients are the held-out clients of this one.
+    """(support, query): two problems whose clients are the held-out clients of this one.
 
     Args:
-        problem: with test examples grouped by client, or of quadratics, which are both themselves.
-        support: share of a client's examples that it adapts on; at least one, and at least one is left.
+        problem: has test examples grouped by client. Without test examples (quadratics) both results are the problem.
+        support: share of a client's examples that it adapts on; each side gets at least one example.
     """
     alone = replace(problem, central=None, optimum=None)
     if problem.test is None:

@@ -1,4 +1,4 @@
-"""Floating-point operations of a gradient, as torch counts those of its products and convolutions."""
+"""Floating-point operations of a gradient: torch's count for products and convolutions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _known: WeakKeyDictionary[Model, float] = WeakKeyDictionary()
 def gradient_flops(model: Model) -> float:
     """Operations of the loss and its gradient on one example, forward and backward; a multiply-add counts as 2.
 
-    Products and convolutions count, elementwise operations do not: of a quadratic with d parameters 2 d^2. The numbers
-    come from one gradient of the model's plainest oracle ("autograd" where it has one).
+    Products and convolutions count, elementwise operations do not; a quadratic with d parameters has 2 d^2. The count
+    is taken from one gradient of the reference oracle ("autograd", else the model's first oracle).
 
     Args:
-        model: with its data.
+        model: the model with its data.
     """
     if model in _known:
         return _known[model]

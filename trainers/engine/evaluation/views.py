@@ -1,6 +1,6 @@
-"""The contract of a report, and what it may look at: the models between two rounds, or a round that has just been done.
+"""The contract of a report, and its two views: the models between two rounds, and a round that has just finished.
 
-Looking is free of charge and changes nothing: gradients taken here are in no counter, and no draw depends on them.
+Reports change nothing: no counter counts the gradients taken here, and no random draw depends on them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from trainers.contracts import Method
     from trainers.trial.parts import Part
 
-_CHUNK_BYTES = 1 << 26  # of gradients at once
-_CHUNK_EXAMPLES = 1 << 15  # at once, over all trials
+_CHUNK_BYTES = 1 << 26  # of gradients held at once
+_CHUNK_EXAMPLES = 1 << 15  # computed at once, over all trials
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Spread:
 
     Args:
         misalignment: half the weighted mean of |g_i - g|^2.
-        difference_norm: |g - g_1|, of the first client.
+        difference_norm: |g - g_1|, where g_1 is the gradient of the first client.
     """
 
     misalignment: Tensor
@@ -45,9 +45,9 @@ class ModelView:
 
     Args:
         params: (T, 1, P).
-        model: with all clients.
-        oracle: of the pack.
-        weights: (clients,) sum 1.
+        model: the model with all clients.
+        oracle: the oracle of the pack.
+        weights: (clients,) weights with sum 1.
     """
 
     params: Tensor
@@ -62,10 +62,11 @@ class ModelView:
 
     @cached_property
     def spread(self) -> Spread:
-        """How the gradients of all clients on all their data differ; one pass over the clients, some at a time.
+        """How the gradients of all clients on all their data differ; one pass over the clients, in parts.
 
-        Means and misalignments of parts are joined exactly: with weights w of the parts, misalignment = sum w (own
-        misalignment + |own mean - mean|^2 / 2). A difference of squares would lose the digits of well-aligned clients.
+        Means and misalignments of the parts are combined exactly. With weights w of the parts, misalignment = sum of
+        w (misalignment of the part + |mean of the part - mean|^2 / 2). A difference of squares would cancel all digits
+        if clients are well aligned.
         """
         whole, total = 0.0, torch.zeros_like(self.params[:, 0], dtype=torch.float64)
         spread = total.new_zeros(total.shape[0])
@@ -110,15 +111,15 @@ class ModelView:
 
 @dataclass(frozen=True)
 class RoundView:
-    """A round that has just been done.
+    """A round that has just finished.
 
     Args:
-        before: the state that it started from.
-        after: the state that it led to.
+        before: the state before the round.
+        after: the state after the round.
         hyper: the method's hyperparameters with the rates of the round, traced ones (T, 1, 1).
-        cohort: its clients.
-        data: "batches" or "full", where the trial's train_loss is taken.
-        model: with all clients.
+        cohort: the clients of the round.
+        data: "batches" or "full": the data that the trial's train_loss is measured on.
+        model: the model with all clients.
     """
 
     before: State
@@ -130,16 +131,16 @@ class RoundView:
 
     @cached_property
     def gradients(self) -> Tensor:
-        """(T, M, P) of the cohort's clients at the model the round started from, on the data of train_loss."""
+        """(T, M, P) gradients of the cohort at the model before the round, on the data of train_loss."""
         return self.cohort.peek(self.before.params, self.data)
 
 
 class Report(Protocol):
-    """A module in trainers/reports; it looks and changes nothing. Only `METRICS` must be there.
+    """A module in trainers/reports; a report changes nothing. Only `METRICS` is required.
 
     Attributes:
-        METRICS: names of what it adds to the lines.
-        PASSES: what an evaluation of it costs, in passes over all training data.
+        METRICS: names of the metrics that it adds to report lines.
+        PASSES: cost of one evaluation, in passes over all training data.
         NEEDS: metrics that the task must report.
     """
 
@@ -148,10 +149,10 @@ class Report(Protocol):
     NEEDS: tuple[str, ...] = ()
 
     def refuse(self, method: Part[Method]) -> str | None:
-        """Why a method cannot report it; None where it can.
+        """Why this report is not possible with a method; None if it is.
 
         Args:
-            method: of the trial.
+            method: the method of the trial.
         """
         return None
 
@@ -159,7 +160,7 @@ class Report(Protocol):
         """(T,) values by name, at every evaluation.
 
         Args:
-            view: of the models that are evaluated.
+            view: the evaluated models.
         """
         return {}
 
@@ -167,6 +168,6 @@ class Report(Protocol):
         """(T,) values by name, after every round.
 
         Args:
-            view: of the round that has been done.
+            view: the finished round.
         """
         return {}

@@ -1,4 +1,4 @@
-"""How far the clients' models go from where they start: the local loop run once more with an eye on every step."""
+"""Client drift: runs the local loop again and measures how far each model moves away from the broadcast one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from trainers.engine.local.work import Local, LocalWork, last_step
 from trainers.engine.oracles.oracle import Batch
 
 Again = Callable[..., Local]
-"""`run_local_steps` of a round, but for the work and the keyword `observe`."""
+"""`run_local_steps` of a round with all arguments bound except the work and the keyword `observe`."""
 
 
 def drift(again: Again, params: Tensor, work: LocalWork) -> Tensor:
     """(T, M) mean over each client's local steps of the squared distance of its model from the broadcast one.
 
-    The models after steps 1, ..., K count, whatever weights their gradients have in what is sent.
+    The models after steps 1, ..., K count equally, whatever the gradient weights are.
 
     Args:
         again: runs the local loop.
         params: (T, 1, P), the broadcast models.
-        work: of the round.
+        work: the local work of the round.
     """
     distances: list[Tensor] = []
 

@@ -1,6 +1,7 @@
-"""What may stand between the local loop and the oracle's gradients: one function for each term, stackable.
+"""Terms between the local loop and the oracle's gradients: one function per term.
 
-Each takes gradients and returns gradients. The loop applies those that a LocalWork asks for (engine/local/loop.py).
+Each function takes gradients and returns gradients, so functions can be combined. The loop applies those that a
+LocalWork asks for (engine/local/loop.py).
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from trainers.engine.batches.with_central import JoinedBatch
 from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, replicas
 
 Observe = Callable[[Tensor, Batch], None]
-"""Is told the models (T, M or 1, P) at which the gradients of a step are taken, and the step's batch."""
+"""Callback that receives the models (T, M or 1, P) at which a step takes its gradients, and the step's batch."""
 
 
 @dataclass(frozen=True)
 class _Function(LocalGradients):
-    """Gradients made by a function; without the fast paths that an oracle may have.
+    """Gradients computed by a function, without the fast paths of an oracle.
 
     Args:
-        add: as LocalGradients.add_gradient_.
+        add: like LocalGradients.add_gradient_.
     """
 
     add: Callable[[Tensor, Batch, Tensor, bool], Tensor | None]
@@ -47,7 +48,7 @@ def displaced(gradients: LocalGradients, offset: Tensor) -> LocalGradients:
 
 
 def less_anchor(gradients: LocalGradients, anchor: Tensor) -> LocalGradients:
-    """Grad f_i(y) - grad f_i(anchor) on the same batch, with less noise than grad f_i(y), as in SVRG.
+    """Grad f_i(y) - grad f_i(anchor) on the same batch, with less noise than grad f_i(y) (SVRG).
 
     Args:
         gradients: grad f_i.
@@ -66,11 +67,11 @@ def less_anchor(gradients: LocalGradients, anchor: Tensor) -> LocalGradients:
 
 
 def with_central(oracle: Oracle, central: Oracle, weight: Tensor, central_weight: Tensor) -> LocalGradients:
-    """Weight grad f_i + central_weight grad f_c, for the batches of a JoinedRound; the losses are f_i.
+    """Weight grad f_i + central_weight grad f_c, for the batches of a JoinedRound; reported losses are f_i.
 
     Args:
-        oracle: of the losses f_i.
-        central: of the server's loss f_c, as of one client.
+        oracle: oracle of the losses f_i.
+        central: oracle of the server's loss f_c, with the server as one client.
         weight: (T, 1, 1).
         central_weight: (T, 1, 1).
     """
@@ -88,11 +89,11 @@ def with_central(oracle: Oracle, central: Oracle, weight: Tensor, central_weight
 
 
 def observed(gradients: LocalGradients, observe: Observe) -> LocalGradients:
-    """The same gradients, with an observer of the models at which they are taken.
+    """The same gradients, with a callback for the models at which they are taken.
 
     Args:
-        gradients: of the clients.
-        observe: is told of every step.
+        gradients: gradients of the clients.
+        observe: called at every step.
     """
 
     def add_(params: Tensor, batch: Batch, total: Tensor, want_loss: bool) -> Tensor | None:

@@ -1,6 +1,6 @@
-"""Hyperparameters that methods share: a method's Hyper derives from one of these and adds its own.
+"""Hyperparameters that methods share: a method's Hyper derives from one of these classes and adds its own.
 
-A field that differs is declared again; one that makes no sense is withdrawn (`trainers.hyperparameters.withdrawn`).
+A method redeclares a field that differs, and withdraws one that makes no sense (`trainers.hyperparameters.withdrawn`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainers.hyperparameters import tunable
 
 @dataclass(frozen=True)
 class ServerSteps:
-    """Hyperparameters of every method; alone, of those whose clients send gradients and take no steps."""
+    """Hyperparameters of every method. Methods whose clients send gradients and take no local steps need only these."""
 
     server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the mean pseudo-gradient")
     weight_decay: Tensor = tunable(0.0, low=0, limit="0 is none", doc="L2, added to every local gradient")
@@ -47,7 +47,7 @@ class LocalSteps(ServerSteps):
         """The local work with these settings.
 
         Args:
-            terms: further fields of LocalWork, the method's own; they win.
+            terms: further fields of LocalWork from the method; they override these settings.
         """
         shared = ("client_lr", "local_steps", "local_epochs", "weight_decay", "clip_norm")
         return LocalWork(**{**{name: getattr(self, name) for name in shared}, **terms})

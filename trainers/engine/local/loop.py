@@ -1,23 +1,23 @@
 """The local loop: what every client does between receiving a model and sending its answer.
 
 With U_k the sum of the gradients of the steps before k, a client's model is y_k = start - client_lr U_k. The loop
-keeps U, not y: one pass over the replicas a step makes y, and the gradient is added to U in place. So the
-pseudo-gradient is exact for every client_lr, 0 included, where a difference of models divided by client_lr loses all
-digits. The proximal pull and weight decay are linear in U as well: with g_k = grad f(y_k) + prox (y_k - x) +
-weight_decay y_k + correction,
+keeps U, not y: each step makes one pass over the replicas to compute y, and adds the gradient to U in place. So the
+pseudo-gradient is exact for every client_lr. A difference of models divided by client_lr would lose all digits as
+client_lr goes to 0. The proximal pull and weight decay are linear in U as well: with g_k = grad f(y_k) +
+prox (y_k - x) + weight_decay y_k + correction,
 
     U_{k+1} = (1 - client_lr (prox + weight_decay)) U_k + grad f(y_k)
               + prox (start - x) + weight_decay start + correction
 
 and weighted sums follow by Abel summation, sum_k theta_k g_k = sum_k (theta_k - theta_{k+1}) U_{k+1} with theta 0 after
-the last step: a pass is needed only where neighbouring weights differ.
+the last step. Only steps at which neighbouring weights differ need a pass.
 
-With a gradient_scale s, steps along s (grad f + weight_decay y) + correction at client_lr are steps along grad f +
-weight_decay y + correction / s at s client_lr, and the sum of the former is s times that of the latter: the gradients
-are added in place all the same.
+With a gradient_scale s, steps along s (grad f + weight_decay y) + correction with rate client_lr equal steps along
+grad f + weight_decay y + correction / s with rate s client_lr, and the first sum is s times the second. So gradients
+are still added in place.
 
-With a client optimizer U_k is the sum of its directions d_1, ..., d_{k-1}, and with clipping that of clipped gradients
-(engine/local/optimizer_steps.py): the models are start - client_lr U again, and the pseudo-gradient,
+With a client optimizer U_k is the sum of its directions d_1, ..., d_{k-1}, and with clipping the sum of clipped
+gradients (engine/local/optimizer_steps.py). The models are again start - client_lr U, and the pseudo-gradient,
 (start - end) / client_lr with all weights 1, is exact for every client_lr.
 """
 
@@ -40,7 +40,7 @@ from trainers.engine.local.work import Local, LocalWork, last_step
 from trainers.engine.oracles.frame import Frame, Motion
 from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
 
-_TILE = 4  # trials; widths of products shrink by whole tiles, so that rows of the same trial meet the same kernels
+_TILE = 4  # trials; widths of products shrink by whole tiles, so that a trial's row always uses the same kernels
 
 
 def run_local_steps(
@@ -54,16 +54,16 @@ def run_local_steps(
     """Runs the local loop of all clients of all trials.
 
     Args:
-        gradients: of the clients' losses, mostly an oracle.
-        batches: of the round.
+        gradients: gradients of the clients' losses, usually an oracle.
+        batches: batches of the round.
         params: (T, 1, P), the broadcast models.
-        work: what to do.
-        alive: (T,); trials that are not get no steps, and numbers without meaning.
-        observe: is told of the models of every step, for a report.
+        work: what the clients do.
+        alive: (T,) mask of running trials. The others take no steps and their results are undefined.
+        observe: called with the models of every step, for a report.
     """
     if work.gradient_scale is None or _gradient_by_gradient(work):
         return _run(gradients, batches, params, work, alive, observe)
-    # The scale moves into the rate: see above. Where it is 0, only the correction is left.
+    # The scale moves into the rate (module docstring). If the scale is 0, only the correction is left.
     scale = torch.where(work.gradient_scale > 0, work.gradient_scale, 1)
     correction = None if work.correction is None else work.correction / scale
     rate = work.gradient_scale * work.client_lr
@@ -77,7 +77,7 @@ def run_local_steps(
 
 
 def _gradient_by_gradient(work: LocalWork) -> bool:
-    """Whether every step needs its gradient alone: for an optimizer, clipping, or a scale beside other weights."""
+    """Whether every step needs its gradient by itself: for an optimizer, clipping, or a scale with other weights."""
     scaled = work.gradient_scale is not None and (work.prox is not None or work.gradient_weights is not None)
     return work.optimizer is not None or work.clip_norm is not None or scaled
 
@@ -91,7 +91,7 @@ def _run(
     observe: Observe | None = None,
     total: Tensor | None = None,
 ) -> Local:
-    """The loop itself; `total` (T, M, P), zeros, client-major, gets the pseudo-gradients where that spares a copy."""
+    """The loop itself. `total`, zeros (T, M, P), client-major, receives the pseudo-gradients if that saves a copy."""
     trials, clients = params.shape[0], len(batches.clients)
     if trials > 1 and gradients.separate and observe is None:
         return _one_by_one(gradients, batches, params, work, alive)
@@ -101,7 +101,7 @@ def _run(
     batches.prepare(longest)
 
     frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total)
-    widths = _widths(planned)  # trials at rest count: nobody else may see them stop
+    widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours
     weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_full((trials, clients), float("nan"))
     for step in range(longest):
@@ -119,7 +119,7 @@ def _run(
 
 
 def _terms(gradients: LocalGradients, work: LocalWork, observe: Observe | None) -> LocalGradients:
-    """The gradients with what the work changes about where they are taken."""
+    """The gradients, taken at the points that the work asks for."""
     if work.anchor is not None:
         gradients = less_anchor(gradients, work.anchor)
     if work.evaluation_offset is not None:
@@ -135,7 +135,7 @@ def _frame(
     longest: int,
     total: Tensor | None,
 ) -> Frame:
-    """The oracle's own frame where it has one for this work, else replicas of the model."""
+    """The oracle's own frame if it has one for this work, else replicas of the model."""
     start = params if work.displacement is None else params + work.displacement
     pull, shift = _pulls(work, params, start)
     moving = longest > 1 and bool((work.client_lr != 0).any())
@@ -162,7 +162,7 @@ def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray
 
 
 def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """(pull to where it all starts, constant) of each gradient; None where they change nothing."""
+    """(pull to the start, constant) of each gradient; None for a term that is 0."""
     decay = None if work.decoupled else work.weight_decay
     if decay is not None and work.gradient_scale is not None:
         decay = work.gradient_scale * decay
@@ -186,7 +186,7 @@ def _one_by_one(
 ) -> Local:
     """Runs the trials one after another, for oracles that gain nothing from stacking them: a trial stays in the cache.
 
-    Finished trials and steps beyond a trial's own cost nothing.
+    Trials that have diverged, and steps after a trial's last one, cost nothing.
     """
     trials, clients = params.shape[0], len(batches.clients)
     answer = replicas(params, trials, clients, params.shape[-1])
@@ -212,7 +212,7 @@ def _one_by_one(
 
 
 def _widths(member_steps: NDArray[np.int64]) -> list[int]:
-    """How many of the first trials must take part in each step, multiples of the tile or all; 0 after the last."""
+    """For each step, how many of the first trials take part: a multiple of the tile, or all; 0 after the last step."""
     busy = member_steps > np.arange(member_steps.max(initial=0) + 1)[:, None]
     count = len(member_steps)
     last = np.where(busy.any(1), count - busy[:, ::-1].argmax(1), 0)

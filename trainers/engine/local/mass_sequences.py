@@ -1,7 +1,7 @@
 """The local steps of MaSS, in its two forms, as client optimizers (engine/local/client_optimizer.py).
 
-All sequences are kept as sums of gradients, counted from where the client starts: the model w = start - client_lr W,
-the look-ahead u = start - client_lr U (at which gradients are taken) and the auxiliary v = start - client_lr V.
+All sequences are kept as sums of gradients since the client's start: the model w = start - client_lr W, the look-ahead
+u = start - client_lr U (at which gradients are taken) and the auxiliary v = start - client_lr V.
 
     three sequences   W <- U + g;  V <- (1 - mixing) V + mixing U + (auxiliary_lr / client_lr) g;
                       U <- (mixing V + W) / (1 + mixing)
@@ -36,28 +36,28 @@ class ThreeSequences:
 
     @property
     def returned(self) -> tuple[str, ...]:
-        """See ClientOptimizer."""
+        """Names of the memory tensors that the local loop returns."""
         return (MODEL, AUXILIARY)
 
     @property
     def decoupled(self) -> bool:
-        """See ClientOptimizer."""
+        """Whether weight decay is added to the directions."""
         return False
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
-        """See ClientOptimizer."""
+        """The memory before the first step of a round."""
         held = torch.zeros_like(like)
         return {MODEL: torch.zeros_like(like), AUXILIARY: held if self.auxiliary is None else held.add_(self.auxiliary)}
 
     def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
-        """See ClientOptimizer."""
+        """Advances the totals by one step."""
         model = torch.add(total, gradient, out=memory[MODEL])
         auxiliary = memory[AUXILIARY].mul_(1 - self.mixing).addcmul_(total, self.mixing)
         auxiliary.addcmul_(gradient, self.auxiliary_ratio)
         total.copy_(model).addcmul_(auxiliary, self.mixing).div_(1 + self.mixing)
 
     def rows(self, rows: slice) -> ThreeSequences:
-        """See ClientOptimizer."""
+        """This optimizer for some of the trials."""
         found: ThreeSequences = rows_of(self, rows)
         return found
 
@@ -78,27 +78,27 @@ class TwoSequences:
 
     @property
     def returned(self) -> tuple[str, ...]:
-        """See ClientOptimizer."""
+        """Names of the memory tensors that the local loop returns."""
         return (MODEL,)
 
     @property
     def decoupled(self) -> bool:
-        """See ClientOptimizer."""
+        """Whether weight decay is added to the directions."""
         return False
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
-        """See ClientOptimizer."""
+        """The memory before the first step of a round."""
         held = torch.zeros_like(like)
         return {MODEL: held if self.model is None else held.add_(self.model)}
 
     def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
-        """See ClientOptimizer."""
+        """Advances the totals by one step."""
         total.add_(gradient)
         before = memory[MODEL].clone()
         memory[MODEL].copy_(total)
         total.addcmul_(total - before, self.momentum).addcmul_(gradient, self.compensation_ratio, value=-1)
 
     def rows(self, rows: slice) -> TwoSequences:
-        """See ClientOptimizer."""
+        """This optimizer for some of the trials."""
         found: TwoSequences = rows_of(self, rows)
         return found

@@ -1,13 +1,13 @@
-"""Gradients through local training, exactly: what MAML sends back.
+"""Exact gradients through local training, as MAML needs them.
 
 With y_1 = x and y_{k+1} = y_k - client_lr (grad f(y_k) + weight_decay y_k + prox (y_k - x)), k = 1 .. K, the gradient
-in x of f(y_{K+1}) is found from its end, by Hessian products along the path:
+of f(y_{K+1}) with respect to x is computed backwards, by Hessian-vector products along the path:
 
     v = grad f(y_{K+1}) + weight_decay y_{K+1},   u = 0
     for k = K .. 1:   u <- u + client_lr prox v,   v <- v - client_lr (H(y_k) v + weight_decay v + prox v)
     the gradient is v + u
 
-The path is kept, (K, T, M, P); no graph is. Trials with fewer steps wait at the end of their path.
+The path is stored, (K, T, M, P), not a graph. Trials with fewer steps wait at the end of their path.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from torch import Tensor
 from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Oracle, RoundBatches
 
-PRODUCT_COST = 2  # a Hessian product is the derivative of a gradient: counted as so many gradients
+PRODUCT_COST = 2  # gradients that a Hessian-vector product counts as
 
 
 def run_meta_gradients(
     oracle: Oracle, batches: RoundBatches, params: Tensor, work: LocalWork, alive: NDArray[np.bool_], unbiased: bool
 ) -> Local:
-    """The gradients of all clients of all trials; `steps` of the answer are what they cost, in gradients.
+    """The gradients of all clients of all trials; `steps` of the result are their cost, in gradients.
 
-    Step k (from 0) and the gradient after the last one have batch k, which serves the Hessian as well. With `unbiased`
-    gradients have the even batches and each Hessian the odd one after its gradient's.
+    Step k (from 0) and the gradient after the last step use batch k, for the Hessian too. With `unbiased`, gradients
+    use the even batches and each Hessian uses the odd batch after its gradient's batch.
 
     Args:
-        oracle: of the model.
-        batches: of the round.
+        oracle: oracle of the model.
+        batches: batches of the round.
         params: (T, 1, P), the broadcast models.
         work: client_lr, local_steps, prox and weight_decay.
-        alive: (T,); trials that are not get numbers without meaning.
+        alive: (T,) mask of running trials. The results of the others are undefined.
         unbiased: independent batches for Hessians and gradients.
     """
     if work.local_steps is None:

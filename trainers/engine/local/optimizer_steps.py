@@ -1,8 +1,8 @@
-"""The local loop where gradients are needed one by one: with a client optimizer, or with their norms clipped.
+"""The local loop for work that needs each gradient by itself: with a client optimizer, or with clipping.
 
-A step takes the gradient alone, scales it, adds the pulls and the correction, clips, and lets the client optimizer move
-the total U of the models y = start - client_lr U. With plain gradient descent and no clipping U grows by the gradient
-itself and nothing of this is needed (engine/local/loop.py).
+A step takes the gradient, scales it, adds the pulls and the correction, clips, and lets the client optimizer advance
+the total U of the models y = start - client_lr U. Plain gradient descent without clipping does not need this: there U
+grows by the gradient itself (engine/local/loop.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replica
 
 
 class Stepped:
-    """A Frame of the local loop, of replicas that are moved by a client optimizer.
+    """A Frame whose replicas are moved by a client optimizer.
 
     Args:
-        gradients: of the clients.
-        batches: of the round.
-        motion: of the models; its pull stands for its scale.
-        work: of the clients, with the optimizer (None is gradient descent), clip_norm and gradient_scale.
-        total: (T, M, P) zeros to keep the totals in, client-major; None makes them.
+        gradients: gradients of the clients.
+        batches: batches of the round.
+        motion: motion of the models; its pull is used instead of its scale.
+        work: the clients' work, with the optimizer (None is gradient descent), clip_norm and gradient_scale.
+        total: zeros (T, M, P) for the totals, client-major; None allocates them.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Stepped:
         self.totals = [self.total, *answers.values()]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame."""
+        """Advances the sums by one step; returns the losses if `want_loss`."""
         motion = self.motion
         total, here = self.total[:width, :busy], motion.start[:width, :busy]
         if step > 0 and self.model is not None:
@@ -91,13 +91,13 @@ class Stepped:
         return models if offset is None else models + offset[:width, :busy]
 
     def lift(self, sums: list[Tensor]) -> Tensor:
-        """See Frame."""
+        """Converts sums to gradients (T, M, P)."""
         return sums[0]
 
     def kept(self, sums: list[Tensor]) -> dict[str, Tensor]:
-        """What the optimizer remembers at each client's last step, of what it returns, and the sums of the gradients.
+        """The optimizer's returned memory at each client's last step, and the sums of the gradients, by name.
 
         Args:
-            sums: of `totals`.
+            sums: the sums of `totals`.
         """
         return dict(zip(self.returned, sums[1:], strict=True))

@@ -1,4 +1,4 @@
-"""The plain frame of the local loop: a gradient for every client."""
+"""The default frame of the local loop: one replica per client."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replica
 
 
 class Replicas:
-    """The plain frame: a gradient for every client.
+    """The default frame: keeps the sum of gradients of every client.
 
     Args:
-        gradients: of the clients.
-        batches: of the round.
-        motion: of the models.
-        total: (T, M, P) zeros to keep the gradients in, client-major; None makes them.
+        gradients: gradients of the clients.
+        batches: batches of the round.
+        motion: motion of the models.
+        total: zeros (T, M, P) for the sums of gradients, client-major; None allocates them.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Replicas:
         self.model = torch.empty_like(self.total) if motion.moving else None
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """See Frame."""
+        """Advances the sums by one step; returns the losses if `want_loss`."""
         motion = self.motion
         held, here = self.total[:width, :busy], motion.start[:width, :busy]
         if step > 0:
@@ -45,5 +45,5 @@ class Replicas:
         return self.gradients.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
-        """See Frame."""
+        """Converts sums to gradients (T, M, P)."""
         return sums[0]

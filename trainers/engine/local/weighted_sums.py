@@ -1,4 +1,4 @@
-"""Weighted sums of local gradients out of their running sums, by Abel summation (see engine/local/loop.py)."""
+"""Weighted sums of local gradients from their running sums, by Abel summation (see engine/local/loop.py)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from torch import Tensor
 
 
 class WeightedSums:
-    """The weighted sums of gradients, gathered from their running sums.
+    """Collects weighted sums of gradients from their running sums.
 
     Args:
-        gradient_weights: (T, K) or None.
-        member_steps: (T,).
-        totals: the running sums that the loop changes, (T, clients, numbers) each.
+        gradient_weights: (T, K); None is all ones.
+        member_steps: (T,) steps of each trial.
+        totals: the running sums that the loop updates, (T, clients, numbers) each.
     """
 
     def __init__(self, gradient_weights: Tensor | None, member_steps: NDArray[np.int64], totals: list[Tensor]) -> None:
         self.totals = totals
         self.sums: list[Tensor] | None = None
         self.ends: dict[int, list[int]] = {}  # last step -> trials
-        self.finished: dict[int, list[Tensor]] = {}  # trial -> its answer, where the loop goes on over its row
+        self.finished: dict[int, list[Tensor]] = {}  # trial -> its sums, if the loop goes on to overwrite its row
         for row, count in enumerate(member_steps.tolist()):
             self.ends.setdefault(count - 1, []).append(row)
         if gradient_weights is None:
@@ -39,7 +39,7 @@ class WeightedSums:
         self.sums = [torch.zeros_like(total) for total in totals]
 
     def after(self, step: int, next_width: int) -> None:
-        """Takes note of the running sums after a step, before rows that are done are written over."""
+        """Records the running sums after a step, before the loop overwrites the rows of finished trials."""
         if self.sums is not None:
             low, high = self.spans[step]
             if high:
@@ -51,7 +51,7 @@ class WeightedSums:
                 self.finished[row] = [total[row].clone() for total in self.totals]
 
     def result(self) -> list[Tensor]:
-        """The weighted sums, shaped as the running ones."""
+        """The weighted sums, shaped like the running sums."""
         if self.sums is not None:
             return self.sums
         for row, answers in self.finished.items():

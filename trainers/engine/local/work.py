@@ -1,4 +1,4 @@
-"""What clients do between receiving a model and sending their answer, and the answer."""
+"""What clients do between receiving a model and sending their result, and the result."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 from trainers.engine.local.client_optimizer import ClientOptimizer
 
 GRADIENTS = "gradients"
-"""Name of the sums of gradients in `Local.kept`."""
+"""Key of the sums of gradients in `Local.kept`."""
 
 
 @dataclass(frozen=True)
 class LocalWork:
     """What the clients of a round do; shapes broadcast against (T, M, P).
 
-    Client i starts at y_1 = x + displacement, x being the broadcast model. With F_i(y) = f_i(y) + weight_decay |y|^2/2
+    Client i starts at y_1 = x + displacement, with x the broadcast model. With F_i(y) = f_i(y) + weight_decay |y|^2/2
     the k-th local gradient is
 
         g_k = gradient_scale (grad F_i(y_k + evaluation_offset; batch k) - grad F_i(anchor; batch k))
@@ -33,19 +33,20 @@ class LocalWork:
         client_lr: (T, 1, 1), at least 0; 0 takes all gradients at the start.
         local_steps: (T, 1, 1) integers, at least 1; not needed with gradient_weights, None with local_epochs.
         local_epochs: passes over each client's own data, instead of local_steps, with all weights 1.
-        gradient_weights: (T, K) of g_1, ..., g_K in the answer, rows padded with zeros; the last positive one is the
-            last step. None is all ones.
-        displacement: (T, M, P) added to where a client starts.
-        evaluation_offset: (T, M, P) added to a client's model wherever its loss is differentiated.
+        gradient_weights: (T, K) weights of g_1, ..., g_K in the pseudo-gradient, rows padded with zeros. The last
+            positive weight marks the last step. None is all ones.
+        displacement: (T, M, P) added to the initial model of a client.
+        evaluation_offset: (T, M, P) added to a client's model before its loss is differentiated.
         anchor: (T, 1, P) a model whose gradients on the same batches are subtracted; a step then costs two gradients.
-        gradient_scale: (T, 1, 1), at least 0; multiplies the gradients, as a weight of the loss does.
-        weight_decay: (T, 1, 1) L2 of the loss; with a decoupled client optimizer, of its directions, and not scaled.
+        gradient_scale: (T, 1, 1), at least 0; multiplies the gradients, like a weight of the loss.
+        weight_decay: (T, 1, 1) L2 coefficient of the loss. A decoupled client optimizer adds it, unscaled, to its
+            directions instead.
         prox: (T, 1, 1) pull to the broadcast model.
         correction: (T, 1 or M, P) added to every local gradient.
         clip_norm: (T, 1, 1) largest L2 norm of a g_k.
-        optimizer: turns local gradients into steps; the weighted sums are then of its directions. The cohort fills in
-            that of the trial.
-        sum_gradients: also answer with the sums of the g_k themselves, where an optimizer makes other directions.
+        optimizer: turns local gradients into directions; the weighted sums are then sums of directions. The cohort
+            fills in the trial's client optimizer.
+        sum_gradients: also return the sums of the g_k themselves if an optimizer makes other directions.
     """
 
     client_lr: Tensor
@@ -65,24 +66,24 @@ class LocalWork:
 
     @property
     def decoupled(self) -> bool:
-        """Whether weight decay is beside the gradients and no part of them."""
+        """Whether weight decay is added to the directions instead of the gradients."""
         return self.optimizer is not None and self.optimizer.decoupled
 
     @property
     def gradients_per_step(self) -> int:
-        """What a step costs, in gradients of the clients."""
+        """Cost of a step, in gradients per client."""
         return 1 if self.anchor is None else 2
 
 
 @dataclass(frozen=True)
 class Local:
-    """What came of the local work.
+    """Result of the local work.
 
     Args:
         pseudo_gradient: (T, M, P) weighted sum of each client's local gradients, not multiplied by client_lr.
-        steps: (T, M) gradients that each client took.
-        first_loss: (T, M) losses of the starting models on the first batches.
-        kept: (T, M, P) each, what the client optimizer returns of what it remembers, at each client's last step.
+        steps: (T, M) number of steps that each client took.
+        first_loss: (T, M) losses of the initial models on the first batches.
+        kept: final tensors of the client optimizer's memory, (T, M, P) each, by name.
     """
 
     pseudo_gradient: Tensor
@@ -92,12 +93,12 @@ class Local:
 
     @property
     def gradient_sum(self) -> Tensor:
-        """(T, M, P) sums of each client's local gradients, of work with sum_gradients."""
+        """(T, M, P) sums of each client's local gradients; needs work with sum_gradients."""
         return self.kept.get(GRADIENTS, self.pseudo_gradient)
 
     @property
     def mean_gradient(self) -> Tensor:
-        """(T, M, P) means of each client's local gradients over its own steps, of work with sum_gradients."""
+        """(T, M, P) means of each client's local gradients over its own steps; needs work with sum_gradients."""
         sums = self.gradient_sum
         return sums / torch.tensor(self.steps).clamp(min=1).to(sums).unsqueeze(-1)
 
@@ -113,7 +114,7 @@ def last_step_only(local_steps: Tensor) -> Tensor:
 
 
 def last_step(gradient_weights: Tensor) -> NDArray[np.int64]:
-    """(T,) steps of local work with such weights: the number of the last one above 0.
+    """(T,) number of local steps for gradient weights: the position, from 1, of the last positive weight.
 
     Args:
         gradient_weights: (T, K), at least 0.

@@ -1,5 +1,5 @@
-"""Gradients: `oracle` says what a model must offer, the other modules offer it for any torch module.
+"""Gradients: `oracle` is the contract of a model, the other modules implement it for any torch module.
 
-`autograd` differentiates one model, `one_by_one` loops over replicas, `vmapped` runs them at once; `frame` holds
-coordinates in which a model may keep running sums of gradients more cheaply.
+`autograd` is the reference, `one_by_one` loops over replicas, `vmapped` runs them at once. `frame` is the contract for
+coordinates in which a model keeps running sums of gradients more cheaply.
 """

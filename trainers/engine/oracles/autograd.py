@@ -1,4 +1,4 @@
-"""The reference oracle: one replica after the other through autograd; slow, and right for any model."""
+"""The reference oracle: one replica after the other through autograd. Slow, and correct for any model."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from trainers.engine.layout import Layout
 from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 
 Losses = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]
-"""A model's tensors by name, and one client's data by name, to the loss of each example, (examples,)."""
+"""Maps a model's tensors by name and one client's data by name to the loss of each example, (examples,)."""
 
 
 class Autograd(Oracle):
     """Losses and derivatives of one replica at a time.
 
     Args:
-        layout: of the parameters.
-        losses: of the examples, differentiable.
+        layout: layout of the parameters.
+        losses: loss of each example, differentiable.
     """
 
-    reference = True  # chosen by a plan only, or where a model has nothing else
+    reference = True  # used only if a plan names it or the model has no other oracle
 
     def __init__(self, layout: Layout, losses: Losses) -> None:
         self.layout = layout
         self.losses = losses
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
             for place, trial, row, weights, data in self._replicas(params, group):
@@ -37,14 +37,14 @@ class Autograd(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             held, along = client_major(total, group), client_major(vector, group)
@@ -58,7 +58,7 @@ class Autograd(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
             held = client_major(total, group)
@@ -74,7 +74,7 @@ class Autograd(Oracle):
             view.add_(gradient)
 
     def _replicas(self, params: Tensor, group: Group) -> list[tuple[int, int, Tensor, Tensor, Mapping[str, Tensor]]]:
-        """(place in the group, trial, model, weights of the examples, data) of every replica."""
+        """(index in the group, trial, model, weights of the examples, data) of every replica."""
         models = client_major(params, group)
         examples = next(iter(group.data.values())).shape[1]
         weights = example_weights(group, examples, params)

@@ -1,4 +1,4 @@
-"""Coordinates in which the local loop keeps the running sums of gradients: a model may offer better ones."""
+"""Coordinates in which the local loop keeps running sums of gradients. A model may offer cheaper ones."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Motion:
     Args:
         start: (T, 1 or M, P).
         client_lr: (T, 1, 1).
-        scale: (T, 1, 1); None is 1.
+        scale: (T, 1, 1), equal to 1 - client_lr pull; None is 1.
         shift: (T, 1 or M, P); None is 0.
         moving: whether any model moves before its last gradient.
-        pull: (T, 1, 1), scale is 1 - client_lr pull; None is 0.
+        pull: (T, 1, 1); None is 0.
     """
 
     start: Tensor
@@ -30,22 +30,22 @@ class Motion:
 
 
 class Frame(Protocol):
-    """Coordinates in which running sums of gradients are kept; anything linear in the gradients will do.
+    """Coordinates for running sums of gradients: any linear function of the gradients.
 
     Attributes:
-        totals: running sums, (T, clients, numbers) each, all clients of the cohort together; 0 at first.
+        totals: running sums, (T, clients, numbers) each, for all clients of the cohort; initially 0.
     """
 
     totals: list[Tensor]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
-        """Moves the sums of the first `width` trials and `busy` clients one step on.
+        """Advances the sums of the first `width` trials and `busy` clients by one step.
 
         Returns:
-            Losses (width, busy) before the step, if wanted.
+            Losses (width, busy) before the step if `want_loss`, else None.
         """
         ...
 
     def lift(self, sums: list[Tensor]) -> Tensor:
-        """Sums in these coordinates, shaped as `totals`, as gradients (T, M, P), client-major."""
+        """Converts sums in these coordinates, shaped like `totals`, to gradients (T, M, P), client-major."""
         ...

@@ -1,7 +1,7 @@
-"""The oracle of any network that works one replica after the other, in place on the flat rows.
+"""An oracle for any network that works on one replica after the other, in place on the flat rows.
 
 The parameters of one torch module are pointed at the tensors inside a replica's row, so nothing is copied, and
-gradients are added to the running sums at once. On a CPU this is the fastest way for convolutions.
+gradients are added directly to the running sums. On a CPU this is the fastest oracle for convolutions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from trainers.engine.layout import Layout
 from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 
 Losses = Callable[[Mapping[str, Tensor]], Tensor]
-"""One client's data by name to the loss of each example, (examples,), with the module's own parameters."""
+"""Maps one client's data by name to the loss of each example, (examples,), with the module's own parameters."""
 
-_EXAMPLES = 512  # of a client, run at once; larger batches are cut into pieces
+_EXAMPLES = 512  # of a client, computed at once; larger batches are cut into pieces
 
 Data = Mapping[str, Tensor]
 
@@ -27,12 +27,12 @@ class Loop(Oracle):
     """Losses and derivatives by autograd, replica by replica.
 
     Args:
-        layout: of the parameters.
-        module: whose parameters they are.
-        losses: of examples, by the module.
+        layout: layout of the parameters.
+        module: the torch module that has the parameters.
+        losses: loss of each example, computed by the module.
     """
 
-    separate = True  # a replica's numbers do not depend on which others there are
+    separate = True  # the numbers of a replica do not depend on the other replicas
 
     def __init__(self, layout: Layout, module: nn.Module, losses: Losses) -> None:
         self.layout = layout
@@ -41,7 +41,7 @@ class Loop(Oracle):
         self.parameters = [parameters[entry.name] for entry in layout.entries]
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.no_grad(), self._bound():
             for group in batch:
@@ -52,14 +52,14 @@ class Loop(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle; the gradient of the slope along the vector."""
+        """The gradient of the inner product of the gradient and the vector (see Oracle)."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         with torch.enable_grad(), self._bound():
             for group in batch:
@@ -75,7 +75,7 @@ class Loop(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.enable_grad(), self._bound():
             for group in batch:
@@ -95,7 +95,7 @@ class Loop(Oracle):
 
     @contextmanager
     def _bound(self) -> Iterator[None]:
-        """Gives the module its own tensors back afterwards, so that it keeps no replicas alive."""
+        """Restores the module's own tensors on exit, so that the module keeps no replica alive."""
         own = [parameter.data for parameter in self.parameters]
         try:
             yield
@@ -103,13 +103,13 @@ class Loop(Oracle):
             self._bind(own)
 
     def _replicas(self, params: Tensor, group: Group) -> Iterator[tuple[int, int, list[Tensor]]]:
-        """(place in the group, trial, tensors in the order of the layout) of every replica."""
+        """(index in the group, trial, tensors in the order of the layout) of every replica."""
         for place, trials in enumerate(self._tensors(params, group)):
             for trial, tensors in enumerate(trials):
                 yield place, trial, tensors
 
     def _tensors(self, params: Tensor, group: Group) -> list[list[list[Tensor]]]:
-        """Views [place][trial][tensor]."""
+        """Views, indexed [client in the group][trial][tensor]."""
         views = self.layout.views(client_major(params, group).detach()).values()
         columns = [[trials.unbind(0) for trials in view.unbind(0)] for view in views]
         places, trials = group.stop - group.start, params.shape[0]
@@ -117,12 +117,12 @@ class Loop(Oracle):
 
 
 def pieces(group: Group, place: int, like: Tensor) -> Iterator[tuple[Data, Tensor]]:
-    """(data, weights of the examples, sum 1 in all) of one client, cut into pieces of bounded size.
+    """(data, weights of the examples) of one client, cut into pieces of bounded size; all weights together sum to 1.
 
     Args:
-        group: of the client.
-        place: of the client in it.
-        like: a tensor of the type and on the device of the parameters.
+        group: the client's group.
+        place: index of the client in the group.
+        like: a tensor with the type and device of the parameters.
     """
     weights = example_weights(group, next(iter(group.data.values())).shape[1], like)[place]
     for start in range(0, len(weights), _EXAMPLES):

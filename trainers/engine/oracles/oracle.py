@@ -1,8 +1,8 @@
-"""The contract of a model, and what the engine asks of it: oracles that give gradients, and sources that give batches.
+"""The contract of a model: oracles compute gradients, sources draw batches.
 
 Shapes: T trials of a pack, M clients of a cohort, P numbers of a flat model (see trainers/engine/layout.py). Parameters
-are (T, M, P); the broadcast model is (T, 1, P) and stands for all M. The engine keeps replicas client-major in memory
-(`replicas`), so that one product serves all trials of a client.
+are (T, M, P); the broadcast model is (T, 1, P) and serves all M clients. The engine keeps replicas client-major in
+memory (`replicas`), so that one product serves all trials of a client.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Group:
     """Batches of neighbouring clients that have the same number of examples.
 
     Args:
-        start: first client, counted within the cohort.
+        start: index of the first client in the cohort.
         stop: one past the last client.
-        data: what the model's oracles need, by name, first dimension (stop - start): inputs, targets, rows ...
-        weights: (stop - start, examples) of each example, sum 1 a client; None is the plain mean.
+        data: tensors that the model's oracles need, by name, first dimension (stop - start): inputs, targets, rows ...
+        weights: (stop - start, examples) weight of each example, with sum 1 per client; None is the plain mean.
     """
 
     start: int
@@ -42,37 +42,37 @@ class Group:
 
 
 Batch = Sequence[Group]
-"""One step's batches of the first clients of a cohort; groups are in order and without gaps."""
+"""The batches of one step for the first clients of a cohort. Groups are in order and leave no client out."""
 
 
 class LocalGradients(Protocol):
-    """Gradients for the local loop: one method, and two fast paths that are optional.
+    """Gradients for the local loop: one required method, and two optional fast paths.
 
     Attributes:
-        separate: it runs trials one after the other; the local loop then does so too, each from first to last step.
+        separate: gains nothing from stacked trials; the local loop then runs each trial alone from first to last step.
     """
 
     separate: bool = False
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
-        """Better coordinates for the local loop than replicas of the model (engine/local/loop.py), or None."""
+        """Cheaper coordinates for the local loop than replicas of the model (engine/local/loop.py), or None."""
         return None
 
     @abstractmethod
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """Adds the gradients to `total` (T, M, P), a slice of `replicas`, in place; the losses (T, M) if wanted."""
+        """Adds the gradients in place to `total` (T, M, P), a slice of `replicas`; returns (T, M) losses on request."""
 
 
 class Oracle(LocalGradients, Protocol):
     """Losses and gradients of one model, for all trials and clients at once.
 
     All oracles of a model give the same numbers (float64, 1e-10); which one is fastest depends on device and width.
-    Oracles are derived from this class, which has the defaults of what is optional.
+    Oracles derive from this class, which has defaults for the optional members.
 
     Attributes:
-        reference: only a plan chooses it, or a model that has nothing else.
-        full_batches_only: it needs all data of every client in every step.
-        accelerators_only: it is not timed on a CPU.
+        reference: used only if a plan names it or the model has no other oracle.
+        full_batches_only: requires all data of every client in every step.
+        accelerators_only: never timed on a CPU, hence chosen there only by a plan that names it.
     """
 
     reference: bool = False
@@ -93,22 +93,22 @@ class Oracle(LocalGradients, Protocol):
 
 
 class RoundBatches(Protocol):
-    """The batches of one cohort in one round; its clients are ordered by falling number of examples.
+    """The batches of one cohort in one round. Clients are sorted by number of examples, largest first.
 
     Attributes:
-        clients: (M,) numbers of the clients, in the order in which batches and replicas have them.
-        always_full: whether the batch of every step is all data of every client.
+        clients: (M,) client ids, in the order of batches and replicas.
+        always_full: whether every step uses all data of every client.
     """
 
     clients: NDArray[np.int64]
     always_full: bool
 
     def prepare(self, local_steps: int) -> None:
-        """Draws the batches of so many steps at once; more steps can be asked for later."""
+        """Draws the batches of the first `local_steps` steps at once. Later steps can still be requested."""
         ...
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps in which each client passes so often over its own data, never rising."""
+        """(M,) steps that each client needs for `local_epochs` passes over its own data, largest first."""
         ...
 
     def batch(self, step: int, clients: int) -> Batch:
@@ -124,11 +124,11 @@ class Source(Protocol):
     """The batches of a whole trial."""
 
     def round(self, round_index: int, clients: NDArray[np.int64]) -> RoundBatches:
-        """The batches of one round (from 0) for a cohort in any order."""
+        """The batches of one round (from 0) for a cohort, given in any order."""
         ...
 
     def step_examples(self, clients_per_round: int) -> float:
-        """Mean number of examples in the batches of one step of a cohort; a measure of work."""
+        """Mean number of examples in one step of a whole cohort, as a measure of work."""
         ...
 
 
@@ -136,13 +136,13 @@ class Model(Protocol):
     """One model with its data on a device.
 
     Attributes:
-        layout: of its parameters.
+        layout: layout of its parameters.
         oracles: name -> oracle.
         clients: size of the population.
-        client_weights: (clients,) sum 1, the task's own weights; uniform where it has none.
-        examples: (clients,) numbers of examples; None where they cannot be counted.
-        test_examples: examples of one evaluation; a measure of work.
-        explosion: a training loss explodes when it rises above the first one by this many times max(1, |first|).
+        client_weights: (clients,) weights of the task with sum 1; uniform if the task has none.
+        examples: (clients,) number of examples of each client; None if losses are formulas without examples.
+        test_examples: examples of one evaluation, as a measure of work.
+        explosion: a training loss explodes when it exceeds the first one by this many times max(1, |first|).
     """
 
     layout: Layout
@@ -154,7 +154,7 @@ class Model(Protocol):
     explosion: float
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
-        """The (P,) model that training starts from: `init` (true parameters), or the model's own start."""
+        """The (P,) initial model: `init` (true parameters), or the model's default."""
         ...
 
     def source(self, seed: int, batch_size: int | None, batching: str) -> Source:
@@ -162,7 +162,7 @@ class Model(Protocol):
         ...
 
     def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
-        """Metrics (T,) of broadcast models (T, 1, P); "client_accuracy" in reports adds those of test clients."""
+        """Metrics (T,) of broadcast models (T, 1, P); "client_accuracy" in `reports` adds those of test clients."""
         ...
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
@@ -170,16 +170,16 @@ class Model(Protocol):
         ...
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """(T, M) accuracies on batches; None for a model that has none."""
+        """(T, M) accuracies on batches; None if the model has no accuracy."""
         ...
 
 
 class ModelBuilder(Protocol):
-    """A module in trainers/models. What has a value here is optional in a module, with this default.
+    """A module in trainers/models. Attributes with a value here are optional and have that default.
 
     Attributes:
-        Settings: dataclass of what a document may say of the model besides its name; None is nothing.
-        TARGETS: what it learns: "classes", "numbers", or "none" of a task's examples.
+        Settings: dataclass of the model's settings in a trial document, besides its name; None if it has none.
+        TARGETS: kind of targets that it learns: "classes", "numbers", or "none" (it learns from no examples).
     """
 
     Settings: type[Any] | None = None
@@ -190,23 +190,23 @@ class ModelBuilder(Protocol):
         """The model of a problem, on a device.
 
         Args:
-            problem: with the data, and `model_settings` that hold the checked Settings.
-            dtype: of parameters and inputs.
-            device: of all tensors.
+            problem: the data, and `model_settings` with the checked Settings.
+            dtype: type of parameters and inputs.
+            device: device of all tensors.
         """
 
 
 def replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:
-    """A zero tensor (T, M, P) that lies client-major in memory."""
+    """Zeros (T, M, P), client-major in memory."""
     return like.new_zeros((clients, trials, size)).transpose(0, 1)
 
 
 def client_major(params: Tensor, group: Group) -> Tensor:
-    """(m, T, P) view of the models of a group's clients; a broadcast model is repeated without a copy.
+    """(m, T, P) view of the models of a group's m clients; a broadcast model is expanded, not copied.
 
     Args:
         params: (T, M or 1, P).
-        group: which clients.
+        group: the clients.
     """
     clients = group.stop - group.start
     if params.shape[1] == 1:
@@ -215,7 +215,7 @@ def client_major(params: Tensor, group: Group) -> Tensor:
 
 
 def example_weights(group: Group, examples: int, like: Tensor) -> Tensor:
-    """(m, examples) weights of the examples of a group, sum 1 a client."""
+    """(m, examples) weights of the examples of a group, with sum 1 per client."""
     if group.weights is not None:
         return group.weights
     return torch.full((group.stop - group.start, examples), 1.0 / examples, dtype=like.dtype, device=like.device)

@@ -1,4 +1,4 @@
-"""The oracle of any network that works on all replicas at once, by torch.func.vmap."""
+"""An oracle for any network that works on all replicas at once, by torch.func.vmap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.oracles.autograd import Losses
 from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
 
-_EXAMPLES = 4096  # of all replicas together, run at once
+_EXAMPLES = 4096  # of all replicas together, computed at once
 
 Data = Mapping[str, Tensor]
 Tensors = Mapping[str, Tensor]
@@ -21,12 +21,12 @@ Tensors = Mapping[str, Tensor]
 class Vmap(Oracle):
     """Losses and derivatives of all trials and clients in single calls: few, large kernels.
 
-    On a CPU it is a choice of plans only: there the loop is as fast or faster for all but the smallest networks, and
-    the first call of vmap imports for seconds.
+    On a CPU it is used only if a plan names it: there `one_by_one` is at least as fast for all but the smallest
+    networks, and the first call of vmap spends seconds on imports.
 
     Args:
-        layout: of the parameters.
-        losses: of examples, as a function of the parameters.
+        layout: layout of the parameters.
+        losses: loss of each example, as a function of the parameters.
     """
 
     accelerators_only = True
@@ -50,7 +50,7 @@ class Vmap(Oracle):
         self._bend = _over_replicas(bend, 2)
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
-        """See Oracle."""
+        """(T, M) mean losses."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
@@ -60,14 +60,14 @@ class Vmap(Oracle):
         return found
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """See Oracle."""
+        """(T, M) mean losses and their (T, M, P) gradients."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         loss = self.add_gradient_(params, batch, total, want_loss=True)
         assert loss is not None
         return loss, total
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """See Oracle."""
+        """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             models, along = self._tensors(params, group), self._tensors(vector, group)
@@ -76,7 +76,7 @@ class Vmap(Oracle):
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """See Oracle."""
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         found = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             models = self._tensors(params, group)
@@ -98,7 +98,7 @@ def pieces(group: Group, params: Tensor) -> Iterator[tuple[Data, Tensor]]:
     """(data, weights of the examples) of all clients of a group, cut into pieces of bounded size.
 
     Args:
-        group: of clients.
+        group: the clients.
         params: (T, M or 1, P).
     """
     weights = example_weights(group, next(iter(group.data.values())).shape[1], params)
@@ -109,6 +109,6 @@ def pieces(group: Group, params: Tensor) -> Iterator[tuple[Data, Tensor]]:
 
 
 def _over_replicas(function: Any, models: int) -> Any:
-    """A function of models, data and weights, over trials (data shared) and clients."""
+    """Maps a function of models, data and weights over trials (which share the data) and clients."""
     trials = torch.func.vmap(function, in_dims=(*[0] * models, None, None))
     return torch.func.vmap(trials, in_dims=(*[0] * models, 0, 0))

@@ -1,6 +1,6 @@
 """A pack: trials of one structure, trained together in one process on one device.
 
-`pack` trains round by round, `lane` trains one round of the trials that are computed together, `setting` is what all of
-them share, `build` makes model and data from the trial, `plan` measures which oracle is the fastest, `progress` is
-everything that changes from round to round, `checkpoint` stores it member by member, `lines` makes report lines.
+`pack` trains round by round; `lane` trains one round of the trials that are computed together; `setting` holds what all
+trials share; `build` makes model and data from the trial; `plan` measures which oracle is fastest; `progress` holds
+everything that changes from round to round; `checkpoint` stores it member by member; `lines` makes report lines.
 """

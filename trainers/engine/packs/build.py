@@ -1,4 +1,4 @@
-"""From a trial's checked values to what methods compute with: tensors over the trials, and the model on its device."""
+"""Turns a trial's checked values into what methods compute with: tensors over the trials, and a model on its device."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from trainers.registry import models
 from trainers.trial.document import TrialSpec
 from trainers.trial.parts import Part
 
-_KEPT = 4  # with central data, or held-out clients that adapt, a trial has more than one
+_KEPT = 4  # a trial with central data or adapting held-out clients has several models
 _models: OrderedDict[tuple[str, ...], tuple[str, Model]] = OrderedDict()
 
 
 RATES = ("client_lr", "server_lr")
-"""What the schedule owns: it gets them once, as they were given, and methods have them from it alone."""
+"""Rates that the schedule owns: it receives the given values once, and methods get their rates only from it."""
 
 
 def hyper_of(part: Part[Configured], order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor) -> Any:
-    """The Hyper of an optimizer or schedule for all trials of a pack; its fields are as `settings_of` has them.
+    """The Hyper of an optimizer or schedule for all trials of a pack, with the fields from `settings_of`.
 
     Args:
-        part: with the values of all members.
-        order: number of the member in each place.
+        part: the values of all members.
+        order: index of the member in each slot.
         shape: trailing ones, (1, 1) for optimizers, () for schedules.
-        like: tensor of the pack's type and device.
+        like: a tensor with the pack's type and device.
     """
     return part.module.Hyper(**settings_of(part, order, shape, like))
 
@@ -45,16 +45,16 @@ def hyper_of(part: Part[Configured], order: NDArray[np.int64], shape: tuple[int,
 def settings_of(
     part: Part[Configured], order: NDArray[np.int64], shape: tuple[int, ...], like: Tensor
 ) -> dict[str, Any]:
-    """The hyperparameters of a method, optimizer or schedule for all trials of a pack, without rates of a method.
+    """The hyperparameters of a method, optimizer or schedule for all trials of a pack, without the rates of a method.
 
-    Structural values stay as they are. Traced ones become tensors (T, *shape): floats in the type and on the device of
-    `like`, integers on the CPU (loops run on them), lists of floats (T, longest) padded with zeros, on the CPU.
+    Structural values are passed unchanged. Traced values become tensors (T, *shape): floats with the type and device
+    of `like`, integers on the CPU (they control loops), lists of floats (T, longest) padded with zeros, on the CPU.
 
     Args:
-        part: with the values of all members.
-        order: number of the member in each place.
+        part: the values of all members.
+        order: index of the member in each slot.
         shape: trailing ones, (1, 1) for methods and optimizers, () for schedules.
-        like: tensor of the pack's type and device.
+        like: a tensor with the pack's type and device.
     """
     values = {}
     for item in part.described:
@@ -75,22 +75,24 @@ def settings_of(
 
 
 def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
-    """(name, model) of a trial's task on a device; the last two are kept for the next pack of this process.
+    """(name, model) of a trial's task on a device; the last few models are kept for the next packs of this process.
 
     Args:
-        spec: of the trial.
-        device: for data and parameters.
+        spec: the trial.
+        device: device of data and parameters.
     """
     return _built(spec, device, "clients")
 
 
 def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per_round: int) -> CentralData | None:
-    """The server's own data, for a method that says CENTRAL = True; by default as many examples a step as a cohort.
+    """The server's own data, or None unless the method sets CENTRAL = True.
+
+    A step of the server uses as many examples as a step of the whole cohort, unless the method sets another number.
 
     Args:
-        spec: of the trial.
-        device: for data and parameters.
-        oracle: name of the oracle that the clients have.
+        spec: the trial.
+        device: device of data and parameters.
+        oracle: name of the clients' oracle.
         clients_per_round: size of a cohort.
     """
     if not spec.method.module.CENTRAL:
@@ -101,12 +103,12 @@ def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per
 
 
 def adapted_clients(spec: TrialSpec, device: torch.device, oracle: str) -> Adapted | None:
-    """The held-out clients of a trial that is to be evaluated after adaptation.
+    """The held-out clients of a trial with evaluation after adaptation; None for other trials.
 
     Args:
-        spec: of the trial.
-        device: for data and parameters.
-        oracle: name of the oracle that the clients have.
+        spec: the trial.
+        device: device of data and parameters.
+        oracle: name of the clients' oracle.
     """
     if spec.adaptation is None:
         return None
@@ -142,12 +144,12 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """The torch type of a name, "float32" or "float64"."""
+    """The torch type for a name, "float32" or "float64"."""
     return {"float32": torch.float32, "float64": torch.float64}[name]
 
 
 def default_device(name: str = "auto") -> torch.device:
-    """The device of a name; "auto" is a GPU where torch can really use one, else the CPU.
+    """The device for a name; "auto" is a GPU if torch can really use one, else the CPU.
 
     Args:
         name: "auto", "cpu", "cuda", "cuda:0" ...
@@ -164,14 +166,14 @@ def default_device(name: str = "auto") -> torch.device:
 
 
 def slots(spec: TrialSpec, plan: Plan) -> list[tuple[NDArray[np.int64], int]]:
-    """The lanes of a pack: ((T,) number of the member in each place, how many of the places are not idle).
+    """The lanes of a pack: ((T,) index of the member in each slot, number of slots that are not idle).
 
-    Under a separate plan every member has a lane of its own. Else there is one lane, as wide as the plan: many local
-    steps first, so that those still busy lie together, then idle places with the settings of the last member.
+    Under a separate plan every member has its own lane. Otherwise there is one lane, as wide as the plan. Members with
+    many local steps come first, so that busy members lie together; then idle slots with the last member's settings.
 
     Args:
-        spec: of the trials.
-        plan: with at least as many places as there are members.
+        spec: the trials.
+        plan: has at least as many slots as there are members.
     """
     if plan.separate:
         return [(np.array([member]), 1) for member in range(spec.members)]
@@ -181,11 +183,11 @@ def slots(spec: TrialSpec, plan: Plan) -> list[tuple[NDArray[np.int64], int]]:
 
 
 def given_rates(spec: TrialSpec, order: NDArray[np.int64]) -> list[Tensor]:
-    """(T,) float64 values of each of RATES as they were given; 0 where the method has no such rate, or it is tied.
+    """(T,) float64 values of each of RATES as given; 0 if the method has no such rate or the rate is tied.
 
     Args:
-        spec: of the trials.
-        order: number of the member in each place.
+        spec: the trials.
+        order: index of the member in each slot.
     """
     columns = [spec.method.values.get(name, (0.0,) * spec.members) for name in RATES]
     return [
@@ -194,10 +196,10 @@ def given_rates(spec: TrialSpec, order: NDArray[np.int64]) -> list[Tensor]:
 
 
 def rates_of(spec: TrialSpec, schedule: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """(client_lr, server_lr) of the next round, (T,) each; tied rates are both the schedule's client_lr.
+    """(client_lr, server_lr) of the next round, (T,) each; with tied rates, both are the schedule's client_lr.
 
     Args:
-        spec: of the trials.
+        spec: the trials.
         schedule: state of the schedule.
     """
     client_lr, server_lr = spec.schedule.module.rates(schedule)
@@ -205,11 +207,11 @@ def rates_of(spec: TrialSpec, schedule: dict[str, Tensor]) -> tuple[Tensor, Tens
 
 
 def client_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:
-    """(clients,) weights, which are scaled to sum 1 within a cohort.
+    """(clients,) weights. Within a cohort they are scaled to sum 1.
 
     Args:
-        spec: weighting "examples" is by numbers of examples; "uniform" by the task's own weights where it has some.
-        model: with the clients.
+        spec: weighting "examples" weights clients by examples, "uniform" by the task's own weights, if it has any.
+        model: the model with the clients.
     """
     if spec.weighting == "examples" and model.examples is not None:
         return np.asarray(model.examples / model.examples.sum())
@@ -217,10 +219,10 @@ def client_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:
 
 
 def first_model(spec: TrialSpec, model: Model) -> Tensor:
-    """The (P,) model that training starts from.
+    """The (P,) initial model.
 
     Raises:
-        SpecError: an init of the wrong length.
+        SpecError: `init` has the wrong length.
     """
     if spec.init is not None and len(spec.init) != model.layout.count:
         raise SpecError(f"init must have {model.layout.count} numbers, one a parameter, got {len(spec.init)}", "init")

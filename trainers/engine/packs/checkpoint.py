@@ -1,12 +1,12 @@
-r"""Checkpoints as bytes: a header that shows damage, and a payload of tensors and plain types only.
+r"""Checkpoints as bytes: a header with a checksum, and a payload of tensors and plain types only.
 
 16 bytes  magic        "DRIFTLINE-PACK\n\0"
  4 bytes  version      unsigned, little-endian
 32 bytes  sha256       of the payload
           payload      torch.save, loadable with weights_only: a list with a dict for each member
 
-A checkpoint is made of its members' checkpoints. `members` takes it apart, and `joined` puts members of several packs
-together, so that a pack can go on with some of its members, or with those of other packs.
+A checkpoint consists of its members' checkpoints. `members` splits it, and `joined` combines members of several packs,
+so that a pack can continue with some of its members, or with members of other packs.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ _SHARED = {
 
 
 def members(data: bytes) -> list[bytes]:
-    """The checkpoints of the single members of a checkpoint, in their order.
+    """The checkpoints of the single members of a checkpoint, in order.
 
     Args:
         data: from `Pack.to_bytes` or `joined`.
 
     Raises:
-        CheckpointError: as `from_bytes`.
+        CheckpointError: see `from_bytes`.
     """
     return [to_bytes([member]) for member in from_bytes(data)]
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
-    """One checkpoint of several members, in this order, from which `Pack.restore` continues with all of them.
+    """One checkpoint of several members, in the given order; `Pack.restore` continues all of them.
 
     Args:
         parts: checkpoints of one member or several, of the same structure, plan and round.
 
     Raises:
-        CheckpointError: as `from_bytes`, or parts that do not go together.
+        CheckpointError: see `from_bytes`; also if the parts do not fit together.
     """
     found = [member for data in parts for member in from_bytes(data)]
     if not found:
@@ -85,29 +85,29 @@ def to_bytes(found: Sequence[Mapping[str, Any]]) -> bytes:
     """The checkpoint of some members.
 
     Args:
-        found: of each member tensors, numbers, texts, and dicts and lists of these. Tensors must not be views: what
-            else is in their memory would be written too.
+        found: for each member tensors, numbers, strings, and dicts and lists of these. Tensors must not be views:
+            their whole memory would be written.
     """
     buffer = io.BytesIO()
     buffer.write(bytes(_HEADER.size))
     torch.save([dict(member) for member in found], buffer)
-    with buffer.getbuffer() as whole:  # what clients keep may be large: no copies
+    with buffer.getbuffer() as whole:  # client states may be large: no copies
         digest = hashlib.sha256(whole[_HEADER.size :]).digest()
         _HEADER.pack_into(whole, 0, _MAGIC, VERSION, digest)
     return buffer.getvalue()
 
 
 def from_bytes(data: bytes) -> list[dict[str, Any]]:
-    """What a checkpoint holds of each member.
+    """The contents of a checkpoint, one dict per member.
 
     Args:
         data: from `to_bytes` or `joined`.
 
     Returns:
-        Tensors are on the CPU.
+        One dict per member, with tensors on the CPU.
 
     Raises:
-        CheckpointError: not a checkpoint, damaged, or of a version that this program does not know.
+        CheckpointError: the bytes are no checkpoint, are damaged, or have another version.
     """
     if len(data) < _HEADER.size:
         raise CheckpointError(f"a checkpoint must have a header of {_HEADER.size} bytes, got {len(data)} bytes")
@@ -124,20 +124,20 @@ def from_bytes(data: bytes) -> list[dict[str, Any]]:
 
 
 def fingerprints(spec: TrialSpec) -> list[str]:
-    """For each member what must be equal for it to continue: all of its own trial but its length and its reports.
+    """For each member, the hash of all that must be equal for it to continue: its trial without rounds and reports.
 
     Args:
-        spec: of one trial or several.
+        spec: one trial or several.
     """
-    task = _digest(spec.canonical["task"])  # may be large: once for all members
+    task = _digest(spec.canonical["task"])  # may be large: hashed once for all members
     return [_digest({**own_document(spec.canonical, member), "task": task}) for member in range(spec.members)]
 
 
 def structure(spec: TrialSpec) -> str:
-    """What must be equal for members to be joined: that of `structure_key`, but for lengths and reports.
+    """The hash of all that must be equal for members to be joined: `structure_of` without rounds and reports.
 
     Args:
-        spec: of one trial or several.
+        spec: one trial or several.
     """
     return _digest(structure_of(spec))
 
@@ -148,7 +148,7 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 
 def _given(key: str, member: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What a member has that another one has not, as an error shows it."""
+    """The values of a member that differ from another member's, as an error shows them."""
     own, theirs = member[key], other[key]
     if key == "plan":
         return ", ".join(f"{name}={shown(value)}" for name, value in own.items() if value != theirs.get(name))

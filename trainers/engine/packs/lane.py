@@ -23,15 +23,15 @@ from trainers.errors import SpecError
 
 
 class Lane:
-    """Trials that are computed together; T places, of which the last ones may be idle.
+    """Trials that are computed together in T slots, of which the last ones may be idle.
 
-    An idle place has the settings of a member and the first model. It counts as diverged from the start: it is never
-    trained on, reported, counted or written to a checkpoint, and its clients keep nothing.
+    An idle slot has the settings of a member and the initial model. It counts as diverged from the start: it is never
+    trained, reported, counted or written to a checkpoint, and its clients store nothing.
 
     Args:
-        setting: of the pack.
-        order: (T,) number of the member in each place, or of the member whose settings an idle place has.
-        members: places that are not idle, the first ones.
+        setting: setting of the pack.
+        order: (T,) index of the member in each slot; for idle slots, of the member that lends its settings.
+        members: number of slots that are not idle; these come first.
     """
 
     def __init__(self, setting: Setting, order: NDArray[np.int64], members: int) -> None:
@@ -66,14 +66,14 @@ class Lane:
 
     @property
     def members(self) -> NDArray[np.int64]:
-        """Numbers of the members, by place."""
+        """Index of the member in each slot that is not idle."""
         return self._order[: self._members]
 
     def first_lines(self, wall_seconds: NDArray[np.float64]) -> list[dict[str, Any]]:
         """The lines of round 0.
 
         Args:
-            wall_seconds: of each member of the pack.
+            wall_seconds: training time of each member of the pack.
         """
         params = self.now.state.params
         client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
@@ -83,7 +83,7 @@ class Lane:
         return self.lines(0, metrics, self.now.alive, wall_seconds)
 
     def train_round(self, round_index: int, draw: Draw) -> Metrics:
-        """Trains one round (from 0); the metrics of all trials."""
+        """Trains one round (from 0) and returns the metrics of all trials."""
         now, setting = self.now, self._setting
         spec, plan = setting.spec, setting.plan
         client_lr, server_lr = rates_of(spec, now.schedule)
@@ -115,17 +115,17 @@ class Lane:
         """Report lines, in the order of the members.
 
         Args:
-            number: server updates done.
-            metrics: of all trials.
-            reported: (T,) trials that have a line.
-            wall_seconds: of each member of the pack.
+            number: number of server updates so far.
+            metrics: metrics of all trials.
+            reported: (T,) True for trials that get a line.
+            wall_seconds: training time of each member of the pack.
         """
         members = np.where(reported, self._order, -1)
         diverged = reported & ~self.now.alive
         return lines(number, metrics, self.now.counters.reported, diverged, members, wall_seconds)
 
     def _evaluated(self, params: Tensor, client_lr: Tensor) -> Metrics:
-        """The metrics of an evaluation, with those that the trial asks for; client_lr (T,) is for adaptation."""
+        """The metrics of an evaluation, including requested reports; client_lr (T,) is used for adaptation."""
         setting = self._setting
         metrics = setting.model.evaluate(params, setting.spec.report)
         view = ModelView(params, setting.model, setting.oracle, setting.weights)
@@ -136,7 +136,7 @@ class Lane:
         return metrics
 
     def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
-        """(T,) what the schedule watches: the training loss, or the accuracy on the same data."""
+        """(T,) the value that the schedule monitors: the training loss, or the accuracy on the same data."""
         if self._setting.monitor == "loss":
             return loss
         accuracy = self._setting.model.accuracy(params, cohort.data(self._setting.spec.loss_data))

@@ -1,4 +1,4 @@
-"""Report lines: one JSON-able dict a round and trial."""
+"""Report lines: one JSON-compatible dict per round and trial."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Metrics = dict[str, Tensor]
 
 
 def opening(evaluated: Metrics, client_lr: Tensor, server_lr: Tensor) -> Metrics:
-    """The metrics of round 0, where nothing has been trained: no training loss and no update yet.
+    """The metrics of round 0, before any training: training loss and update norm are NaN.
 
     Args:
-        evaluated: of the first model.
-        client_lr: (T,) of the first round.
-        server_lr: (T,) of the first round.
+        evaluated: metrics of the initial model.
+        client_lr: (T,) rate of the first round.
+        server_lr: (T,) rate of the first round.
     """
     none = torch.full_like(client_lr, math.nan)
     return {"train_loss": none, "update_norm": none, "client_lr": client_lr, "server_lr": server_lr, **evaluated}
@@ -34,15 +34,15 @@ def lines(
     members: NDArray[np.int64],
     wall_seconds: NDArray[np.float64],
 ) -> list[dict[str, Any]]:
-    """The lines of one round, in the order of the members. What is not finite is None.
+    """The lines of one round, in the order of the members. Values that are not finite become None.
 
     Args:
-        number: server updates done.
+        number: number of server updates so far.
         metrics: name -> (T,), or (T, numbers).
         counters: name -> (T,).
         diverged: (T,).
-        members: (T,) number of the member in each slot; negative has no line.
-        wall_seconds: time spent in training, of each member of the pack.
+        members: (T,) index of the member in each slot; slots with a negative index get no line.
+        wall_seconds: training time of each member of the pack.
     """
     columns = {name: _finite(values.tolist()) for name, values in metrics.items()}
     counted = {name: values.tolist() for name, values in counters.items()}

@@ -22,12 +22,13 @@ from trainers.trial.document import TrialSpec
 class Pack:
     """Trials of equal structure in one process on one device; made by `from_spec` or `restore`.
 
-    A trial gives the same curve alone and in any pack, to rounding. Under one plan a restored pack gives the same
-    curves to the bit, and under a `separate` plan a trial gives the same curve to the bit in any pack (see Plan). A
-    trial diverges when its training loss, the norm of its update or its model is not finite, or when its training loss
-    rises above the first one by more than `explosion` of the model (1e3; 1e6 for quadratics) times
-    max(1, |first loss|). It is reported once as diverged, then its lines end and it rests; the others go on as if
-    nothing had happened.
+    Up to rounding, a trial gives the same curve alone and in any pack. Under the same plan a restored pack gives the
+    same curves to the bit, and under a `separate` plan a trial gives the same curve to the bit in any pack (see Plan).
+
+    A trial diverges when its training loss, the norm of its update or its model is not finite, or when its training
+    loss exceeds the first one by more than the model's `explosion` (1e3; 1e6 for quadratics) times
+    max(1, |first loss|). It is reported once as diverged, then its lines end and it stops; the other trials are not
+    affected.
     """
 
     def __init__(self, spec: TrialSpec, device: str, plan: Plan | None) -> None:
@@ -42,17 +43,16 @@ class Pack:
 
     @staticmethod
     def from_spec(spec: TrialSpec, *, device: str = "auto", plan: Plan | None = None) -> Pack:
-        """A pack that has done nothing yet.
+        """A pack at the start, before round 0.
 
         Args:
-            spec: of one trial or several.
+            spec: one trial or several.
             device: "auto", "cpu", "cuda", ...
-            plan: how to compute; None decides here, with as many places as members. With more places than members the
-                last places are idle.
+            plan: how to compute; None measures which oracle is fastest and uses as many slots as members. With more
+                slots than members the last slots are idle.
 
         Raises:
-            SpecError: what only the model can tell: a start of the wrong size, a plan with an unknown oracle or with
-                fewer places than members.
+            SpecError: `init` has the wrong size, or the plan has an unknown oracle or fewer slots than members.
         """
         return Pack(spec, device, plan)
 
@@ -61,12 +61,14 @@ class Pack:
         """The pack as it was when `to_bytes` was called; it continues as if it had never stopped.
 
         Args:
-            spec: of the same trials; rounds, report and eval_every may differ (the stored plan evaluates).
+            spec: the same trials; rounds, report, eval_every and adaptation may differ. The stored plan decides when to
+                evaluate.
             data: from `to_bytes`, or joined from checkpoints of single members (engine/packs/checkpoint.py).
             device: "auto", "cpu", "cuda", ...
 
         Raises:
-            CheckpointError: damaged, of another version, of other trials, or beyond the trial's rounds.
+            CheckpointError: the checkpoint is damaged, has another version, is of other trials, or is past the trial's
+                last round.
         """
         members = checkpoint.from_bytes(data)
         if len(members) != spec.members:
@@ -114,21 +116,21 @@ class Pack:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to report: all rounds done, or all trials diverged."""
+        """Whether nothing is left to report: all rounds are done, or all trials have diverged."""
         return self._opened and (self.round >= self.rounds or not any(lane.now.alive.any() for lane in self._lanes))
 
     def advance(self, max_rounds: int | None = None, seconds: float | None = None) -> list[dict[str, Any]]:
-        """Trains on, and returns one report line a round and trial; the first call begins with those of round 0.
+        """Trains further and returns one report line per round and trial; the first call begins with those of round 0.
 
         Args:
-            max_rounds: server updates to do at most; None is no limit.
-            seconds: time after which no further round is begun; None is no limit. One round is always done, however
-                little time there is, so that every call comes nearer to the end.
+            max_rounds: largest number of server updates; None is no limit.
+            seconds: no new round begins after this time; None is no limit. At least one round is trained, so that every
+                call makes progress.
         """
         return list(self._advance(max_rounds, seconds))
 
     def to_bytes(self) -> bytes:
-        """Everything that `restore` needs; `checkpoint.members` takes it apart by member."""
+        """Everything that `restore` needs; `checkpoint.members` splits it by member."""
         structure, fingerprints = self._identity
         rows = {number: row for lane in self._lanes for number, row in zip(lane.members, lane.now.rows(), strict=True)}
         return checkpoint.to_bytes(
@@ -148,7 +150,7 @@ class Pack:
 
     @cached_property
     def _identity(self) -> tuple[str, list[str]]:
-        """(structure, fingerprints), which checkpoints hold."""
+        """(structure, fingerprints), as stored in checkpoints."""
         return checkpoint.structure(self.spec), checkpoint.fingerprints(self.spec)
 
     def _advance(self, max_rounds: int | None, seconds: float | None) -> Iterator[dict[str, Any]]:

@@ -1,21 +1,21 @@
-"""How a pack is computed: what decides the last bits of its numbers, and when it evaluates.
+"""A plan: how a pack is computed, which decides the last bits of its numbers, and when it evaluates.
 
-A plan is decided once, stored in every checkpoint and forced when the pack is continued: under the same plan a
-restarted pack gives the same curve to the bit, under another one to rounding.
+A plan is decided once, stored in every checkpoint and enforced when the pack continues. Under the same plan a restarted
+pack gives the same curve to the bit, under another plan up to rounding.
 
-Under a plan that is not `separate` the trials of a pack are the rows of common products. Products of other shapes round
-differently, and even the rows of one product do, by their place: the last rows go through other kernels than the first
-(torch 2.13 with MKL: in one of seven shapes of products that were tried, and in one of four of products with a vector).
-So a trial keeps its bits next to other neighbours or idle places only while its place, the width and the numbers of
-local steps in all places stay the same, and no neighbour brings a term that the pack had not (clipping, momentum, a
-pull). Otherwise it agrees to rounding.
+Under a plan that is not `separate`, the trials of a pack are rows of shared matrix products. Products of different
+shapes round differently. Even the rows of one product may round differently by position, because the last rows go
+through other kernels than the first (torch 2.13 with MKL: in one of seven shapes of matrix products that were tried,
+and in one of four shapes of products with a vector). So a trial keeps its bits next to other neighbours or idle slots
+only if its slot, the width and the numbers of local steps in all slots stay the same, and no neighbour adds a term that
+the pack did not have (clipping, momentum, a proximal pull). Otherwise it agrees up to rounding.
 
 Under a `separate` plan every trial is computed as if it were alone, whole rounds at a time, with the model, the data
-and the batches of the pack. So its bits depend on nothing but the oracle, the number of threads and the processor: not
-on its place, its neighbours or the width. The price is what common products save. In packs of 8 on one core a round
-takes 4 to 6 times as long for quadratics and softmax regression on 8 x 8 pictures, 1.1 times for softmax regression on
-28 x 28 pictures, and 0.9 to 1.1 times for networks, which are computed one by one anyway. With 1 to 32 local steps in
-one pack a round takes 2 to 4 times as long for the former and half as long for the latter softmax regression. On CUDA
+and the batches of the pack. Its bits then depend only on the oracle, the number of threads and the processor, not on
+its slot, its neighbours or the width. The price is that no products are shared. In packs of 8 on one core a round takes
+4 to 6 times as long for quadratics and for softmax regression on 8 x 8 images, 1.1 times for softmax regression on
+28 x 28 images, and 0.9 to 1.1 times for networks, which are computed one by one anyway. With 1 to 32 local steps in
+one pack, softmax regression takes 2 to 4 times as long on 8 x 8 images and half as long on 28 x 28 images. On CUDA
 neither was measured.
 """
 
@@ -37,7 +37,7 @@ from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches
 
 EVALUATION_SHARE = 0.15
 LEAST_EVALUATIONS = 10
-_GRADIENT_WORK = 3.0  # of a gradient, in forward passes
+_GRADIENT_WORK = 3.0  # cost of a gradient, in forward passes
 
 _BUDGET = 1.0  # seconds for measuring
 _MEASURED_STEPS = 8
@@ -53,8 +53,8 @@ class Plan:
 
     Args:
         oracle: name of the oracle.
-        width: number of places in the pack; those without a member are idle.
-        threads: threads of torch.
+        width: number of slots in the pack; slots without a member are idle.
+        threads: number of torch threads.
         device: type of the device, "cpu" or "cuda".
         dtype: "float32" or "float64".
         eval_every: rounds between evaluations.
@@ -75,22 +75,22 @@ class Plan:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Plan:
-        """The plan that `to_json` gave. Unknown keys are ignored; what a plan of an older version lacks is False."""
+        """Reads a plan from `to_json`. Unknown keys are ignored; keys that an older version lacks get defaults."""
         return Plan(**{field.name: document[field.name] for field in fields(Plan) if field.name in document})
 
 
 def evaluation_interval(examples: int, step_examples: float, rounds: int) -> int:
-    """Rounds between evaluations so that these take at most 15 % of the time.
+    """Rounds between evaluations, so that evaluations take at most 15 % of the time.
 
-    It follows from counts, not from a clock, so that all trials of a task evaluate in the same rounds, in any pack and
-    on any machine: an evaluation costs its examples, a round at least one gradient, three times its examples. A run
-    has at least 10 evaluations all the same, which is more of its time where it is short, the test set large, and the
-    clients take fewer than 5 local steps.
+    The interval follows from counts, not from a clock, so that all trials of a task evaluate in the same rounds, in any
+    pack and on any machine. An evaluation costs its examples; a round costs at least one gradient, three times its
+    examples. A run always has at least 10 evaluations; these take more of its time if the run is short, the test set is
+    large, and the clients take fewer than 5 local steps.
 
     Args:
-        examples: of one evaluation.
+        examples: examples of one evaluation.
         step_examples: examples in one step of a cohort.
-        rounds: of the trial.
+        rounds: rounds of the trial.
     """
     share = EVALUATION_SHARE / (1 - EVALUATION_SHARE)
     interval = math.ceil(examples / (share * _GRADIENT_WORK * step_examples))
@@ -100,20 +100,20 @@ def evaluation_interval(examples: int, step_examples: float, rounds: int) -> int
 def fastest_oracle(
     name: str, model: Model, batches: Callable[[], RoundBatches], params: Tensor, steps: int | None = None
 ) -> str:
-    """The name of the oracle that does some local steps in the shortest time here; of near equals the first.
+    """The name of the oracle that is fastest at local steps on this machine; among near equals, the first.
 
-    Measured once a process for each (device, threads, type, model, kind of batch, cohort, width, steps) and kept. Every
-    candidate first runs once unmeasured, so that none pays for what the first call of anything costs. Measuring takes
-    about a second on a CPU: where a single step takes longer, the candidates not yet seen are left out, which loses
-    nothing, because large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take
-    longer than that, because it loads libraries. A candidate that runs out of the GPU's memory is left out.
+    Measured once per process for each (device, threads, type, model, kind of batch, cohort, width, steps), then cached.
+    Every candidate first runs once unmeasured, so that the cost of first calls does not count. Measuring takes about a
+    second on a CPU. If a single step takes longer, the remaining candidates are skipped, which loses nothing, because
+    large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take longer than a
+    second, because it loads libraries. A candidate that runs out of GPU memory is skipped.
 
     Args:
-        name: of the model.
-        model: with its oracles, the safest first.
+        name: name of the model.
+        model: the model with its oracles, the safest first.
         batches: makes typical batches.
         params: (T, 1, P), as wide as the pack.
-        steps: local steps of a round; at most 8 are measured, and 8 where it is None.
+        steps: local steps of a round, of which at most 8 are measured; None measures 8.
     """
     typical = batches()
     candidates = {
@@ -143,7 +143,7 @@ def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches],
                 _measure(oracle, batches(), params, 1)
             started[one] = _measure(oracle, batches(), params, 1)
         except torch.OutOfMemoryError as error:
-            short_of_memory = error.with_traceback(None)  # whose frames hold tensors
+            short_of_memory = error.with_traceback(None)  # the traceback's frames hold tensors
         if sum(started.values()) > _BUDGET and not params.is_cuda:
             break
     if short_of_memory is not None and not started:
@@ -161,7 +161,7 @@ def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches],
 
 
 def _measure(oracle: Oracle, batches: RoundBatches, params: Tensor, steps: int) -> float:
-    """Seconds of one round of local work: of this thread on a CPU, where other programs disturb the clock."""
+    """Seconds of one round of local work. On a CPU, time of this thread, since other programs disturb the clock."""
     trials = params.shape[0]
     work = LocalWork(
         client_lr=torch.full((trials, 1, 1), 1e-3, dtype=params.dtype, device=params.device),

@@ -1,4 +1,4 @@
-"""Everything that changes while trials train; checkpoints hold it member by member."""
+"""Everything that changes while trials train. Checkpoints store it member by member."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from trainers.engine.rounds.server_state import State
 
 @dataclass
 class Progress:
-    """How far the trials of a lane have come. T places, of which the last ones may be idle.
+    """The progress of the trials of a lane, in T slots, of which the last ones may be idle.
 
     Args:
         state: models and memories.
         schedule: state of the schedule.
-        counters: what has been used.
-        alive: (T,), False from the round in which a trial has diverged, and of idle places.
+        counters: communication and computation so far.
+        alive: (T,) False from the round in which a trial diverges, and for idle slots.
         first_loss: (T,) training loss of the first round; NaN before.
-        clients: what clients keep.
-        members: places that are not idle, the first ones.
+        clients: client states.
+        members: number of slots that are not idle; these come first.
     """
 
     state: State
@@ -40,30 +40,30 @@ class Progress:
 
     @staticmethod
     def start(state: State, schedule: dict[str, Tensor], clients: ClientStore, occupied: NDArray[np.bool_]) -> Progress:
-        """Nothing done yet.
+        """The progress before the first round.
 
         Args:
-            state: with the first models.
-            schedule: before the first round.
-            clients: with nothing in it.
-            occupied: (T,), False where a place is idle.
+            state: the initial models.
+            schedule: state of the schedule before the first round.
+            clients: an empty store.
+            occupied: (T,) False for idle slots.
         """
         trials, members = len(occupied), int(occupied.sum())
         return Progress(state, schedule, Counters.zero(trials), occupied, np.full(trials, np.nan), clients, members)
 
     def rows(self) -> list[dict[str, Any]]:
-        """What a checkpoint keeps of each member, by place: tensors of its own and plain types."""
+        """The contents of a checkpoint for each member, by slot: copied tensors and plain types."""
         return [self._row(place) for place in range(self.members)]
 
     def load(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Continues from where the rows were taken.
+        """Restores the state in `rows`.
 
-        A member may come from another pack, whose members needed more or less room: the ring of a schedule is as long
-        as the longest window of its pack, and an optimizer without momentum anywhere remembers nothing. What a row has
-        too much is not in use by its member, and what is missing begins as in a new pack.
+        A member may come from another pack, with tensors of another size: the ring buffer of a schedule is as long as
+        the longest window of its pack, and an optimizer has no memory if no trial has momentum. A member does not use
+        surplus numbers of its row; missing ones start as in a new pack.
 
         Args:
-            rows: from `rows`, of every member by place, with tensors on the CPU.
+            rows: from `rows`, for every member by slot, with tensors on the CPU.
         """
         state = self.state
         self.state = replace(
@@ -103,7 +103,7 @@ class Progress:
 
         Args:
             loss: (T,) training loss of the round.
-            rest: (T,) not finite where the update or the model is not.
+            rest: (T,) not finite if the update or the model is not finite.
             explosion: see Model.
         """
         self.first_loss = np.where(np.isnan(self.first_loss), loss, self.first_loss)
@@ -115,13 +115,13 @@ class Progress:
     def move(
         self, state: State, schedule: dict[str, Tensor], alive: NDArray[np.bool_], cohort: NDArray[np.int64]
     ) -> None:
-        """Goes one round on; trials that are not alive keep what they had.
+        """Advances by one round; trials that are not alive keep their old state.
 
         Args:
-            state: after the round.
-            schedule: after the round.
+            state: state after the round.
+            schedule: state of the schedule after the round.
             alive: (T,) after the round.
-            cohort: (M,) numbers of the round's clients.
+            cohort: (M,) client ids of the round.
         """
         self.clients.put(cohort, state.stored, alive)
         state = replace(state, stored={})
@@ -138,7 +138,7 @@ class Progress:
 
 
 def _where(alive: NDArray[np.bool_], new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The new tensors, with the old rows of trials that are not alive."""
+    """The new tensors, but with the old rows for trials that are not alive."""
     rows = torch.as_tensor(alive)
     return {
         name: torch.where(rows.to(held.device).view(-1, *[1] * (held.dim() - 1)), held, old[name])
@@ -147,7 +147,7 @@ def _where(alive: NDArray[np.bool_], new: Mapping[str, Tensor], old: Mapping[str
 
 
 def _filled(fresh: Mapping[str, Tensor], rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Copies of the tensors (T, ...) of a new pack, with the rows of its members as far as shapes agree."""
+    """Copies of the tensors (T, ...) of a new pack, filled with the rows of its members as far as shapes overlap."""
     filled = {name: held.clone() for name, held in fresh.items()}
     for place, row in enumerate(rows):
         for name in filled.keys() & row.keys():

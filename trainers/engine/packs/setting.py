@@ -32,9 +32,9 @@ class Draw:
     """The clients of one round and their batches, the same for all trials.
 
     Args:
-        batches: of the round.
-        weights: (M,) of the clients, sum 1.
-        share: of the cohort in the weights of all clients.
+        batches: batches of the round.
+        weights: (M,) weights of the clients, with sum 1.
+        share: the cohort's share of the weights of all clients.
         examples: mean number of examples of a mini-batch.
     """
 
@@ -48,12 +48,12 @@ class Setting:
     """Model, data and plan of a pack.
 
     Args:
-        spec: of the trials.
+        spec: the trials.
         device: "auto", "cpu", "cuda", ...
-        plan: how to compute; None decides here.
+        plan: how to compute; None measures which oracle is fastest.
 
     Raises:
-        SpecError: a plan with an unknown oracle, or with fewer places than there are members.
+        SpecError: the plan has an unknown oracle, or fewer slots than there are members.
     """
 
     def __init__(self, spec: TrialSpec, device: str, plan: Plan | None) -> None:
@@ -73,7 +73,7 @@ class Setting:
         self.central = central_data(spec, self.device, self.plan.oracle, self.clients_per_round)
 
     def first_models(self, trials: int) -> Tensor:
-        """(T, 1, P): the model that training starts from, once for each trial."""
+        """(T, 1, P) the initial model, once for each trial."""
         return self.first_model.expand(trials, 1, -1).clone()
 
     def draw(self, round_index: int) -> Draw:
@@ -82,7 +82,7 @@ class Setting:
         batches = self.source.round(round_index, clients)
         weights = self.weights[batches.clients]
         total = weights.sum()
-        weights = weights / total if total > 0 else weights  # clients of weight 0 alone change nothing
+        weights = weights / total if total > 0 else weights  # a cohort of weight 0 changes nothing
         sizes = self.model.examples
         examples = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
         several = self.plan.separate and self.spec.members > 1
@@ -109,7 +109,7 @@ class Setting:
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, every)
 
     def _typical(self) -> RoundBatches:
-        """The batches of a round as training meets them: of a new cohort, unless all clients take part in each."""
+        """The batches of a typical round: of a new cohort, unless all clients take part in every round."""
         source = self.source
         if self.clients_per_round < self.model.clients:
             source = self.model.source(self.spec.seed, self.spec.batch_size, self.spec.batching)
@@ -117,11 +117,11 @@ class Setting:
         return source.round(0, cohort)
 
     def _most_steps(self) -> int | None:
-        """The most local steps of any trial; None where only the method knows."""
+        """The largest number of local steps of any trial; None if only the method knows it."""
         return max((count or 0 for count in self.spec.method.values.get("local_steps", ())), default=0) or None
 
     def _adopt(self, plan: Plan) -> Plan:
-        """A given plan, forced; device and dtype are what they are."""
+        """Enforces a given plan, except for its device and dtype: those are the pack's own."""
         if plan.oracle not in self.model.oracles:
             known = ", ".join(self.model.oracles)
             raise SpecError(f"the plan's oracle must be one of {known}, got oracle={shown(plan.oracle)}")

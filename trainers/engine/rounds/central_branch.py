@@ -1,8 +1,7 @@
-"""The server's branch of a round in mixed federated learning, and the merge of both branches, by any optimizer.
+"""The server's branch of a round in mixed federated learning, and the merge of both branches, with any optimizer.
 
-The server's branch takes its steps with the optimizer `central` of the trial, and the sum of both branches' changes is
-a pseudo-gradient with the sign turned for the optimizer `merge`. Both remember from round to round, as the server's
-optimizer does.
+The server's branch steps with the trial's optimizer `central`. The negative sum of both branches' changes is the
+pseudo-gradient of the optimizer `merge`. Both optimizers keep their memory from round to round, like the server's.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from trainers.engine.rounds.server_state import Memory, State
 from trainers.hyperparameters import tunable
 
 SERVER_LR = -1.0
-"""Stands for a central_lr that is left out, in a pack in which other trials have one."""
+"""Stands for a missing central_lr if other trials of the pack have one."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class MixedLoss:
 
 @dataclass(frozen=True)
 class Branches(MixedLoss, LocalSteps):
-    """Hyperparameters of a method with a branch of the server beside the clients'."""
+    """Hyperparameters of a method with a branch of the server next to the clients' branch."""
 
     central_lr: Tensor | None = tunable(
         None,
@@ -62,12 +61,12 @@ class Branches(MixedLoss, LocalSteps):
 
 @dataclass(frozen=True)
 class Branch:
-    """What came of the server's branch.
+    """Result of the server's branch.
 
     Args:
         delta: (T, 1, P) change of the model.
-        mean_gradient: (T, 1, P) mean of its gradients, their correction left out.
-        memory: what its optimizer remembers.
+        mean_gradient: (T, 1, P) mean of its gradients, without the correction.
+        memory: memory of its optimizer.
     """
 
     delta: Tensor
@@ -80,9 +79,9 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
 
     Args:
         central: the server's data.
-        hyper: of the method, with central_lr, central_steps, central_weight and central_batch_size; central_lr of None,
-            or SERVER_LR, is the rate of the server.
-        state: before the round, with the optimizer.
+        hyper: the method's, with central_lr, central_steps, central_weight and central_batch_size. A central_lr of
+            None or SERVER_LR means server_lr.
+        state: state before the round, with the optimizer.
         correction: (T, 1, P) added to every gradient; None is 0.
     """
     rate = state.server_lr
@@ -109,13 +108,13 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
 
 
 def merge(hyper: Any, before: State, federated: State, branch: Branch) -> State:
-    """The state after the merge, with what both optimizers remember.
+    """The state after the merge, with the memory of both optimizers.
 
     Args:
-        hyper: of the method, with merge_lr and merge_by ("mean" halves merge_lr).
-        before: the round, with the optimizer.
-        federated: after the server optimizer's step.
-        branch: of the server.
+        hyper: the method's, with merge_lr and merge_by ("mean" halves merge_lr).
+        before: state before the round, with the optimizer.
+        federated: state after the server optimizer's step.
+        branch: the server's branch.
     """
     rate = hyper.merge_lr / 2 if hyper.merge_by == "mean" else hyper.merge_lr
     optimizer = before.optimizers["merge"]
@@ -130,7 +129,7 @@ def merge(hyper: Any, before: State, federated: State, branch: Branch) -> State:
 def _walk(
     central: Central, hyper: Any, params: Tensor, step: Callable[[Tensor, Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """(models after the steps, sum of the gradients), each trial with its own number of steps."""
+    """(models after the steps, sum of the gradients); each trial takes its own number of steps."""
     counts = np.where(central.alive, hyper.central_steps.cpu().numpy().reshape(-1), 0)
     total = torch.zeros_like(params)
     for number in range(int(counts.max(initial=0))):

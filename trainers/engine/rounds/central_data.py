@@ -1,7 +1,7 @@
 """The server's own loss in a round: its gradients and its local steps, as if the server were a cohort of one client.
 
-Central data are a problem of their own, with a single client, of the same model. Their batches follow from (seed,
-round, step), apart from those of the clients. Only gradients are counted here: the server sends itself nothing.
+Central data are a separate problem with a single client and the same model. Their batches follow from (seed, round,
+step) and are independent of the clients' batches. Only gradients are counted: the server sends nothing to itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class CentralData:
     """The server's data of a whole trial.
 
     Args:
-        model: with the server as its only client.
-        oracle: name of the oracle that the clients have.
-        seed: of the trial.
+        model: the model with the server as its only client.
+        oracle: name of the clients' oracle.
+        seed: seed of the trial.
         batching: "with_replacement" or "shuffled".
-        batch_size: examples a central step, where a method does not say it; None is all data of the server.
+        batch_size: examples per central step, unless the method sets it; None is all data of the server.
     """
 
     def __init__(self, model: Model, oracle: str, seed: int, batching: str, batch_size: int | None) -> None:
@@ -43,20 +43,20 @@ class CentralData:
         self._sources: dict[int | None, Source] = {}
 
     def at(self, round_index: int, alive: NDArray[np.bool_], counters: Counters | None = None) -> Central:
-        """What the server does in a round (from 0).
+        """The server's loss in one round.
 
         Args:
             round_index: from 0.
-            alive: (T,), trials that have not diverged.
-            counters: added to; None counts nothing.
+            alive: (T,) True for trials that have not diverged.
+            counters: updated in place; None counts nothing.
         """
         return Central(self, round_index, alive, counters or Counters.zero(len(alive)))
 
     def examples(self, batch_size: int | None) -> int:
-        """Examples of one of the server's gradients; a formula, which needs none, counts as one.
+        """Examples in one gradient of the server. A loss without examples (a formula) counts as one.
 
         Args:
-            batch_size: as of `batches`.
+            batch_size: as in `batches`.
         """
         sizes = self._model.examples
         return 1 if sizes is None else batch_size or self._batch_size or int(sizes.sum())
@@ -66,7 +66,7 @@ class CentralData:
 
         Args:
             round_index: from 0.
-            batch_size: examples of each; None is the trial's own size.
+            batch_size: examples of each; None is the size given to the constructor.
         """
         size = batch_size or self._batch_size
         if size not in self._sources:
@@ -75,11 +75,11 @@ class CentralData:
 
     @property
     def countable(self) -> bool:
-        """Whether the server's loss is of examples, not a formula that needs no data."""
+        """Whether the server's loss is over examples; False for a formula that needs no data."""
         return self._model.examples is not None
 
     def oracle(self, batches: RoundBatches) -> Oracle:
-        """The clients' oracle, unless it must have full batches and these are not."""
+        """The clients' oracle, or another one if that needs full batches and these are not full."""
         chosen = self._model.oracles[self._oracle]
         if batches.always_full or not chosen.full_batches_only:
             return chosen
@@ -92,10 +92,10 @@ class Central:
     """The server's own loss in one round, for all trials of a pack.
 
     Args:
-        data: of the trial.
+        data: the server's data of the trial.
         round_index: from 0.
-        alive: (T,), trials that have not diverged.
-        counters: added to.
+        alive: (T,) True for trials that have not diverged.
+        counters: updated in place.
     """
 
     def __init__(self, data: CentralData, round_index: int, alive: NDArray[np.bool_], counters: Counters) -> None:
@@ -105,12 +105,13 @@ class Central:
         self._counters = counters
 
     def local(self, params: Tensor, work: LocalWork, batch_size: int | None = None) -> Local:
-        """Local steps on the server's data; what comes of them has one client, (T, 1, P).
+        """Local steps on the server's data; the result has one client, (T, 1, P).
 
         Args:
-            params: (T, 1, P), where they start.
-            work: central_lr as client_lr, central_steps as local_steps, and its terms.
-            batch_size: examples a step; None is as many as all clients of a cohort have, or all data where they have.
+            params: (T, 1, P) initial models.
+            work: central_lr as client_lr, central_steps as local_steps, and further terms.
+            batch_size: examples per step; None is as many as a step of the whole cohort, or all data if clients use
+                full batches.
         """
         batches = self._data.batches(self._round_index, batch_size)
         done = run_local_steps(self._data.oracle(batches), batches, params, work, self.alive)
@@ -144,11 +145,11 @@ class Central:
         return loss_weight * oracle.value_and_grad(params, batch)[1]
 
     def bytes_of(self, batches: RoundBatches, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Bytes of the examples in the batches of so many steps, as they are held; full batches count once.
+        """Bytes of the examples in the batches of the first `steps` steps, as held in memory; full batches count once.
 
         Args:
-            batches: of the round.
-            steps: of any shape, which is that of the answer.
+            batches: batches of the round.
+            steps: numbers of steps, of any shape; the result has the same shape.
         """
         if not self._data.countable:
             return np.zeros_like(steps)
@@ -156,7 +157,7 @@ class Central:
         return held * (np.minimum(steps, 1) if batches.always_full else steps)
 
     def examples(self, batch_size: int | None) -> int:
-        """Examples of one of the server's gradients; a formula, which needs none, counts as one."""
+        """Examples in one gradient of the server. A loss without examples (a formula) counts as one."""
         return self._data.examples(batch_size)
 
     def _count(self, gradients: NDArray[np.int64], batch_size: int | None) -> None:
@@ -175,10 +176,10 @@ class Central:
 
         Args:
             params: (T, 1, P).
-            step: of the round, from 0.
+            step: step of the round, from 0.
             loss_weight: (T, 1, 1) multiplies the loss.
             batch_size: examples of a batch, as in `local`.
-            taking: (T,) trials that take part in it; None is all.
+            taking: (T,) True for trials that take this step; None is all.
         """
         batches = self._data.batches(self._round_index, batch_size)
         batches.prepare(step + 1)
@@ -198,7 +199,7 @@ class Central:
             params: (T, 1, P).
             loss_weight: (T, 1, 1) multiplies the loss; None is 1.
             batch_size: examples of a batch, as in `local`.
-            batches: (T, 1, 1) integers, how many batches its mean is taken over, those of the first steps; None is 1.
+            batches: (T, 1, 1) integers: the gradient is averaged over the batches of this many first steps; None is 1.
         """
         once = torch.ones((params.shape[0], 1, 1), dtype=torch.int64)
         steps = once if batches is None or self._data.batches(self._round_index, batch_size).always_full else batches
@@ -207,12 +208,12 @@ class Central:
 
 
 def merged(before: State, federated: State, central_delta: Tensor, merge_lr: Tensor) -> State:
-    """The state after the server's step, with the central branch merged in: x + merge_lr (federated + central change).
+    """The state after the server's step and the merge of the central branch: x + merge_lr (federated + central change).
 
     Args:
-        before: the round.
-        federated: after the server optimizer's step.
-        central_delta: (T, 1, P), the change that the central branch made.
+        before: state before the round.
+        federated: state after the server optimizer's step.
+        central_delta: (T, 1, P) change of the model by the central branch.
         merge_lr: (T, 1, 1).
     """
     federated_delta = federated.params - before.params

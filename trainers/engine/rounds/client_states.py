@@ -1,13 +1,14 @@
-"""What clients keep from round to round: model-sized tensors for every client of the population.
+"""Client states: model-sized tensors that every client of the population keeps from round to round.
 
-A method that needs them has a function `stored(hyper)`, which gives their names; all begin at 0. The cohort brings
-those of its clients (`cohort.stored`), the round returns new ones (`state.store`), and the pack writes them back.
-Clients that have not taken part yet cost no room in a checkpoint.
+A method that needs client states has a function `stored(hyper)`, which returns their names; all start at 0. The method
+reads those of the cohort (`cohort.stored`) and returns new ones (`state.store`), which the pack writes back. Clients
+that have not taken part yet take no space in a checkpoint.
 
-Where they lie: on the device if they take at most a quarter of its free memory, else in the memory of the computer
-(pinned, if the device is a GPU), from where a cohort's share is copied to the device for its round and back. Both give
-the same numbers. A checkpoint takes their size twice more while it is written; together that must be at most nine
-tenths of the memory available to this process, else the trial is refused before it is trained.
+Client states lie on the device if they take at most a quarter of its free memory. Otherwise they lie in the memory of
+the computer (pinned, if the device is a GPU), and the cohort's share is copied to the device and back in every round.
+Both give the same numbers. Writing a checkpoint takes another twice their size in the computer's memory. All of it
+together must fit into nine tenths of the memory available to this process; otherwise the trial is refused before
+training.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Size:
-    """How large a store is.
+    """The size of a store.
 
     Args:
-        tensors: kept for each client.
-        clients: of the population.
-        parameters: of the model, as they are stored.
-        trials: of the pack.
-        item_bytes: of a number.
+        tensors: tensors per client.
+        clients: clients of the population.
+        parameters: numbers per tensor, pads included.
+        trials: trials of the pack.
+        item_bytes: bytes per number.
     """
 
     tensors: int
@@ -54,13 +55,16 @@ class Size:
 
 
 def place(size: Size, device_free: int | None, host_free: int | None, method: str) -> str:
-    """Where a store goes: "device" or "host"; SpecError where it fits nowhere.
+    """Where a store goes: "device" or "host".
 
     Args:
-        size: of the store.
-        device_free: bytes free on a device with memory of its own; None where it computes in the computer's.
-        host_free: bytes available to this process; None where that cannot be known.
-        method: its name, for the error.
+        size: size of the store.
+        device_free: free bytes of a device with its own memory; None if the device uses the computer's memory.
+        host_free: bytes available to this process; None if unknown.
+        method: name of the method, for the error.
+
+    Raises:
+        SpecError: the store fits nowhere.
 
     Examples:
         >>> size = Size(tensors=1, clients=1000, parameters=2**20, trials=4, item_bytes=4)
@@ -71,11 +75,11 @@ def place(size: Size, device_free: int | None, host_free: int | None, method: st
     needed = size.total * (_CHECKPOINT_COPIES + (not on_device))
     if host_free is not None and needed > _HOST_SHARE * host_free:
         raise SpecError(
-            f"what the clients of {method} keep must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
+            f"the client states of {method} must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
             f"clients x {size.parameters} parameters x {size.trials} trials x {size.tensors} of {size.item_bytes} "
             f"bytes; {needed / _GIB:.3g} GiB while a checkpoint is written), with {host_free / _GIB:.3g} GiB "
             "available: train fewer trials in a pack (resources.packs of a study), take fewer clients, a smaller "
-            "model or dtype float32, or a method whose clients keep nothing",
+            "model or dtype float32, or a method without client states",
             "method",
         )
     return "device" if on_device or device_free is None else "host"
@@ -85,16 +89,16 @@ class ClientStore:
     """The store of a lane. T trials, N clients of the population, M of a cohort.
 
     Args:
-        names: of what is kept.
+        names: names of the tensors.
         clients: N.
-        like: (T, 1, P), of the type and on the device of the models.
-        method: its name, for errors.
-        host_free: gives the bytes available to this process.
-        stores: how many such stores the pack has; all of them must fit.
-        idle: places after the T trials for which nothing is kept; `gather` gives zeros for them.
+        like: (T, 1, P), with the type and device of the models.
+        method: name of the method, for errors.
+        host_free: returns the bytes available to this process.
+        stores: number of such stores in the pack; all of them must fit.
+        idle: number of slots after the T trials, for which nothing is stored; `gather` returns zeros for them.
 
     Raises:
-        SpecError: too large for memory; says how large, and what to do.
+        SpecError: the store is too large for memory.
     """
 
     def __init__(
@@ -121,10 +125,10 @@ class ClientStore:
         self._seen = np.zeros(clients, bool)
 
     def gather(self, clients: NDArray[np.int64]) -> dict[str, Tensor]:
-        """What a cohort's clients keep, (T, M, P) each, laid out client-major; copies.
+        """Copies of the states of a cohort's clients, (T, M, P) each, client-major.
 
         Args:
-            clients: (M,) numbers.
+            clients: (M,) client ids.
         """
         rows = torch.as_tensor(clients)
         found = {}
@@ -136,23 +140,23 @@ class ClientStore:
         return found
 
     def met(self, clients: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of a cohort's clients have taken part before, (M,).
+        """(M,) True for clients of the cohort that have stored something before.
 
         Args:
-            clients: (M,) numbers.
+            clients: (M,) client ids.
         """
         return self._seen[clients]
 
     def put(self, clients: NDArray[np.int64], values: Mapping[str, Tensor], alive: NDArray[np.bool_]) -> None:
-        """Keeps what a cohort's clients have now.
+        """Stores new states of a cohort's clients.
 
         Args:
-            clients: (M,) numbers.
+            clients: (M,) client ids.
             values: (T, M, P) each.
-            alive: (T,); the other trials keep what they had.
+            alive: (T,); the other trials keep their old states.
         """
         if unknown := [name for name in values if name not in self._held]:
-            raise RuntimeError(f"a method must name what it stores in stored(hyper), got {unknown[0]} besides")
+            raise RuntimeError(f"a method must list its client states in stored(hyper), got {unknown[0]} as well")
         for name, value in values.items():
             held = self._held[name]
             rows = torch.as_tensor(clients, device=held.device)
@@ -166,16 +170,16 @@ class ClientStore:
             self._seen[clients] = True
 
     def row(self, trial: int) -> dict[str, Tensor]:
-        """What a checkpoint keeps of one trial: copies of what the clients keep that have taken part."""
+        """The contents of a checkpoint for one trial: copies of the states of clients that have stored something."""
         seen = torch.from_numpy(np.flatnonzero(self._seen))
         own = {f"of {name}": held[seen.to(held.device), trial] for name, held in self._held.items()}
         return {"seen": seen, **own}
 
     def load(self, rows: Sequence[Mapping[str, Tensor]]) -> None:
-        """Continues from where the rows were taken.
+        """Restores the state in `rows`.
 
         Args:
-            rows: from `row`, of every trial, with tensors on the CPU.
+            rows: from `row`, for every trial, with tensors on the CPU.
         """
         self._seen[:] = False
         for held in self._held.values():

@@ -1,4 +1,4 @@
-"""The cohort of a round, as a method sees it: runs the clients, takes means, counts what is exchanged."""
+"""The cohort of a round, as a method sees it: runs the clients, takes means, counts communication and gradients."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Cohort:
     """The clients of one round, for all trials of a pack.
 
     Args:
-        oracle: of the model.
-        batches: of the round.
-        weights: (M,) of the clients, sum 1.
+        oracle: oracle of the model.
+        batches: batches of the round.
+        weights: (M,) weights of the clients, with sum 1.
         parameters: true number of parameters of the model.
-        counters: added to.
-        alive: (T,), trials that have not diverged.
-        central: the server's own data; None where it has none.
-        stored: what these clients have kept from the rounds they took part in, (T, M, P) each; 0 at first.
-        share: of the cohort in the weights of all clients, 1 for all of them.
+        counters: updated in place.
+        alive: (T,) True for trials that have not diverged.
+        central: the server's own data; None if it has none.
+        stored: states of these clients, (T, M, P) each; initially 0.
+        share: the cohort's share of the weights of all clients; 1 if all take part.
         examples: mean number of examples of a client's mini-batch.
-        met: (M,) whether they have kept anything yet; None is nobody.
-        optimizer: with which the clients step; None is gradient descent.
+        met: (M,) True for clients that stored something before; None if no client did.
+        optimizer: optimizer of the clients' steps; None is gradient descent.
     """
 
     def __init__(
@@ -79,32 +79,32 @@ class Cohort:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """(M,) numbers of the clients within the population, in the order of all that is (T, M, P)."""
+        """(M,) client ids, in the order of the M dimension."""
         return self._batches.clients
 
     @property
     def relative_weights(self) -> Tensor:
-        """(1, M, 1) weights of the clients times their number: all 1 where clients count alike."""
+        """(1, M, 1) weights of the clients times M: all 1 if clients have equal weights."""
         return (self.clients * self._weights).view(1, -1, 1)
 
     @property
     def met(self) -> Tensor:
-        """(1, M, 1) whether these clients have kept anything yet; a 0 in `stored` may be kept as any other number."""
+        """(1, M, 1) True for clients that stored something before: a stored 0 is a value, not a blank."""
         return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
 
     @property
     def central(self) -> Central:
-        """The server's own loss; RuntimeError for a method that does not say CENTRAL = True."""
+        """The server's own loss; RuntimeError unless the method sets CENTRAL = True."""
         if self._central is None:
-            raise RuntimeError("a method must say CENTRAL = True to have central data, it did not")
+            raise RuntimeError("a method must set CENTRAL = True to use central data")
         return self._central
 
     def local(self, params: Tensor, work: LocalWork, down: Sequence[Tensor] = (), up: int = 1) -> Local:
         """Broadcasts, lets every client work, and collects: one exchange.
 
         Args:
-            params: (T, 1, P), broadcast, unless the clients hold it from the round's last exchange.
-            work: what the clients do, with the trial's client optimizer unless it brings its own.
+            params: (T, 1, P), broadcast unless the clients hold it from the round's last exchange.
+            work: what the clients do; uses the trial's client optimizer unless it has another.
             down: further model-sized tensors that are broadcast with it.
             up: model-sized tensors that every client returns.
         """
@@ -116,7 +116,7 @@ class Cohort:
         return done
 
     def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
-        """Every client's gradient of its loss after local training, through all its steps: one exchange.
+        """Every client's gradient, through all its local steps, of its loss after local training: one exchange.
 
         Args:
             params: (T, 1, P), broadcast.
@@ -139,15 +139,14 @@ class Cohort:
         displacement: Tensor | None = None,
         down: Sequence[Tensor] = (),
     ) -> Tensor:
-        """Every client's gradient at the broadcast model, or beside it, (T, M, P): one exchange.
+        """Every client's gradient at the broadcast model, or at a displaced one, (T, M, P): one exchange.
 
         Args:
-            params: (T, 1, P), broadcast, unless the clients hold it from the round's last exchange.
-            weight_decay: (T, 1, 1) L2 of the loss; None is none.
+            params: (T, 1, P), broadcast unless the clients hold it from the round's last exchange.
+            weight_decay: (T, 1, 1) L2 coefficient of the loss; None is no decay.
             clip_norm: (T, 1, 1) largest L2 norm of a gradient; None is no clipping.
-            full: on all data of the client, which counts as the mini-batches of one pass over them; else on its first
-                batch.
-            batches: (T, 1, 1) integers, how many of the first batches give a gradient each, for their sum; None is 1.
+            full: use all data of the client, which counts as the mini-batches of one pass; otherwise its first batch.
+            batches: (T, 1, 1) integers: the sum of the gradients on this many first batches; None is 1.
             displacement: (T, M, P) added to the model by every client; None is 0.
             down: further model-sized tensors that are broadcast with it.
         """
@@ -157,7 +156,7 @@ class Cohort:
             found = found if clip_norm is None else clipped_(found, clip_norm)
             self._count(self._sent(params) + len(down), 1, self._passes(full))
             return found
-        # local steps of rate 0: they stay at the model, and each trial has its own number of batches
+        # local steps with rate 0 do not move the model, and each trial has its own number of batches
         rest = params.new_zeros((params.shape[0], 1, 1))
         count = torch.ones((params.shape[0], 1, 1), dtype=torch.int64) if batches is None else batches
         decay = None if self._decoupled else weight_decay
@@ -173,7 +172,7 @@ class Cohort:
 
         Args:
             params: (T, 1, P), broadcast.
-            step: of the round, from 0.
+            step: step of the round, from 0.
             taking: (T,) trials that take part in it; the others send and count nothing.
         """
         self._batches.prepare(step + 1)
@@ -184,13 +183,13 @@ class Cohort:
         return gradients
 
     def joined(self, params: Tensor, work: LocalWork, weights: tuple[Tensor, Tensor], batch_size: int | None) -> Local:
-        """Local work on the clients' and the server's losses at once: one exchange, the server's examples included.
+        """Local work on the sum of the client's and the server's loss: one exchange, the server's examples included.
 
         Args:
             params: (T, 1, P), broadcast.
             work: what the clients do.
-            weights: (T, 1, 1) of the clients' losses, and of the server's.
-            batch_size: examples of the server in a step, as in Central.local.
+            weights: (T, 1, 1) weights of the clients' losses and of the server's loss.
+            batch_size: the server's examples per step, as in Central.local.
         """
         shared = self.central.batches(batch_size)
         work = self._with_optimizer(work)
@@ -208,10 +207,10 @@ class Cohort:
         return done
 
     def own_gradients(self, params: Tensor, *, weight_decay: Tensor | None = None, full: bool = False) -> Tensor:
-        """Every client's gradient at the broadcast model, (T, M, P), which stays with the client: no exchange.
+        """Every client's gradient at the broadcast model, (T, M, P); it stays with the client: no exchange.
 
         Args:
-            params: (T, 1, P), broadcast in the exchange to which it belongs.
+            params: (T, 1, P), broadcast in another exchange of the round.
             weight_decay: as in `gradients`.
             full: as in `gradients`.
         """
@@ -219,16 +218,16 @@ class Cohort:
         return self._decayed(self.peek(params, "full" if full else "batches"), weight_decay, params)
 
     def products(self, params: Tensor, vectors: Tensor, full: bool = False, down: Sequence[Tensor] = ()) -> Tensor:
-        """Every client's Hessian at the broadcast model times a vector of its own, (T, M, P): one exchange.
+        """Every client's Hessian at the broadcast model times the client's own vector, (T, M, P): one exchange.
 
         Args:
-            params: (T, 1, P), broadcast, unless the clients hold it from the round's last exchange.
-            vectors: (T, M, P), which each client makes of what it holds and receives.
+            params: (T, 1, P), broadcast unless the clients hold it from the round's last exchange.
+            vectors: (T, M, P), computed by each client from what it holds and receives.
             full: as in `gradients`; a product counts as two gradients.
             down: further model-sized tensors that are broadcast with it.
         """
         found = self._oracle.hvp(params, self.data("full" if full else "batches"), vectors)
-        self._worked = None  # a round of products has no local loop, whatever its gradients were taken on
+        self._worked = None  # a round of products has no local loop and hence no drift
         self._count(self._sent(params) + len(down), 1, PRODUCT_COST * self._passes(full))
         return found
 
@@ -248,10 +247,10 @@ class Cohort:
         return (self._weights @ flat).view(trials, 1, size)
 
     def loss(self, params: Tensor, data: str) -> Tensor:
-        """The mean loss of the broadcast model before local work, (T,); nothing is counted.
+        """The mean loss of the broadcast model before local work, (T,). Counts nothing.
 
         Args:
-            params: (T, 1, P), the model that the round started from.
+            params: (T, 1, P) model at the start of the round.
             data: "batches", each client's first batch, or "full", all data of each client.
         """
         if data == "batches" and self._loss is not None and self._loss[0] is params:
@@ -259,7 +258,7 @@ class Cohort:
         return self.mean(self._oracle.value(params, self.data(data)))
 
     def peek(self, params: Tensor, data: str) -> Tensor:
-        """Every client's gradient, (T, M, P), for a report: nothing is sent and nothing counted.
+        """Every client's gradient, (T, M, P), for a report. Sends nothing and counts nothing.
 
         Args:
             params: (T, 1, P).
@@ -269,13 +268,13 @@ class Cohort:
 
     @property
     def counters(self) -> Counters:
-        """What the pack has used, this round included."""
+        """Communication and computation of the pack so far, this round included."""
         return self._counters
 
     def drift(self) -> Tensor | None:
         """(T, M) mean squared distance of each client's models from the broadcast one, for a report.
 
-        Of the last local loop of the round, which is run once more, counting nothing; None where there was none.
+        Runs the last local loop of the round again, without counting. None if the round had no local loop.
         """
         return None if self._worked is None else drift(*self._worked)
 
@@ -285,7 +284,7 @@ class Cohort:
 
     @property
     def _decoupled(self) -> bool:
-        """Whether weight decay is beside the clients' gradients and no part of them."""
+        """Whether weight decay is added to the directions instead of the clients' gradients."""
         return self.optimizer is not None and self.optimizer.decoupled
 
     def _decayed(self, gradients: Tensor, weight_decay: Tensor | None, params: Tensor) -> Tensor:
@@ -295,18 +294,18 @@ class Cohort:
         return work if self.optimizer is None or work.optimizer is not None else replace(work, optimizer=self.optimizer)
 
     def _work(self, gradients: LocalGradients, batches: RoundBatches, params: Tensor, work: LocalWork) -> Local:
-        """Runs the local loop, and notes how to run it again for a report."""
+        """Runs the local loop, and remembers how to run it again for a report."""
         again = partial(run_local_steps, gradients, batches, params, alive=self._alive)
         self._worked = (again, params, work)
         return again(work)
 
     def _sent(self, params: Tensor) -> int:
-        """Models that go down so that the clients hold this one: 0 where the last broadcast of the round was it."""
+        """Number of models to broadcast so that the clients hold `params`: 0 if it was the round's last broadcast."""
         held, self._broadcast = self._broadcast, params
         return int(held is not params)
 
     def _passes(self, full: bool) -> NDArray[np.int64]:
-        """(T,) mini-batch gradients in one gradient of every client: on its first batch, or on all its data."""
+        """(T,) number of mini-batch gradients, over all clients, in one gradient on the first batch or on all data."""
         each = int(self._batches.epoch_steps(1).sum()) if full else self.clients
         return np.full(len(self._alive), each, np.int64)
 

@@ -1,4 +1,4 @@
-"""What a pack has used: messages and gradients, counted where they are made."""
+"""Counters of the communication and the gradients of a pack."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
-"""On every report line."""
+"""Counters on every report line."""
 
 OVERHEAD = ("client_examples", "central_gradients", "central_examples")
-"""Kept too, for those who ask: the examples of all gradients of the clients, and the server's own gradients."""
+"""Counted as well, shown by the report `overhead`: examples in the clients' gradients, and the server's gradients."""
 
 
 @dataclass
 class Counters:
-    """What a pack has used since its start; one number a trial.
+    """Communication and computation of a pack since its start; one number per trial and counter.
 
     Args:
         totals: counter -> (T,).
@@ -27,12 +27,12 @@ class Counters:
 
     @staticmethod
     def zero(trials: int) -> Counters:
-        """Counters of a pack that has done nothing."""
+        """Counters at the start."""
         return Counters({name: np.zeros(trials, np.int64) for name in (*COUNTERS, *OVERHEAD)})
 
     @staticmethod
     def of(totals: Mapping[str, NDArray[np.int64]], trials: int) -> Counters:
-        """Counters as they were kept; those that were not counted then begin at 0.
+        """Counters with stored totals; counters missing there start at 0.
 
         Args:
             totals: counter -> (T,).
@@ -42,7 +42,7 @@ class Counters:
 
     @property
     def reported(self) -> dict[str, NDArray[np.int64]]:
-        """Those on every report line."""
+        """The counters on every report line."""
         return {name: self.totals[name] for name in COUNTERS}
 
     def add(self, name: str, amount: NDArray[np.int64] | int, alive: NDArray[np.bool_]) -> None:

@@ -14,7 +14,7 @@ from trainers.contracts import Optimizer
 from trainers.engine.local.client_optimizer import rows_of
 
 STEPS = "steps"
-"""Name of the number of steps taken, beside what an optimizer remembers itself."""
+"""Memory key of the number of steps taken, next to the optimizer's own memory."""
 
 
 @dataclass(frozen=True)
@@ -31,34 +31,34 @@ class RoleOptimizer:
 
     @property
     def returned(self) -> tuple[str, ...]:
-        """See ClientOptimizer; nothing."""
+        """Nothing (see ClientOptimizer)."""
         return ()
 
     @property
     def decoupled(self) -> bool:
-        """See ClientOptimizer."""
+        """Whether weight decay is added to the directions."""
         return self.module.DECOUPLED
 
     @cached_property
     def plain(self) -> bool:
-        """Whether all trials step along the gradients themselves: momentum is its setting and 0 everywhere."""
+        """Whether all trials step along plain gradients: the optimizer has a setting momentum, 0 in all trials."""
         momentum = getattr(self.hyper, "momentum", None)
         return momentum is not None and not bool((momentum != 0).any())
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
-        """See ClientOptimizer."""
+        """The memory before the first step of a round."""
         return self.module.init(self.hyper, like)
 
     def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
-        """See ClientOptimizer."""
+        """Advances the totals by one step."""
         total.add_(self.module.direction_(self.hyper, memory, gradient, step))
 
     def rows(self, rows: slice) -> RoleOptimizer:
-        """See ClientOptimizer."""
+        """This optimizer for some of the trials."""
         return replace(self, hyper=rows_of(self.hyper, rows))
 
     def begin(self, params: Tensor) -> dict[str, Tensor]:
-        """The memory before the first of the steps that `step` takes.
+        """The memory before the first call of `step`.
 
         Args:
             params: (T, 1, P).
@@ -68,7 +68,7 @@ class RoleOptimizer:
     def step(
         self, memory: Mapping[str, Tensor], params: Tensor, gradient: Tensor, rate: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The models after a step, and the memory then; the arguments stay as they are.
+        """(models, memory) after a step; the arguments are not changed.
 
         Args:
             memory: from `begin` or `step`.
@@ -83,11 +83,11 @@ class RoleOptimizer:
 
 
 def first_memory(optimizers: Mapping[str, RoleOptimizer], params: Tensor) -> dict[str, dict[str, Tensor]]:
-    """Role -> what its optimizer remembers before the first round, for the roles that remember from round to round.
+    """Role -> memory of its optimizer before the first round, for all roles but "client", which keeps no memory.
 
     Args:
-        optimizers: by role.
-        params: (T, 1, P), the first models.
+        optimizers: optimizers by role.
+        params: (T, 1, P) initial models.
     """
     lasting = {role: optimizer for role, optimizer in optimizers.items() if role != "client"}
     return {

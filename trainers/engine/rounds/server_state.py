@@ -1,4 +1,4 @@
-"""The state of a pack between rounds: models, the memory of the server's optimizers and the method's own."""
+"""The state of a pack between rounds: models, memory of the optimizers, and memory of the method."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Memory = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class State:
-    """What goes from round to round.
+    """The state that one round passes to the next.
 
     Args:
-        params: (T, 1, P), the models that are broadcast.
+        params: (T, 1, P) broadcast models.
         optimizers: role -> optimizer.
-        optimizer_memory: role -> what its optimizer remembers; nothing of clients, which begin afresh.
-        server_lr: (T, 1, 1), of the round.
-        memory: what the method remembers, (T, ...) tensors; empty for most methods.
-        update_norm: (T,) norm of the last pseudo-gradient that was stepped along; None before.
-        stored: what the clients of the round keep from now on, (T, M, P) each; the pack writes it into its store.
+        optimizer_memory: role -> memory of its optimizer. Client optimizers start anew every round and have none here.
+        server_lr: (T, 1, 1) rate of the round.
+        memory: memory of the method, (T, ...) tensors; empty for most methods.
+        update_norm: (T,) norm of the pseudo-gradient of the last server step; None before the first one.
+        stored: new states of the round's clients, (T, M, P) each; the pack writes them to its store.
     """
 
     params: Tensor
@@ -38,7 +38,7 @@ class State:
         """The state after the server optimizer's step.
 
         Args:
-            pseudo_gradient: (T, 1, P), the mean over the cohort.
+            pseudo_gradient: (T, 1, P) mean over the cohort.
         """
         held = self.optimizer_memory["server"]
         params, held = self.optimizers["server"].step(held, self.params, pseudo_gradient, self.server_lr)
@@ -46,16 +46,16 @@ class State:
         return replace(self.keep("server", held), params=params, update_norm=norm)
 
     def keep(self, role: str, memory: Memory) -> State:
-        """The state with what the optimizer of a role remembers replaced.
+        """The state with a new memory of one role's optimizer.
 
         Args:
             role: "server", "central" or "merge".
-            memory: from its step.
+            memory: memory from the optimizer's step.
         """
         return replace(self, optimizer_memory={**self.optimizer_memory, role: memory})
 
     def remember(self, **memory: Tensor) -> State:
-        """The state with the method's own tensors replaced.
+        """The state with new tensors in the method's memory.
 
         Args:
             memory: name -> (T, ...).
@@ -63,9 +63,9 @@ class State:
         return replace(self, memory={**self.memory, **memory})
 
     def store(self, **stored: Tensor) -> State:
-        """The state with what the clients of the round keep; what a client does not get here stays as it was.
+        """The state with new client states for the round's clients; other client states do not change.
 
         Args:
-            stored: name -> (T, M, P), names from the method's `stored`.
+            stored: name -> (T, M, P), with names from the method's `stored`.
         """
         return replace(self, stored={**self.stored, **stored})

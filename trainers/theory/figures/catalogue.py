@@ -1,7 +1,7 @@
 """The papers' mathematical figures as data: A1 to A5, A7 to A10 of [A], B1 of [B].
 
 [A] Charles & Konecny, "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning"; [B] its longer
-version. Strong convexity is 1 throughout; values that the texts leave open are chosen as stated in the captions.
+version. Strong convexity is always 1; values that the papers do not give are chosen as stated in the captions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trainers.theory.weights import all_steps, last_step
 Array = NDArray[np.float64]
 SLOW_RATE = 0.001  # client rate of Figures 5, 7, 8, 10
 DIMENSIONS = (5, 100)
-BAND_WIDTHS = (9.0, 6.0, 3.5, 1.5)  # of curves that lie on one another
+BAND_WIDTHS = (9.0, 6.0, 3.5, 1.5)  # for curves that coincide
 
 
 def figure_a1() -> FigureData:
@@ -112,13 +112,13 @@ def figure_a5() -> FigureData:
 
 
 def figure_a7() -> FigureData:
-    """[A] Figure 7: as Figure 5 for L of 2, 5, 10, 100."""
+    """[A] Figure 7: like Figure 5, for L of 2, 5, 10, 100."""
     panels = [Panel(f"L = {L}", *_simulated(L, "sgd", 0.0, DIMENSIONS)) for L in (2, 5, 10, 100)]
     return FigureData("A7", "MAML and FedAvg for several L, client rate 0.001.", panels)
 
 
 def figure_a8() -> FigureData:
-    """[A] Figure 8: as Figure 5 for three server optimizers, L = 10."""
+    """[A] Figure 8: like Figure 5, for three server optimizers, L = 10."""
     panels = [Panel(SERVER_TITLES[server], *_simulated(10, server, 0.0, DIMENSIONS)) for server in SERVERS]
     return FigureData("A8", "MAML and FedAvg with three server optimizers, L = 10.", panels, columns=3)
 
@@ -143,7 +143,7 @@ def figure_a9() -> FigureData:
 
 
 def figure_a10() -> FigureData:
-    """[A] Figure 10: as Figure 5 for several proximal strengths, L = 10."""
+    """[A] Figure 10: like Figure 5, for several proximal strengths, L = 10."""
     panels = [Panel(f"prox = {prox:g}", *_simulated(10, "sgd", prox, DIMENSIONS)) for prox in (0.0, 0.5, 1.0, 5.0)]
     return FigureData("A10", "A proximal term shortens FedAvg's curve and leaves MAML's, L = 10.", panels)
 

@@ -1,4 +1,4 @@
-"""Simulated runs on the continuum of clients ([B] section 4, Figure 1): one client and one example a round."""
+"""Simulated runs on the continuum of clients ([B] section 4, Figure 1): one client and one example per round."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ONE_SHOT = 0.8  # mean of the clients' minimizers
 def runs(settings: list[tuple[float, int]], rounds: int = ROUNDS, every: int = EVERY, seed: int = 0) -> Array:
     """Models of several settings (client_lr, local_steps) after every `every` rounds, from 0.
 
-    A round moves x by -server_lr phi(i) (x - 1 / i) for one client i drawn with density 8 i / 15 on [0.5, 2]; all
-    settings share the clients.
+    A round moves x by -server_lr phi(i) (x - 1 / i) for one client i, drawn with density 8 i / 15 on [0.5, 2]. All
+    settings share the same clients.
 
     Args:
         settings: pairs of client_lr and local_steps.
-        rounds: how many.
-        every: which models are kept.
-        seed: of the clients.
+        rounds: number of rounds.
+        every: rounds between recorded models.
+        seed: seed of the clients.
 
     Returns:
         (settings, rounds // every).
@@ -47,7 +47,7 @@ def runs(settings: list[tuple[float, int]], rounds: int = ROUNDS, every: int = E
 
 
 def figure_b1() -> FigureData:
-    """[B] Figure 1: where FedAvg settles on the continuum, by local steps and by client rate (values chosen)."""
+    """[B] Figure 1: the limit of FedAvg on the continuum, by local steps and by client rate (values chosen)."""
     by_steps = [(0.5, steps) for steps in (1, 2, 5, 10, 20, 50)]
     by_rate = [(client_lr, 20) for client_lr in (0.0, 0.01, 0.05, 0.1, 0.5, 1.0)]
     models = runs(by_steps + by_rate)

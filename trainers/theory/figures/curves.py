@@ -1,4 +1,4 @@
-"""What a figure is made of, and the sweeps that the papers' figures share."""
+"""The data of a figure, and the sweeps that the papers' figures share."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Curve:
         label: its legend.
         x: (points,) horizontal values.
         y: (points,) vertical values.
-        columns: further numbers of each point, for the CSV file: name to (points,) values or one number.
-        style: index of colour and dash; curves of one style look the same in all panels.
-        width: in points; wider than 2 is drawn as a solid pale band, to lie under others.
-        end: a marker at its last point.
-        marked: markers along it, for noisy curves, which are then solid.
+        columns: further numbers of each point for the CSV file: name -> (points,) values or one number.
+        style: index of colour and dash; curves with the same style look the same in all panels.
+        width: in points; above 2 it is drawn as a solid pale band, under other curves.
+        end: whether to mark its last point.
+        marked: whether to draw markers along it, for noisy curves; the curve is then solid.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Line:
-    """A horizontal reference line; lines of one panel differ in their dash."""
+    """A horizontal reference line; the lines of a panel have different dashes."""
 
     y: float
     label: str
@@ -58,7 +58,7 @@ class Panel:
     """One pair of axes.
 
     Args:
-        title: above it.
+        title: title of the panel.
         curves: in drawing order.
         lines: horizontal references.
     """
@@ -73,16 +73,16 @@ class FigureData:
     """A whole figure, before any drawing.
 
     Args:
-        name: as "A2".
+        name: such as "A2".
         caption: what it shows.
         panels: in reading order.
-        x_label: of all panels.
-        y_label: of all panels.
-        x_range: of all panels; None is from the data.
-        y_range: of all panels; None is from the data.
-        columns: panels in a row.
-        x_name: of the CSV column.
-        y_name: of the CSV column.
+        x_label: for all panels.
+        y_label: for all panels.
+        x_range: for all panels; None follows from the data.
+        y_range: for all panels; None follows from the data.
+        columns: panels per row.
+        x_name: name of the CSV column.
+        y_name: name of the CSV column.
     """
 
     name: str
@@ -115,7 +115,7 @@ def trade_off(
     width: float = 1.5,
     end: bool = False,
 ) -> Curve:
-    """The curve that (client_lr, gradient weights) pairs visit, by the closed forms.
+    """The curve through the trade-off points of (client_lr, gradient weights) pairs, from the closed forms.
 
     Args:
         label: of the curve.
@@ -156,11 +156,11 @@ def simulated_maml(
     prox: float = 0.0,
     style: int = 0,
 ) -> Curve:
-    """The curve of MAML on one random Hessian ([A] D.1): only the last step counts, any number of steps.
+    """The curve of MAML on one random Hessian ([A] D.1): only the last step counts, for several numbers of steps.
 
     Args:
         label: of the curve.
-        spectrum: (d,) eigenvalues, ascending; their ends are strong convexity and smoothness.
+        spectrum: (d,) eigenvalues, ascending, from strong convexity to smoothness.
         client_lr: client rate below 1 / (smoothness + prox).
         steps: local steps.
         server: server optimizer.

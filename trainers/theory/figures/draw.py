@@ -1,4 +1,4 @@
-"""Draws a figure: readable in print, in grey and for the colour-blind (the colours of Okabe and Ito)."""
+"""Draws figures that are readable in print, in grey and for the colour-blind (the colours of Okabe and Ito)."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ STYLE: dict[Any, Any] = {
 
 
 def save(figure: FigureData, paths: Sequence[Path]) -> None:
-    """Draws a figure into files; the same data give the same files.
+    """Draws a figure into files; equal data give equal files.
 
     Args:
-        figure: what to draw.
-        paths: files whose ending says the format (png, svg, pdf).
+        figure: the figure.
+        paths: files; the suffix determines the format (png, svg, pdf).
     """
     with mpl.rc_context(STYLE):
         drawn = draw(figure)
@@ -59,10 +59,10 @@ def save(figure: FigureData, paths: Sequence[Path]) -> None:
 
 
 def draw(figure: FigureData) -> Figure:
-    """The drawing of a figure.
+    """Draws a figure.
 
     Args:
-        figure: what to draw.
+        figure: the figure.
     """
     columns = min(figure.columns, len(figure.panels))
     rows = -(-len(figure.panels) // columns)

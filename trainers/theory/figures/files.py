@@ -1,4 +1,4 @@
-"""Writes a figure: its data as CSV, its picture as PNG and SVG."""
+"""Writes a figure: its data as CSV, its drawing as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trainers.theory.figures.curves import Curve, FigureData
 
 
 def write(figure: FigureData, folder: Path) -> list[Path]:
-    """Writes NAME.csv, NAME.png and NAME.svg into a folder, which is made if need be.
+    """Writes NAME.csv, NAME.png and NAME.svg into a folder, which is created if needed.
 
     Args:
-        figure: what to write.
-        folder: where.
+        figure: the figure.
+        folder: the folder.
 
     Returns:
         The three paths.
@@ -31,7 +31,7 @@ def write(figure: FigureData, folder: Path) -> list[Path]:
 
 
 def write_table(figure: FigureData, path: Path) -> None:
-    """One row a point: panel, curve, the coordinates and the numbers behind them, in seven digits."""
+    """Writes one row per point: panel, curve, settings and coordinates, with seven digits."""
     names = list(dict.fromkeys(name for panel in figure.panels for curve in panel.curves for name in curve.columns))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

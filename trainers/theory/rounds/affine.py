@@ -1,12 +1,12 @@
-"""One round of a method on quadratics is an affine map; here are its fixed point and its rate.
+"""One round of a method on quadratics as an affine map, with its fixed point and its rate.
 
-A method says how the pseudo-gradient depends on the state, and what else happens in a round; the server optimizer is
-added to it:
+A method defines how the pseudo-gradient depends on the state, and what else happens in a round; the server optimizer is
+added to that:
 
     pseudo_gradient = gradient z - pull
-    z next = carry z + shift - inject (server step of the pseudo_gradient)
+    next z = carry z + shift - inject (server step of the pseudo_gradient)
 
-The state z begins with the model parameters; two-way gradient transfer keeps two more vectors in it.
+The state z starts with the model parameters; two-way gradient transfer keeps two more vectors in it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AffineRound:
-    """What a method does in a round, without its server optimizer.
+    """A method's round without its server optimizer.
 
     Args:
-        gradient: (d, s) how the pseudo-gradient depends on the state.
-        pull: (d,) taken from it.
-        carry: (s, s) what the rest of the round does to the state; None is the identity.
+        gradient: (d, s) matrix of the pseudo-gradient as a function of the state.
+        pull: (d,) subtracted from the pseudo-gradient.
+        carry: (s, s) matrix of the rest of the round; None is the identity.
         shift: (s,) added by the rest of the round; None is 0.
-        inject: (s, d) where the server step is subtracted; None is the identity.
-        begin: (s, d) and (s,), the state of a run that starts at params is the first times params plus the second;
-            None is params with everything else 0.
+        inject: (s, d) maps the server step to the state, from which it is subtracted; None is the identity.
+        begin: (s, d) and (s,): a run from params starts in the state given by the first times params plus the second.
+            None is params, with everything else 0.
     """
 
     gradient: Array
@@ -51,7 +51,7 @@ class RoundMap:
         matrix: (s, s).
         offset: (s,).
         dimension: number of model parameters.
-        begin: as of AffineRound.
+        begin: see AffineRound.
     """
 
     matrix: Array
@@ -61,12 +61,12 @@ class RoundMap:
 
     @property
     def fixed_state(self) -> Array:
-        """The state that a round leaves as it is, (s,); SpecError where there is none or more than one."""
+        """The fixed point of the state, (s,); SpecError unless there is exactly one."""
         return solve(np.eye(len(self.offset)) - self.matrix, self.offset)
 
     @property
     def fixed_point(self) -> Array:
-        """The model that a round leaves as it is, (d,)."""
+        """The fixed point of the model, (d,)."""
         return self.fixed_state[: self.dimension]
 
     @property
@@ -75,7 +75,7 @@ class RoundMap:
         return float(np.abs(np.linalg.eigvals(self.matrix)).max())
 
     def start(self, params: Array) -> Array:
-        """The state (s,) of a run that starts at `params` (d,); what else it holds is 0 unless a method fills it."""
+        """The state (s,) of a run that starts at `params` (d,); other entries are 0 unless the method sets them."""
         held = np.asarray(params, float)
         if self.begin is not None:
             held = self.begin[0] @ held + self.begin[1]
@@ -92,7 +92,7 @@ class RoundMap:
 
 
 def with_server(affine: AffineRound, server_lr: float, momentum: float = 0.0, nesterov: bool = False) -> RoundMap:
-    """The whole round, server optimizer included.
+    """The whole round, including the server optimizer.
 
     velocity = momentum velocity + q; the step is server_lr velocity, or server_lr (q + momentum velocity) in Nesterov's
     form.

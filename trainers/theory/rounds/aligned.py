@@ -1,8 +1,8 @@
-"""Methods that align the clients' gradients, or correct their drift: FedGA, GradAlign, SCAFFOLD, linear scaling.
+"""Methods that align the clients' gradients or correct their drift: FedGA, GradAlign, SCAFFOLD, linear scaling.
 
-Closed forms on quadratics (derived, checked numerically): with A_i Hessians, b_i = A_i c_i, A and b their weighted
-means, S_i = sum_(j < K) (I - client_lr A_i)^j, the mean pseudo-gradient is affine in the model. For more than one local
-step its matrix is not symmetric, so there is no surrogate function.
+Closed forms on quadratics (derived, checked numerically): with Hessians A_i, b_i = A_i c_i, weighted means A and b, and
+S_i = sum_(j < K) (I - client_lr A_i)^j, the mean pseudo-gradient is affine in the model. With more than one local step
+its matrix is not symmetric, so there is no surrogate function.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fedga(
 ) -> AffineRound:
     """sum_i p_i S_i A_i (I + displacement (A_i - A)), pull sum_i p_i S_i (b_i + displacement A_i (b_i - b)).
 
-    Displacement 0 is FedAvg; biased, except in the limits. With prox S_i is that of A_i + prox.
+    Displacement 0 is FedAvg. Biased, except in limit cases. With prox, S_i is that of A_i + prox.
     """
     if reuse_mean_gradient:
         return reusing_fedga(
@@ -45,7 +45,7 @@ def fedga(
 
 
 def gradalign(clients: ClientQuadratics, *, displacement: float, client_lr: float = 0.0) -> AffineRound:
-    """FedGA with one local step: gradient descent on loss + displacement * misalignment; client_lr plays no part."""
+    """FedGA with one local step: gradient descent on loss + displacement * misalignment; client_lr is not used."""
     return fedga(clients, client_lr=0.0, local_steps=1, displacement=displacement)
 
 
@@ -86,16 +86,16 @@ def regularized_gd(clients: ClientQuadratics, *, misalignment_weight: float) -> 
 
 
 def linear_scaling(clients: ClientQuadratics) -> AffineRound:
-    """The gradient of the sum of the losses: n A, n clients."""
+    """The gradient of the sum of the losses, n A for n clients."""
     count = len(clients.weights)
     pulls = np.einsum("i,ijk,ik->j", clients.weights, clients.hessians, clients.centers)
     return AffineRound(count * clients.hessian, count * pulls)
 
 
 def aligned_linear_scaling(clients: ClientQuadratics, *, client_lr: float) -> AffineRound:
-    """The matrix sum_i v_i A_i (I - client_lr (n A - v_i A_i) / 2), n clients, v_i = n p_i.
+    """The matrix sum_i v_i A_i (I - client_lr (n A - v_i A_i) / 2) for n clients, with v_i = n p_i.
 
-    With client_lr 0 it is linear scaling.
+    client_lr 0 is linear scaling.
     """
     count = len(clients.weights)
     relative = count * clients.weights

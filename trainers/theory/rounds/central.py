@@ -30,24 +30,24 @@ class CentralQuadratic:
 
 
 def central_quadratic(hessian: Any, center: Any) -> CentralQuadratic:
-    """Checks the central loss.
+    """Builds and checks a central loss.
 
     Args:
         hessian: (d, d) symmetric positive definite.
         center: (d,).
 
     Raises:
-        SpecError: as for clients.
+        SpecError: see `client_quadratics`.
     """
     single = client_quadratics(np.asarray(hessian, float)[None], np.asarray(center, float)[None])
     return CentralQuadratic(single.hessians[0], single.centers[0], single)
 
 
 def central_of(losses: Quadratics) -> CentralQuadratic:
-    """The server's loss as a task has it, as of a single client.
+    """The server's loss from a task, where it is the loss of a single client.
 
     Args:
-        losses: of one client.
+        losses: losses of one client.
     """
     return central_quadratic(losses.hessians[0], losses.centers[0])
 
@@ -56,7 +56,7 @@ def scaled(clients: ClientQuadratics, weight: float) -> ClientQuadratics:
     """The losses times a weight.
 
     Args:
-        clients: whose losses.
+        clients: the clients.
         weight: at least 0.
     """
     return replace(clients, hessians=weight * clients.hessians, eigenvalues=weight * clients.eigenvalues)
@@ -67,6 +67,6 @@ def weighted_central(central: CentralQuadratic, weight: float) -> CentralQuadrat
 
     Args:
         central: the loss.
-        weight: at least 0; 0 is no loss at all.
+        weight: at least 0; 0 is no loss.
     """
     return CentralQuadratic(weight * central.hessian, central.center, scaled(central.clients, weight))

@@ -41,19 +41,19 @@ def fedprox(clients: ClientQuadratics, *, client_lr: float, local_steps: int, pr
 
 
 def fedsgd(clients: ClientQuadratics, *, local_steps: int = 1, client_lr: float = 0.0) -> AffineRound:
-    """All gradients at the broadcast model: local_steps times the gradient of the loss; client_lr plays no part."""
+    """All gradients at the broadcast model: local_steps times the gradient of the loss; client_lr is not used."""
     return of_surrogate(surrogate(clients, 0.0, all_steps(local_steps)))
 
 
 def fomaml(clients: ClientQuadratics, *, client_lr: float, local_steps: int, prox: float = 0.0) -> AffineRound:
-    """Only the gradient of the last of local_steps steps counts, with the pull that belongs to it."""
+    """Only the gradient of the last of local_steps steps counts, including its pull."""
     return of_surrogate(surrogate(clients, client_lr, last_step(local_steps), prox))
 
 
 def maml(clients: ClientQuadratics, *, client_lr: float, local_steps: int, prox: float = 0.0) -> AffineRound:
     """The gradient through local_steps exact adaptation steps: J A (J (x - c)), J = I - client_lr Q A.
 
-    Without prox J = (I - client_lr A)^K, so the method is local work whose step 2 K + 1 alone counts ([A] Theorem 2).
+    Without prox J = (I - client_lr A)^K, so the method is local work of which only step 2 K + 1 counts ([A] Theorem 2).
     """
     if prox == 0:
         return of_surrogate(surrogate(clients, client_lr, last_step(2 * local_steps + 1)))

@@ -1,7 +1,7 @@
-"""Fixed point and round map of a method by its name and hyperparameters, as they stand in a trial document.
+"""Fixed point and round map of a method, by its name and hyperparameters as in a trial document.
 
-To add a method, write a function that returns its `AffineRound` and put it into one of the two tables; its keyword
-arguments are its hyperparameters.
+To add a method, write a function that returns its `AffineRound`, with the hyperparameters as keyword arguments, and add
+it to one of the two tables.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ COUNTS = ("local_steps", "central_steps")
 AS_THEY_ARE = ("gradient_weights", "warm_start", "variates", "variate_update", "reuse_mean_gradient")
 TIED = ("local_sgd",)
 ONE_CLIENT = ("lookahead",)
-"""Methods whose rounds have one client: with several clients in the task the closed form is that of their mean."""
+"""Methods with one client per round: if the task has several clients, the closed form is that of their mean."""
 SHARED = ("name", "server_lr", "delta_lr", "tied", "weight_decay", "merge_by", "federated_weight", "central_weight")
 WITHOUT_EFFECT = (
     "displacement_form",
@@ -84,14 +84,14 @@ def round_map(
 
     Args:
         method: name and hyperparameters as in a trial document, with server_lr or delta_lr (server_lr = delta_lr *
-            client_lr); weight_decay counts; what concerns batches alone is ignored; local_epochs and clip_norm have no
-            closed form.
+            client_lr). Includes weight_decay and ignores settings of batches; local_epochs and clip_norm have no closed
+            form.
         problem: quadratic clients.
         server: {"name": "sgd", "momentum": 0.9, "nesterov": True}; None is plain SGD.
         central: the server's loss, for mixed methods.
 
     Raises:
-        SpecError: unknown method or hyperparameter, a missing one, or a server whose step is not linear.
+        SpecError: the method or a hyperparameter is unknown, one is missing, or the server's step is not linear.
 
     Examples:
         >>> from trainers.theory.clients import client_quadratics
@@ -110,9 +110,9 @@ def fixed_point(
     problem: ClientQuadratics | Quadratics | Problem,
     central: CentralQuadratic | None = None,
 ) -> Array:
-    """Where a method stands still, (d,): with exact gradients it converges to this point, if it converges.
+    """The fixed point of a method, (d,): with exact gradients it converges to this point, if it converges.
 
-    The server optimizer plays no part, nor does server_lr, except for parallel and two-way training.
+    It depends neither on the server optimizer nor on server_lr, except for parallel and two-way training.
 
     Args:
         method: name and hyperparameters as in a trial document.
@@ -120,7 +120,7 @@ def fixed_point(
         central: the server's loss, for mixed methods.
 
     Raises:
-        SpecError: as `round_map`.
+        SpecError: see `round_map`.
 
     Examples:
         >>> from trainers.theory.families import two_clients
@@ -137,7 +137,7 @@ def affine_round(
     problem: ClientQuadratics | Quadratics | Problem,
     central: CentralQuadratic | None = None,
 ) -> AffineRound:
-    """What a method does in a round, before its server optimizer; arguments as in `round_map`."""
+    """A method's round without its server optimizer; arguments as in `round_map`."""
     name = method.get("name")
     function = FEDERATED.get(str(name)) or MIXED.get(str(name))
     if function is None:
@@ -175,7 +175,7 @@ def optimum(
     problem: ClientQuadratics | Quadratics | Problem,
     central: CentralQuadratic | None = None,
 ) -> Array:
-    """The minimizer of the loss that a method is meant for, (d,): with the central loss for mixed methods."""
+    """The minimizer of the loss of a method, (d,), which includes the central loss for mixed methods."""
     clients = clients_of(problem)
     if method.get("name") not in MIXED or central is None:
         return clients.optimum
@@ -185,10 +185,10 @@ def optimum(
 
 
 def server_rate(method: Mapping[str, Any]) -> float:
-    """server_lr of a method, or delta_lr * client_lr where delta_lr is given instead, or client_lr where both are tied.
+    """server_lr of a method: given, or delta_lr * client_lr with delta_lr, or client_lr with tied rates.
 
     Raises:
-        SpecError: none or both are given, one is given beside tied, or client_lr is 0 with delta_lr.
+        SpecError: none or both are given, one is given with tied, or client_lr is 0 with delta_lr.
     """
     server_lr, delta_lr = method.get("server_lr"), method.get("delta_lr")
     if server_lr is None and delta_lr is None and (method.get("tied") or method.get("name") in TIED):
@@ -223,7 +223,7 @@ def _value(key: str, value: Any) -> Any:
 
 
 def _decayed(clients: ClientQuadratics, weight_decay: float) -> ClientQuadratics:
-    """Clients whose local gradients contain weight_decay times the model: steeper, and drawn towards 0."""
+    """Clients whose local gradients include weight_decay times the model."""
     if weight_decay == 0:
         return clients
     hessians = clients.hessians + weight_decay * np.eye(clients.dimension)
@@ -240,7 +240,7 @@ def _need(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any])
 def _weighted(
     method: Mapping[str, Any], clients: ClientQuadratics, central: CentralQuadratic
 ) -> tuple[ClientQuadratics, CentralQuadratic]:
-    """Losses with their weights inside; without weights they are taken as they are."""
+    """The weighted losses; unchanged if no weights are given."""
     share = method.get("federated_weight")
     other = method.get("central_weight")
     if share is None and other is None:

@@ -1,8 +1,8 @@
-"""Mixed federated learning: clients' losses plus a loss of the server's own.
+"""Mixed federated learning: the clients' losses plus a loss of the server.
 
 Augenstein et al., "Mixed Federated Learning: Joint Decentralized and Centralized Learning", Algorithms 1 and 2; closed
-forms on quadratics (derived, checked numerically). Loss weights are inside the losses. With all clients of a round, S_i
-as in `aligned`, S_c the same sum of the central Hessian C over the central steps.
+forms on quadratics (derived, checked numerically) for rounds with all clients. Losses include their weights. S_i is as
+in `aligned`; S_c is the same sum for the central Hessian C over the central steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parallel_training(
     central_steps: int | None = None,
     merge_lr: float = 1.0,
 ) -> AffineRound:
-    """Both branches start at the model and their changes are added, times merge_lr; biased for more than one step."""
+    """Both branches start at the model; merge_lr scales the sum of their changes. Biased for more than one step."""
     steps = local_steps if central_steps is None else central_steps
     federated = fedavg(clients, client_lr=client_lr, local_steps=local_steps)
     moved = merge_lr * central_lr * geometric_sums(central.clients, central_lr, steps)[0] @ central.hessian
@@ -45,10 +45,10 @@ def parallel_training(
 def one_way_transfer(
     clients: ClientQuadratics, central: CentralQuadratic, *, client_lr: float, local_steps: int
 ) -> AffineRound:
-    """Every local gradient gets the central gradient of the round's model added.
+    """The central gradient at the round's model is added to every local gradient.
 
-    Pseudo-gradient sum_i p_i S_i (A_i (x - c_i) + C (x - c)). With equal client Hessians, as the paper's IID clients
-    have, or one local step it finds the optimum where it is stable; unlike Hessians leave the clients' own drift.
+    The pseudo-gradient is sum_i p_i S_i (A_i (x - c_i) + C (x - c)). If clients have equal Hessians, as the paper's IID
+    clients do, or take one local step, it finds the optimum if it is stable. With unequal Hessians drift remains.
     """
     sums = geometric_sums(clients, client_lr, local_steps)
     pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers) + central.hessian @ central.center
@@ -59,7 +59,7 @@ def one_way_transfer(
 def pooled_training(
     clients: ClientQuadratics, central: CentralQuadratic, *, client_lr: float, local_steps: int
 ) -> AffineRound:
-    """Gradient descent on the whole loss, local_steps steps a round: it finds the optimum where it is stable."""
+    """Gradient descent on the whole loss, local_steps steps per round; finds the optimum if it is stable."""
     hessian = clients.hessian + central.hessian
     pull = clients.hessian @ clients.optimum + central.hessian @ central.center
     pooled = client_quadratics(hessian[None], np.linalg.solve(hessian, pull)[None])
@@ -69,7 +69,7 @@ def pooled_training(
 def all_on_client(
     clients: ClientQuadratics, central: CentralQuadratic, *, client_lr: float, local_steps: int
 ) -> AffineRound:
-    """FedAvg with the server's loss added to that of every client: only the clients' own drift is left."""
+    """FedAvg with the server's loss added to that of every client: only the drift of FedAvg remains."""
     hessians = clients.hessians + central.hessian
     pulls = np.einsum("ijk,ik->ij", clients.hessians, clients.centers) + central.hessian @ central.center
     joined = client_quadratics(hessians, np.linalg.solve(hessians, pulls[..., None])[..., 0], clients.weights)
@@ -89,9 +89,9 @@ def two_way_transfer(
 ) -> AffineRound:
     """State (x, central_correction a, federated_correction b); each branch is corrected by the other's mean gradient.
 
-    Clients follow A_i (x - c_i) + a, the server C (x - c) + b; afterwards a becomes the mean of the central gradients
-    without b, b the mean of the clients' gradients without a. It finds the optimum where one-way transfer does. a and b
-    begin at 0, with warm_start at the gradients of the first model.
+    Clients follow A_i (x - c_i) + a, the server C (x - c) + b. Then a becomes the mean of the central gradients without
+    b, and b the mean of the clients' gradients without a. It finds the optimum if one-way transfer does. a and b start
+    at 0, or with warm_start at the gradients of the initial model.
     """
     d = clients.dimension
     steps = local_steps if central_steps is None else central_steps

@@ -1,8 +1,8 @@
-"""Methods in which clients or the server remember vectors from round to round: stored variates, FedDyn, Mime.
+"""Methods with memory of clients or the server between rounds: stored variates, FedDyn, Mime.
 
-Closed forms on quadratics with all clients in every round (derived): with A_i Hessians, b_i = A_i c_i and S_i = sum_(j
-< K) (I - client_lr A_i)^j, local work that begins along r_i sums up to S_i r_i. r_i and all that is remembered are
-affine in the state z: the model first, then what is remembered, each d numbers.
+Closed forms on quadratics with all clients in every round (derived): with Hessians A_i, b_i = A_i c_i and S_i =
+sum_(j < K) (I - client_lr A_i)^j, local work whose first gradient is r_i sums to S_i r_i. r_i and all memory are affine
+in the state z, which consists of the model and then the memory, vectors of d numbers each.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from trainers.theory.rounds.local import geometric_sums
 
 Array = NDArray[np.float64]
 LARGEST = 240
-"""Numbers in the state, beyond which eigenvalues of the round take longer than the trials themselves."""
+"""Largest number of elements in the state; beyond it, eigenvalues of the round take longer than the trials."""
 
 
 def stored_scaffold(
     clients: ClientQuadratics, *, client_lr: float, local_steps: int, correction: float, variate_update: str
 ) -> AffineRound:
-    """SCAFFOLD with stored variates v_i, state (x, v_1, ..., v_N); it finds the optimum for correction 1.
+    """SCAFFOLD with stored variates v_i, with state (x, v_1, ..., v_N); finds the optimum for correction 1.
 
     r_i = A_i x - b_i + correction (v - v_i), v = sum_i p_i v_i; v_i becomes S_i r_i / K - correction (v - v_i), or
     A_i x - b_i with variate_update "gradient".
@@ -40,9 +40,9 @@ def stored_scaffold(
 
 
 def feddyn(clients: ClientQuadratics, *, client_lr: float, local_steps: int, prox: float) -> AffineRound:
-    """State (x, a_1, ..., a_N), how far clients have gone; it finds the optimum for prox above 0.
+    """FedDyn, with state (x, a_1, ..., a_N), where a_i are the dual variables; finds the optimum for prox above 0.
 
-    r_i = A_i x - b_i - prox a_i, with prox in S_i; a_i becomes a_i + client_lr S_i r_i, and the pseudo-gradient is
+    r_i = A_i x - b_i - prox a_i, and S_i includes prox; a_i becomes a_i + client_lr S_i r_i, and the pseudo-gradient is
     sum_i p_i (S_i r_i + a_i / client_lr) with the new a_i.
     """
     model, *gone = _parts(clients, len(clients.weights))
@@ -57,10 +57,10 @@ def feddyn(clients: ClientQuadratics, *, client_lr: float, local_steps: int, pro
 def mimelite(
     clients: ClientQuadratics, *, client_lr: float, local_steps: int, momentum: float = 0.9, corrected: bool = False
 ) -> AffineRound:
-    """State (x, m): r_i = (1 - momentum) (A_i x - b_i) + momentum m, with (1 - momentum) client_lr in S_i.
+    """State (x, m): r_i = (1 - momentum) (A_i x - b_i) + momentum m, with rate (1 - momentum) client_lr in S_i.
 
-    m becomes (1 - momentum) (A x - b) + momentum m. Momentum 0 is FedAvg. With `corrected` A x - b stands for A_i x -
-    b_i in r_i too, as in Mime, which finds the optimum.
+    m becomes (1 - momentum) (A x - b) + momentum m. Momentum 0 is FedAvg. `corrected` replaces A_i x - b_i by A x - b
+    in r_i too, as in Mime, which finds the optimum.
     """
     model, held = _parts(clients, 1)
     slopes, pulls = _slopes(clients, model)
@@ -84,7 +84,7 @@ def reusing_fedga(
 ) -> AffineRound:
     """FedGA with the last round's mean local gradient, state (x, m): r_i = A_i (x + u_i) - b_i, m becomes q / K.
 
-    u_i = displacement (A_i x - b_i - m). Where it settles m is 0.
+    u_i = displacement (A_i x - b_i - m). At the fixed point m is 0.
     """
     model, held = _parts(clients, 1)
     slopes, pulls = _slopes(clients, model)
@@ -97,11 +97,11 @@ def reusing_fedga(
 
 
 def _parts(clients: ClientQuadratics, remembered: int) -> list[Array]:
-    """Matrices (d, s) that take each part out of the state: the model first."""
+    """Matrices (d, s) that extract each part of the state: first the model."""
     size = (1 + remembered) * clients.dimension
     if size > LARGEST:
         raise SpecError(
-            f"what a method remembers must be at most {LARGEST} numbers for a closed form, got {size} (the model and "
+            f"the state of a method must have at most {LARGEST} numbers for a closed form, got {size} (the model and "
             f"{remembered} vectors of {clients.dimension}): take fewer clients, or look at measured curves alone",
             "method.name",
         )
@@ -109,17 +109,17 @@ def _parts(clients: ClientQuadratics, remembered: int) -> list[Array]:
 
 
 def _slopes(clients: ClientQuadratics, model: Array) -> tuple[Array, Array]:
-    """((clients, d, s), (clients, d)): the gradients at the model are the first times the state less the second."""
+    """((clients, d, s), (clients, d)): the gradients at the model are the first times the state minus the second."""
     return clients.hessians @ model, np.einsum("ijk,ik->ij", clients.hessians, clients.centers)
 
 
 def _round(
     clients: ClientQuadratics, moves: Array, offsets: Array, kept: list[Array], shifts: list[Array]
 ) -> AffineRound:
-    """The round whose pseudo-gradient is the mean of moves z - offsets, and which then remembers kept z + shifts.
+    """The round whose pseudo-gradient is the mean of moves z - offsets, and whose new memory is kept z + shifts.
 
     Args:
-        clients: of the problem.
+        clients: clients of the problem.
         moves: (clients, d, s).
         offsets: (clients, d).
         kept: (n, d, s) each.

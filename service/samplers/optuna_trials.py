@@ -1,0 +1,80 @@
+"""The trials that Optuna gets before it proposes: made once, and shared by all proposals."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from search_spaces.parameters import Parameter
+from service.samplers.base import Hyperparameters
+from service.samplers.optuna_base import Heard
+from service.samplers.optuna_parameters import encode
+
+
+class Trials:
+    """The trials of one label, as Optuna reads them.
+
+    Every proposal needs all of them, and making them costs more than the proposal. So each is made once, and again only
+    when it changes: when it finishes, or when the worst value changes, which diverged trials have.
+
+    Args:
+        free: The hyperparameters with more than one value.
+        objectives: How many values a trial has.
+        fixed: As `encode` takes it.
+    """
+
+    def __init__(self, free: Mapping[str, Parameter], objectives: int, *, fixed: bool) -> None:
+        self._free = free
+        self._objectives = objectives
+        self._fixed = fixed
+        self._made: dict[int, tuple[object, FrozenTrial]] = {}
+
+    def made(self, heard: Heard, running: Mapping[int, Hyperparameters]) -> list[FrozenTrial]:
+        """Optuna's trials in the order of their numbers.
+
+        Args:
+            heard: The finished trials. A diverged one has the worst of all values, and a violated constraint.
+            running: Configurations of unfinished trials.
+        """
+        finite = [values for _, values in heard.values() if values is not None]
+        worst = tuple(min(column) for column in zip(*finite, strict=True)) or (0.0,) * self._objectives
+        constrained = len(finite) < len(heard)
+        trials = []
+        for number in sorted(heard.keys() | running.keys()):
+            hyperparameters, values = heard.get(number, (None, None))
+            facts: dict[str, Any] = {"state": TrialState.RUNNING}
+            if hyperparameters is not None:
+                facts = {"values": list(worst if values is None else values)}
+                if constrained:
+                    facts["constraints"] = {"diverged": 1.0 if values is None else 0.0}
+            made = self._made.get(number)
+            if made is None or made[0] != facts:
+                configuration = running[number] if hyperparameters is None else hyperparameters
+                made = self._made[number] = (facts, self._trial(number, configuration, facts))
+            trials.append(made[1])
+        return trials
+
+    def _trial(self, number: int, hyperparameters: Hyperparameters, facts: Mapping[str, Any]) -> FrozenTrial:
+        coordinates = [
+            triple
+            for name, parameter in self._free.items()
+            for triple in encode(name, parameter, hyperparameters[name], fixed=self._fixed)
+        ]
+        trial = create_trial(
+            params={key: value for key, _, value in coordinates},
+            distributions={key: distribution for key, distribution, _ in coordinates},
+            user_attrs={"number": number},
+            **facts,
+        )
+        trial.__class__ = _Shared
+        return trial
+
+
+class _Shared(FrozenTrial):
+    """A finished or running trial; Optuna's storage copies each one deeply, though nobody changes what it holds."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
+        return copy.copy(self)
