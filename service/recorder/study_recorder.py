@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from driftline.backoff import pauses
 from driftline.results.curves import TrialCurve
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
-from driftline.retry import pauses
 from driftline.wire.ids import holder
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorder.chart_view import VIEW, VIEW_TAG, charts_view

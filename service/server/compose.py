@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from driftline.backoff import pauses
 from driftline.client.connection import Connection
 from driftline.errors import InvalidSpec, Unavailable
-from driftline.retry import pauses
 from driftline.study.yaml_files import parse
 from service.api.app import create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens

@@ -28,7 +28,7 @@ from service.store.retries import Retries
 from service.store.session import Session
 from service.store.speeds import Speeds
 from service.store.stats import Stats
-from service.store.studies import Studies
+from service.store.studies import StoredStudies
 from service.store.tokens import StoredTokens
 from service.store.trials import Trials
 
@@ -50,7 +50,7 @@ class Store:
         session = self.session = Session(Database(url), clock=clock, lease_seconds=lease_seconds)
         self.idempotency = IdempotencyKeys(session)
         self.quotas = Quotas(session)
-        self.studies = Studies(session, self.quotas, self.idempotency)
+        self.studies = StoredStudies(session, self.quotas, self.idempotency)
         self.trials = Trials(session)
         self.curves = Curves(session)
         self.leases = Leases(session)

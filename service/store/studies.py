@@ -27,7 +27,7 @@ class Glance(NamedTuple):
     version: int
 
 
-class Studies:
+class StoredStudies:
     """The studies: their specs and states."""
 
     def __init__(self, session: Session, quotas: Quotas, idempotency: IdempotencyKeys) -> None:

@@ -403,7 +403,7 @@ def test_the_openapi_document(service: Service) -> None:
         assert "4XX" in operation["responses"], name
         assert bool(operation.get("security")) == (name not in ("healthz", "readyz", "metrics")), name
     schemas = document["components"]["schemas"]
-    assert {"StudyRecord", "TrialPage", "CurvesPage", "Lease", "Problem"} <= set(schemas)
+    assert {"StudyRecord", "TrialPage", "CurvesPage", "Lease", "ProblemDetails"} <= set(schemas)
     assert "/v1/studies/{study_id}:pause" in document["paths"]
     text = json.dumps(document)
     assert all(f'"{name}"' in text for name in ("Idempotency-Key", "Last-Event-ID", "page_token"))

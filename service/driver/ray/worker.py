@@ -1,6 +1,6 @@
 """Trains one pack at a time: the Ray Tune Trainable. Imports Ray, the trainers, `checkpoints`, `job`, `curve_codec`.
 
-A pack arrives as one JSON string (`job.Job`), and a report goes back as one JSON string (see `Worker.step`), so that
+A pack arrives as one JSON string (`PackJob`), and a report goes back as one JSON string (see `Worker.step`), so that
 Tune does not resolve, flatten or copy their content. Each step trains for about two seconds. The report of a step has
 been stored by the time the next step begins. Checkpoints are therefore written at the *beginning* of a step: they never
 contain rounds whose reports may still be lost. Errors of the pack come back as a report, not as an exception, so that
@@ -23,7 +23,7 @@ from ray.tune import PlacementGroupFactory, Trainable
 
 from driftline.wire.curve_codec import Columns, encode
 from service.driver import checkpoints
-from service.driver.job import MARK, Job
+from service.driver.job import MARK, PackJob
 
 FIRST_SECONDS = 0.5
 """Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
@@ -51,7 +51,7 @@ class Worker(Trainable):
 
     def take(self, config: dict[str, Any]) -> None:
         """Takes a pack; it is built in its first step, which can report an error."""
-        self.job = Job.from_config(config)
+        self.job = PackJob.from_config(config)
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
         self.pack: Any = None
         self.saved_at = 0.0
@@ -130,7 +130,7 @@ class Worker(Trainable):
             report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
 
 
-def build(job: Job) -> tuple[Any, str | None, str | None]:
+def build(job: PackJob) -> tuple[Any, str | None, str | None]:
     """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable."""
     import torch
 

@@ -20,7 +20,7 @@ from driftline.wire.driver_messages import Desired, NewTrial, Released, Report, 
 from driftline.wire.ids import pack_id
 from driftline.wire.records import TRIAL_FINISHED, TrialRecord
 from service.driver import checkpoints
-from service.driver.job import Job
+from service.driver.job import PackJob
 from service.driver.search.outcome import needed, outcome, trial_result
 from service.driver.search.policy import Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
 from service.driver.search.state import Pack, Table
@@ -45,7 +45,7 @@ class Search:
         slots: Gives how many packs may run at once; called before every decision.
         gpus: GPUs for each pack, below 1 a share of one.
         build_sampler: Builds a label's sampler.
-        options: Further fields of `Job`: chunk_seconds, checkpoint_seconds.
+        options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds.
 
     Attributes:
         plan: What the study asks for, as `decide` sees it.
@@ -102,7 +102,7 @@ class Search:
             if record.phase == "search":
                 self._inform(record.id)
 
-    def next_job(self) -> Job | None:
+    def next_job(self) -> PackJob | None:
         """The next pack to run; None if there is none now. Sets `finished` if nothing is left to do.
 
         Raises:
@@ -233,13 +233,13 @@ class Search:
 
     # ---- packs
 
-    def _launch(self, launch: Launch) -> Job:
+    def _launch(self, launch: Launch) -> PackJob:
         first = self.table.trials[launch.trials[0]]
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
         configurations = [self.table.trials[trial].hyperparameters for trial in launch.trials]
         prefix = checkpoints.join(self.folder, f"pack.{_digest(' '.join(launch.trials))}")
-        job = Job(
+        job = PackJob(
             pack=name,
             document=trial_document(self._study, first.label, configurations, first.seed),
             prefix=prefix,
