@@ -99,7 +99,7 @@ class Bench:
 
 
 def reported(report: dict[str, Any]) -> list[Any]:
-    """The rounds that a worker reported of its pack's first member."""
+    """The rounds that a worker reported for its pack's first member."""
     return join(decode(b64decode(block)) for block in report["reports"][0])["round"]
 
 

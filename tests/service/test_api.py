@@ -287,11 +287,11 @@ def test_curves_that_no_worker_sends_are_refused(sqlite_store: Store) -> None:
         assert refused(5) == ("reports.t", "must be a valid list")
         assert refused(["no base64"])[0] == "reports.t[0]"
         path, told = refused(texts(block[:-1]))
-        assert (path, "bytes of its head" in told) == ("reports.t", True)
+        assert (path, "bytes that its head announces" in told) == ("reports.t", True)
         path, told = refused(texts(block, late))
         assert (path, told) == ("reports.t", "blocks must be of different segments, in ascending order")
         path, told = refused(texts(infinite))
-        assert (path, told) == ("reports.t[0]", "column loss must have 2 values, each finite, a flag or null")
+        assert (path, told) == ("reports.t[0]", 'column "loss" must have 2 values, each finite, a flag or null')
         path, told = refused(texts(many), 400, "invalid-request")
         assert (path, "at most 100000 bytes decompressed (body_bytes)" in told) == ("reports", True)
         assert sqlite_store.curves.columns(study, [trial]) == {trial: {"round": []}}

@@ -275,7 +275,7 @@ class Search:
                 upsert(curve, self._decoded(block))
 
     def _decoded(self, block: bytes) -> Columns:
-        """What a result needs of a block; all of it when the study's metric is not there: an error says what is."""
+        """The columns of a block that a result needs; all if the study's metric is missing, for the error message."""
         columns = decode(block, self._needed)
         return columns if self._study.objective.quality in columns else decode(block)
 
