@@ -22,7 +22,7 @@ _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for 
 
 
 def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
-    """Encode the segments of trials that no pack runs any more as one body each, inside the caller's transaction."""
+    """Store each segment of trials that stop as one body without a head, inside the caller's transaction."""
     columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
     query = sa.select(*columns).where(CURVE_SEGMENTS.c.rounds < SEGMENT_ROUNDS)  # full ones are one body already
     for ids in trial_rows.chunks(trials):
