@@ -93,6 +93,18 @@ def test_trials_have_the_new_names_and_finished_ones_their_curves(upgraded: Stor
     assert confirmed
 
 
+def test_curves_that_were_stored_since_the_upgrade_go_back_in_the_old_form(old_url: str) -> None:
+    before = contents(old_url)["curve_segments"]
+    with closing(Store(old_url)) as store:
+        with store.session.write() as connection:
+            for row in connection.execute(sa.select(CURVE_SEGMENTS)).all():
+                (block,) = encode(decode(row.payload))  # what a trial that runs again would leave
+                key = (CURVE_SEGMENTS.c.trial_id == row.trial_id, CURVE_SEGMENTS.c.segment == row.segment)
+                connection.execute(sa.update(CURVE_SEGMENTS).where(*key).values(payload=block))
+        database.downgrade(store.session.database, "0002")
+    assert contents(old_url)["curve_segments"] == before
+
+
 def test_a_running_study_waits_for_a_driver_and_its_old_one_is_refused(old_url: str) -> None:
     engine = sa.create_engine(old_url)
     with engine.connect() as connection:
@@ -122,18 +134,6 @@ def test_the_upgrade_is_taken_back_to_the_last_row(old_url: str) -> None:
     with closing(Store(old_url)) as store:  # and up again
         assert store.studies.find()
         assert database.differences(store.session.database) == []
-
-
-def test_curves_that_were_stored_since_the_upgrade_go_back_in_the_old_form(old_url: str) -> None:
-    before = contents(old_url)["curve_segments"]
-    with closing(Store(old_url)) as store:
-        with store.session.write() as connection:
-            for row in connection.execute(sa.select(CURVE_SEGMENTS)).all():
-                (block,) = encode(decode(row.payload))  # what a trial that runs again would leave
-                key = (CURVE_SEGMENTS.c.trial_id == row.trial_id, CURVE_SEGMENTS.c.segment == row.segment)
-                connection.execute(sa.update(CURVE_SEGMENTS).where(*key).values(payload=block))
-        database.downgrade(store.session.database, "0002")
-    assert contents(old_url)["curve_segments"] == before
 
 
 def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:
