@@ -28,7 +28,8 @@ class Limits(Section):
     """Limits of a service; None is no limit.
 
     Attributes:
-        body_bytes: Largest body of a request; the largest are a driver's reports about a wide pack.
+        body_bytes: Largest body of a request, and largest size of a report's curves after decompression; the largest
+            are a driver's reports about a wide pack.
         study_bytes: Largest study that may be submitted.
         requests_per_second: Long-run rate of a token's requests, at each replica of the API.
         burst: Requests that a token may send at once after a pause.

@@ -219,7 +219,7 @@ class Recorder:
         known: Mapping[tuple[str, str], Recorded],
     ) -> int:
         """Write these trials; returns how many were written, fewer than all if the lease was lost."""
-        curves = self._store.curves.columns(self._study_id, [trial.id for trial in trials])
+        curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
         shown: list[Recorded] = []
         try:
             for trial in trials:

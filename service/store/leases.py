@@ -113,7 +113,7 @@ class Leases:
             StaleDriver: The attempt no longer holds the study.
         """
         with self._session.write() as connection:
-            return _DESIRED.get(self._session.fenced(connection, study_id, attempt).state, "run")
+            return desired(self._session.fenced(connection, study_id, attempt).state)
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyState:
         """Release the study. Idempotent.

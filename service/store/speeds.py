@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from service.store import progress
-from service.store.curve_codec import arrays
+from service.store.curve_segments import arrays
 from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 from service.store.session import KEPT, Session
 from service.store.states import DRIVEN

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from driftline.errors import Conflict, Unavailable
 from driftline.wire.access import NewToken, Quota
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from driftline.wire.logs import NewLine, NewLines
@@ -38,7 +39,7 @@ def filled(new_url: str) -> Iterator[Store]:
     trials = [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", 2))]
     store.trials.start_pack(study, attempt, "p", trials, gpus=0.5)
     columns = {"round": [0], "train_loss": [1.0]}
-    store.curves.report(study, Report(attempt=attempt, pack="p", reports={trials[0]: columns}, rounds_done=0))
+    store.curves.report(study, Report(attempt=attempt, pack="p", reports={trials[0]: encode(columns)}, rounds_done=0))
     store.facts.setdefault("fingerprint", "f" * 64)
     store.locks.take("scheduler", "a", 10)
     store.recorder_state.write(study, Recorded("study", "", "run-1", 1))
