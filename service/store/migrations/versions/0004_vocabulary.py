@@ -16,7 +16,6 @@ from alembic import op
 
 from driftline.errors import Conflict
 from driftline.study import version_0_1
-from service.store.curve_segments import ZLIB, sealed
 
 revision = "0004"
 down_revision = "0003"
@@ -65,7 +64,6 @@ def downgrade() -> None:
     op.execute("DELETE FROM trials WHERE id NOT IN (SELECT id FROM backup_0003_trials)")
     unfinished = f"SELECT id FROM backup_0003_trials WHERE state NOT IN {_FINISHED}"
     op.execute(f"DELETE FROM curve_segments WHERE trial_id IN ({unfinished})")
-    _seal_curves(op.get_bind())
     op.execute("INSERT INTO curve_segments SELECT * FROM backup_0003_curve_segments")
     for table in ("trials", "studies"):
         columns = [column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)]
@@ -78,18 +76,6 @@ def downgrade() -> None:
         op.execute(f"INSERT INTO {table} SELECT * FROM backup_0003_{table}")
     for table in (*_KEPT, "curve_segments"):
         op.execute(f"DROP TABLE backup_0003_{table}")
-
-
-def _seal_curves(connection: sa.Connection) -> None:
-    """Write curves of trials that ran again since the upgrade in the form that 0.1 can read."""
-    segments = sa.table(
-        "curve_segments", sa.column("trial_id"), sa.column("segment"), sa.column("payload", sa.LargeBinary)
-    )
-    for trial, segment, payload in connection.execute(
-        sa.select(segments).where(sa.func.substr(segments.c.payload, 1, 1) != ZLIB)
-    ).all():
-        where = (segments.c.trial_id == trial, segments.c.segment == segment)
-        connection.execute(sa.update(segments).where(*where).values(payload=sealed(payload)))
 
 
 def _any(connection: sa.Connection, table: str) -> bool:

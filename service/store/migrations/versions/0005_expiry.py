@@ -6,6 +6,8 @@ Only adds columns and tables: a Driftline of the previous revision works with th
 import sqlalchemy as sa
 from alembic import op
 
+from service.store.curve_segments import ZLIB, sealed
+
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
@@ -42,6 +44,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("DELETE FROM studies WHERE deleted_at IS NOT NULL")
+    _seal_curves(op.get_bind())
     _forget_in_backup()
     op.drop_table("past_use")
     op.drop_table("deletions")
@@ -61,3 +64,15 @@ def _forget_in_backup() -> None:
     for table in ("trials", "drivers", "events", "packs", "recorder_state"):
         op.execute(f"DELETE FROM backup_0003_{table} WHERE study_id NOT IN (SELECT id FROM studies)")
     op.execute("DELETE FROM backup_0003_curve_segments WHERE trial_id NOT IN (SELECT id FROM backup_0003_trials)")
+
+
+def _seal_curves(connection: sa.Connection) -> None:
+    """Write curves of running trials in the form that a Driftline of the previous revision can read."""
+    segments = sa.table(
+        "curve_segments", sa.column("trial_id"), sa.column("segment"), sa.column("payload", sa.LargeBinary)
+    )
+    for trial, segment, payload in connection.execute(
+        sa.select(segments).where(sa.func.substr(segments.c.payload, 1, 1) != ZLIB)
+    ).all():
+        where = (segments.c.trial_id == trial, segments.c.segment == segment)
+        connection.execute(sa.update(segments).where(*where).values(payload=sealed(payload)))
