@@ -19,7 +19,7 @@ from driftline.results.document import Reading
 from driftline.results.runs import Runs, runs_of
 from driftline.results.scale import Axis, stored_axis
 from driftline.results.settling import settled
-from driftline.study.entries import Entry
+from driftline.study.entries import MethodEntry
 from driftline.study.spec import Study
 from trainers import ROLES, SpecError
 from trainers.tasks import quadratic
@@ -91,7 +91,7 @@ class _Theory:
     axis: Axis
     left_out: str
 
-    def label(self, method: Mapping[str, Any], entry: Entry, ended: Mapping[int, Sequence[TrialCurve]]) -> Json:
+    def label(self, method: Mapping[str, Any], entry: MethodEntry, ended: Mapping[int, Sequence[TrialCurve]]) -> Json:
         """What the theory adds to a label's result.
 
         Args:
@@ -123,7 +123,7 @@ class _Theory:
         }
 
     def _configurations(
-        self, rows: Sequence[Mapping[str, Any]], entry: Entry
+        self, rows: Sequence[Mapping[str, Any]], entry: MethodEntry
     ) -> tuple[dict[int, Setting], Counter[str]]:
         """The configurations that can be predicted, by number, and the reasons why others cannot, counted."""
         found: dict[int, Setting] = {}
@@ -183,7 +183,7 @@ def _quality_at(runs: Runs, number: int) -> float:
     return float(runs.quality[:, column].mean())
 
 
-def _parts(entry: Entry, hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
+def _parts(entry: MethodEntry, hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
     """Method, optimizers and schedule as in a trial document, from an entry and dotted hyperparameters."""
     parts: dict[str, Json] = {"method": {"name": entry.name}}
     parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}
