@@ -129,7 +129,7 @@ class _Theory:
         found: dict[int, Setting] = {}
         reasons: Counter[str] = Counter()
         if self.reading.quality not in METRICS:
-            reasons[f"the theory predicts {' and '.join(METRICS)}, not {self.reading.quality}"] = max(len(rows), 1)
+            reasons[f"the theory predicts {', '.join(METRICS)}, not {self.reading.quality}"] = max(len(rows), 1)
             return found, reasons
         clients, dimension = self.predictor.clients.centers.shape
         work = 0.0

@@ -89,7 +89,7 @@ class Objective(Section):
     """What is traded against what.
 
     Attributes:
-        quality: A metric that the task reports; test_accuracy by default (loss for quadratics).
+        quality: A metric that the task reports; test_accuracy by default (excess_loss for quadratics).
         cost: "rounds", "bytes", "client_gradients" or "seconds".
         optimize: What the sampler maximises: "both", "quality" (at the end) or "speed" (on the way).
         scale: Scale of the areas; None takes the study's own.
@@ -210,7 +210,7 @@ class Study(Section):
         objective = values.get("objective", {})
         task = values.get("task")
         if isinstance(objective, dict) and isinstance(task, dict):
-            quality = "loss" if task.get("name") == "quadratic" else "test_accuracy"
+            quality = "excess_loss" if task.get("name") == "quadratic" else "test_accuracy"
             values = values | {"objective": {"quality": quality, **objective}}
         return values
 

@@ -145,11 +145,11 @@ def test_the_limit_on_the_worst_case_is_the_papers_suboptimality() -> None:
     assert row["ends"] / 2 == pytest.approx(0.334251, abs=5e-7)
 
 
-@pytest.mark.parametrize("cost", ["bytes", "client_gradients"])
-def test_other_costs_and_the_loss_agree_too(cost: str) -> None:
+@pytest.mark.parametrize(("metric", "cost"), [("loss", "bytes"), ("excess_loss", "client_gradients")])
+def test_other_costs_and_losses_agree_too(metric: str, cost: str) -> None:
     result = ran(
         {"label": "plain", "name": "fedavg", "space": STEPS},
-        objective={"quality": "loss", "cost": cost},
+        objective={"quality": metric, "cost": cost},
         eval_every=7,
     )
     found = result.document["methods"]["plain"]["disagreement"]
@@ -240,7 +240,7 @@ def test_unknown_parts_have_no_prediction(change: dict[str, Any], words: str) ->
 def test_another_metric_and_too_much_work_have_no_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     train = ran({"label": "plain", "name": "fedavg", "space": STEPS}, objective={"quality": "train_loss"})
     assert train.document["methods"]["plain"]["theory_note"] == (
-        "No prediction: the theory predicts loss and distance, not train_loss."
+        "No prediction: the theory predicts loss, excess_loss, distance, not train_loss."
     )
     monkeypatch.setattr(theory, "MOST_WORK", 2 * 100 * 4 * 9 + 2 * 4 * 2 * 27)  # two configurations
     method = ran({"label": "plain", "name": "fedavg", "space": STEPS}).document["methods"]["plain"]

@@ -102,7 +102,7 @@ def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
         service.client() as client,
     ):
         made = client.create(document)
-        assert made.spec["objective"]["quality"] == "loss"
+        assert made.spec["objective"]["quality"] == "excess_loss"
         assert len(made.fingerprint) == 64
         assert list(made.progress) == ["fedavg"]
         wrong = document | {"budget": {"trials_per_method": 2, "round": 5}}

@@ -7,7 +7,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.tasks import quadratic
 from trainers.theory import prediction
-from trainers.theory.prediction import predictor
+from trainers.theory.prediction import METRICS, predictor
 from trainers.theory.setting import setting_point
 from trainers.trial.document import parse
 
@@ -49,7 +49,7 @@ SERVERS = [
 def measured(task, method, server, init, rounds):
     document = {"task": task, "method": method, "server": server, "init": init, "rounds": rounds, "eval_every": 1}
     lines = Pack.from_spec(parse(document), device="cpu").advance()
-    return {metric: np.array([line[metric] for line in lines]) for metric in ("loss", "distance")}
+    return {metric: np.array([line[metric] for line in lines]) for metric in METRICS}
 
 
 def known(task):

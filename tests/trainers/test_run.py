@@ -64,6 +64,7 @@ def simulate(
             "client_lr": client_lr,
             "server_lr": server_lr,
             "loss": loss(x),
+            "excess_loss": loss(x) - loss(optimum),
             "distance": float(np.linalg.norm(x - optimum)),
             "params": x.tolist(),
             "exchanges": number,

@@ -73,15 +73,18 @@ class Quadratic:
         return _Source(self, seed, batch_size)
 
     def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
-        """The exact loss over all clients and the distance to its minimizer, (T,) each.
+        """The exact loss over all clients, its excess over the minimum, and the distance to the minimizer, (T,) each.
+
+        The excess is computed from the distance, without cancellation.
 
         Args:
             params: (T, 1, P).
             reports: not used.
         """
         away = params[:, 0, : self.dimension] - self.optimum
-        loss = 0.5 * ((away @ self.hessian) * away).sum(-1) + away @ self._slope + self.least
-        return {"loss": loss, "distance": away.norm(dim=-1)}
+        excess = 0.5 * ((away @ self.hessian) * away).sum(-1)
+        loss = excess + away @ self._slope + self.least
+        return {"loss": loss, "excess_loss": excess, "distance": away.norm(dim=-1)}
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) exact loss over all clients with the task's own weights, the same as in `evaluate`.

@@ -13,8 +13,8 @@ or generated, with "problem" one of
 
 All of them take client_weights (except worst_case, which has its own) and gradient_noise, the standard deviation of the
 noise that one example adds to each gradient coordinate. For mixed federated learning they also take central, the
-server's own loss (with the same noise): {"hessian": [[1, 0], [0, 1]], "center": [0, 0]}. The optimum, the loss and the
-distance of a task are those of the clients' losses alone.
+server's own loss (with the same noise): {"hessian": [[1, 0], [0, 1]], "center": [0, 0]}. The optimum, the loss, the
+excess loss (above the optimum's) and the distance of a task are those of the clients' losses alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Settings"]
 
 DTYPE = "float64"
 BATCHING = "with_replacement"
-METRICS = ("loss", "distance")
+METRICS = ("loss", "excess_loss", "distance")
 _MODEL = "quadratic"
 _SHARED = ("name", "problem", "client_weights", "gradient_noise", "central")
 

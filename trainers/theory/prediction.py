@@ -23,7 +23,7 @@ from trainers.theory.warning import TheoryWarning
 from trainers.values import shown
 
 Array = NDArray[np.float64]
-METRICS = ("loss", "distance")
+METRICS = ("loss", "excess_loss", "distance")
 CHUNK = 4_000_000
 """Numbers held at once while many settings are computed together."""
 
@@ -97,7 +97,7 @@ class Predictor:
 
         Args:
             models: (..., d).
-            metric: "loss", including constants, or "distance" to the optimum.
+            metric: "loss", including constants, "excess_loss" over the minimum, or "distance" to the optimum.
 
         Returns:
             (...).
@@ -105,8 +105,10 @@ class Predictor:
         away = np.asarray(models, float) - self.clients.optimum
         if metric == "distance":
             return np.asarray(np.linalg.norm(away, axis=-1))
-        least = float(self.clients.loss(self.clients.optimum)) + self.constant
-        return np.asarray(least + 0.5 * ((away @ self.clients.hessian) * away).sum(-1))
+        excess = np.asarray(0.5 * ((away @ self.clients.hessian) * away).sum(-1))
+        if metric == "excess_loss":
+            return excess
+        return np.asarray(float(self.clients.loss(self.clients.optimum)) + self.constant + excess)
 
     def curves(self, settings: Sequence[Setting], init: Sequence[float] | None, rounds: int, metric: str) -> Array:
         """A metric after 0, 1, ..., rounds rounds.
@@ -115,7 +117,7 @@ class Predictor:
             settings: any number of settings, with and without momentum.
             init: (d,) initial model; None is 0.
             rounds: number of server updates.
-            metric: "loss" or "distance".
+            metric: one of `METRICS`.
 
         Returns:
             (settings, rounds + 1); infinite or nan after a setting overflows.
