@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
+from driftline.results.recommendation import decision_costs
 from driftline.results.runs import Runs, runs_of
 from driftline.results.scale import Axis, axis_of
 
@@ -49,7 +50,7 @@ def greedy(runs: Sequence[Runs], count: int, axis: Axis) -> list[int]:
         count: How many.
         axis: Gives the merit of a quality.
     """
-    cost = np.unique(np.concatenate([each.cost[0] for each in runs]))
+    cost = decision_costs([each.cost[0] for each in runs])
     widths = np.log10(np.append(cost[1:], cost[-1]) / cost)
     start = float(np.mean([axis.merit(each.start) for each in runs]))
     reached = np.stack([_best_within(each, cost, start, axis) for each in runs])  # (configurations, costs)

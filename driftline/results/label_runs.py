@@ -119,14 +119,17 @@ def _search_runs(
         if curve.search == number and curve.metric(metric)[0].size:
             by_configuration.setdefault(curve.configuration, {})[curve.seed] = curve
     seeds, numbers = common(by_configuration)
+    wanted = set(numbers)
     confirmed = [
         runs_of(configuration, [by_configuration[configuration][seed] for seed in seeds], metric, cost)
         for configuration in numbers
     ]
+    runs = tuple(each for each in confirmed if each is not None)
+    if all(curve.phase == "search" for curve in reported):
+        return SearchRuns(number, tuple(seeds), runs, runs)
     searched = [
         runs_of(curve.configuration, [curve], metric, cost)
         for curve in sorted(ended, key=lambda curve: curve.configuration)
-        if curve.phase == "search" and curve.search == number and curve.configuration in numbers
+        if curve.phase == "search" and curve.search == number and curve.configuration in wanted
     ]
-    runs, chosen_on = (tuple(each for each in group if each is not None) for group in (confirmed, searched))
-    return SearchRuns(number, tuple(seeds), runs, chosen_on)
+    return SearchRuns(number, tuple(seeds), runs, tuple(each for each in searched if each is not None))

@@ -15,6 +15,11 @@ from driftline.results.scale import Axis, Scale
 LEAST_FOR_ERRORS = 3
 """With fewer choosing seeds there is no standard error, and any difference counts."""
 
+MOST_COSTS = 2000
+"""Most costs at which a choice is made. If more would matter, so many are taken, evenly spread on a logarithm."""
+
+_WINDOW = 64  # costs that are compared at once
+
 UNTRAINED = -1
 """The choice at costs that pay for no round of any configuration."""
 
@@ -89,7 +94,7 @@ def recommend(runs: Sequence[Runs], seeds: Sequence[int], axis: Axis, span: Span
         span: Costs of interest.
     """
     candidates = [_Candidate.of(each, seeds, axis) for each in runs]
-    costs = np.unique(np.concatenate([np.zeros(0), *(each.cost for each in candidates)]))
+    costs = decision_costs([each.cost for each in candidates])
     costs = costs[costs <= span.last]
     begin = max(int(np.searchsorted(costs, span.first, side="right")) - 1, 0)
     if not costs.size or costs[begin] > span.first:
@@ -105,6 +110,20 @@ def recommend(runs: Sequence[Runs], seeds: Sequence[int], axis: Axis, span: Span
         column[at] = candidates[number].stops()[paid[number, at] - 1]
     changes = np.append(True, (np.diff(which) != 0) | (np.diff(column) != 0))
     return Recommendations(costs[changes], which[changes], column[changes])
+
+
+def decision_costs(costs: Sequence[Array]) -> Array:
+    """The costs at which a choice can change: all of these, or `MOST_COSTS` of them.
+
+    Args:
+        costs: Costs of the rounds of each configuration, positive.
+    """
+    found = np.unique(np.concatenate([np.zeros(0), *costs]))
+    if len(found) <= MOST_COSTS:
+        return found
+    wanted = np.geomspace(found[0], found[-1], MOST_COSTS)
+    before = np.maximum(np.searchsorted(found, wanted[:-1], side="right") - 1, 0)
+    return np.asarray(found[np.unique(np.append(before, len(found) - 1))])
 
 
 def follow(chosen: Recommendations, runs: Sequence[Runs], seed: int, untrained: float) -> Steps:
@@ -183,12 +202,16 @@ def _scan(merits: Array, paid: NDArray[np.bool_]) -> NDArray[np.int64]:
         return which
     at = int(some[0])
     current = int(np.argmax(means[:, at]))
-    while True:
-        which[at:] = current
-        gain, error = _paired(merits[:, at:] - merits[current, at:], axis=2)
-        better = paid[:, at:] & (gain > error)
+    which[at:] = current
+    while at < count:
+        window = slice(at, at + _WINDOW)
+        gain, error = _paired(merits[:, window] - merits[current, window], axis=2)
+        better = paid[:, window] & (gain > error)
         later = np.flatnonzero(better.any(axis=0))
-        if not later.size:
-            return which
-        at += int(later[0])
-        current = int(np.argmax(np.where(better[:, later[0]], means[:, at], -np.inf)))
+        if later.size:
+            at += int(later[0])
+            current = int(np.argmax(np.where(better[:, later[0]], means[:, at], -np.inf)))
+            which[at:] = current
+        else:
+            at += _WINDOW
+    return which

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftline.results import recommendation
 from driftline.results.cross_fitting import band, cross_fitted, found_by_search
-from driftline.results.recommendation import UNTRAINED, Span, Steps, follow, recommend
+from driftline.results.recommendation import MOST_COSTS, UNTRAINED, Span, Steps, decision_costs, follow, recommend
 from driftline.results.runs import Runs
 from driftline.results.scale import Axis, Scale
 
@@ -175,3 +176,24 @@ def test_areas_have_no_unit(values: list[float], factor: float, unit: float) -> 
     for axis in (AXIS, Axis(False, 1e-12)):
         area = steps.area(Scale(axis, 10.0, 0.01), Span(1.0, 20.0))
         assert moved.area(Scale(axis, 10.0 * factor, 0.01 * factor), Span(unit, 20.0 * unit)) == pytest.approx(area)
+
+
+def test_very_many_costs_are_thinned_evenly_on_the_logarithm() -> None:
+    few = decision_costs([np.arange(1.0, 50.0), np.arange(1.0, 80.0)])
+    assert few.tolist() == np.arange(1.0, 80.0).tolist()
+    many = decision_costs([np.linspace(1.0, 1000.0, 50_000), np.linspace(2.0, 900.0, 50_000)])
+    assert len(many) <= MOST_COSTS
+    assert (many[0], many[-1]) == (1.0, 1000.0)
+    late = many[many > 10]
+    assert np.diff(np.log10(late)).max() < 2.1 * 3 / MOST_COSTS
+
+
+def test_choices_do_not_depend_on_how_many_costs_are_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise, at = np.random.default_rng(4), np.arange(1.0, 201.0)
+    ends = [0.2 * (number + 1) * (1 - np.exp(-at / 3**number)) for number in range(5)]  # one after the other is best
+    found = [runs(n, (end + 0.001 * noise.standard_normal((4, 200))).tolist()) for n, end in enumerate(ends)]
+    whole = recommend(found, range(4), AXIS, Span(1.0, 200.0))
+    monkeypatch.setattr(recommendation, "_WINDOW", 7)
+    again = recommend(found, range(4), AXIS, Span(1.0, 200.0))
+    assert len(set(whole.which)) >= 4
+    assert (again.cost.tolist(), again.which.tolist()) == (whole.cost.tolist(), whole.which.tolist())
