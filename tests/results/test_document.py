@@ -311,7 +311,7 @@ def test_result_of_a_stored_study() -> None:
         "name": "stored",
         "task": {"name": "digits"},
         "methods": [{"label": "a", "name": "fedavg"}, {"label": "b", "name": "fedprox"}],
-        "objective": {"quality": "test_accuracy", "cost": "rounds"},
+        "objective": {"quality": "test_accuracy", "cost": "rounds", "scale": {"start": 0.0, "best": 2.0}},
         "budget": {"trials_per_method": 1, "rounds": 3},
     }
     record = StudyRecord.model_validate(
@@ -343,3 +343,5 @@ def test_result_of_a_stored_study() -> None:
         study_result(record, trials, columns, cost="bytes").document["methods"]["a"]["configurations"][0]["settles"]
         == 6.0
     )
+    assert (result.document["scale"]["best"], result.document["scale"]["fixed"]) == (2.0, True)
+    assert not study_result(record, trials, columns, cost="bytes").document["scale"]["fixed"]  # of another reading

@@ -110,7 +110,20 @@ def test_objective_follows_the_task():
     assert study(TEXT.replace("cost: bytes", "optimize: speed")).objective.objectives == ("speed",)
 
 
+def test_a_scale_is_optional_and_changes_no_other_study():
+    assert "scale" not in study().to_json()["objective"]
+    fixed = study(TEXT.replace("cost: bytes", "cost: bytes, scale: {start: 0.1, best: 1}"))
+    assert fixed.to_json()["objective"]["scale"] == {"start": 0.1, "best": 1.0}
+    assert Study.from_json(fixed.to_json()) == fixed
+    assert fixed.fingerprint() != study().fingerprint()
+
+
 BAD = [
+    (
+        "cost: bytes",
+        "cost: bytes, scale: {start: 0.1, best: 0.1}",
+        "objective.scale.best: must differ from start, got best=0.1",
+    ),
     (
         "trials_per_method: 64",
         "trials_per_methd: 64",
