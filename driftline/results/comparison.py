@@ -25,6 +25,7 @@ from driftline.study.spec import LEAST_PAIRS
 from trainers import nearest, shown
 
 Json = Mapping[str, Any]
+Family = dict[str, dict[frozenset[str], tuple[float, float]]]
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,14 @@ CLAIMS = (
 )
 
 
-def compare(result: Json, a: str, b: str) -> dict[str, Any]:
+def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[str, Any]:
     """Compares two labels of one result.
 
     Args:
         result: The document from `frontier_document`.
         a: A label.
         b: Another label.
+        family: From `family_of` the same result, if several pairs are compared.
 
     Returns:
         ``{"a", "b", "verdict", "claim", "why", "claims", "ranges", "ledger", "definition"}``. `claims` has a part for
@@ -85,7 +87,8 @@ def compare(result: Json, a: str, b: str) -> dict[str, Any]:
     first, second = (_method(methods, label) for label in (a, b))
     parameters = result["definitions"]["parameters"]
     unfair = _unfair(a, b, first, second, parameters["cost"])
-    claims = {claim.name: _claim(result, claim, a, b, unfair) for claim in CLAIMS}
+    corrected = family_of(result) if family is None else family
+    claims = {claim.name: _claim(result, claim, a, b, unfair, corrected[claim.name]) for claim in CLAIMS}
     verdicts = [(claims[claim.name]["verdict"], claim.name) for claim in reversed(CLAIMS)]
     verdict, claim = next((found for found in verdicts if found[0]), (None, None))
     apart = ranges(result, a, b)
@@ -107,6 +110,24 @@ def compare(result: Json, a: str, b: str) -> dict[str, Any]:
         "ledger": {a: first["granted"], b: second["granted"]},
         "definition": result["definitions"]["comparison"],
     }
+
+
+def family_of(result: Json) -> Family:
+    """Holm's correction over all pairs of labels of a study that can be tested: claim -> pair -> (p value, level)."""
+    found: Family = {}
+    for claim in CLAIMS:
+        areas = {
+            label: {row[claim.pair]: row["area"] for row in method["claims"][claim.name]}
+            for label, method in result["methods"].items()
+        }
+        p_values = {}
+        for a, b in itertools.combinations(areas, 2):
+            both = areas[a].keys() & areas[b].keys()
+            test = paired([areas[a][key] - areas[b][key] for key in sorted(both)]) if len(both) >= LEAST_PAIRS else None
+            if test is not None:
+                p_values[frozenset((a, b))] = test.p
+        found[claim.name] = holm(p_values)
+    return found
 
 
 def ranges(result: Json, a: str, b: str) -> list[dict[str, Any]]:
@@ -149,11 +170,18 @@ def _ranges(scale: Json, a: str, b: str, low: Array, high: Array) -> list[dict[s
     ]
 
 
-def _claim(result: Json, claim: _Claim, a: str, b: str, unfair: Sequence[str]) -> dict[str, Any]:
+def _claim(
+    result: Json,
+    claim: _Claim,
+    a: str,
+    b: str,
+    unfair: Sequence[str],
+    corrected: Mapping[frozenset[str], tuple[float, float]],
+) -> dict[str, Any]:
     rows = _pairs(result, claim, a, b)
     exact = bool(result["deterministic"]) and claim.name == "configurations"
     test = paired([row["difference"] for row in rows])
-    p_holm, level = _family(result, claim).get(frozenset((a, b)), (1.0, LEVEL)) if test else (1.0, LEVEL)
+    p_holm, level = corrected.get(frozenset((a, b)), (1.0, LEVEL))
     mean = float(np.mean([row["difference"] for row in rows])) if rows else None
     low, high = test.interval(level) if test else (mean, mean)
     reasons = list(unfair)
@@ -188,17 +216,6 @@ def _pairs(result: Json, claim: _Claim, a: str, b: str) -> list[dict[str, Any]]:
         }
         for key in sorted(left.keys() & right.keys())
     ]
-
-
-def _family(result: Json, claim: _Claim) -> dict[frozenset[str], tuple[float, float]]:
-    """Holm's correction over all pairs of labels of the study that can be tested."""
-    found = {}
-    for a, b in itertools.combinations(result["methods"], 2):
-        rows = _pairs(result, claim, a, b)
-        test = paired([row["difference"] for row in rows]) if len(rows) >= LEAST_PAIRS else None
-        if test is not None:
-            found[frozenset((a, b))] = test.p
-    return holm(found)
 
 
 def _unfair(a: str, b: str, first: Json, second: Json, cost: str) -> list[str]:

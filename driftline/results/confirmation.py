@@ -8,8 +8,8 @@ import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.recommendation import decision_costs
-from driftline.results.runs import Runs, runs_of
-from driftline.results.scale import Axis, axis_of
+from driftline.results.runs import Runs, axis_of_runs, runs_of
+from driftline.results.scale import Axis
 
 _LAST = ("DIVERGED", "FAILED", "CANCELLED")
 
@@ -34,12 +34,6 @@ def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int)
     chosen = greedy(runs, count, axis_of_runs(metric, runs)) if runs else []
     rest = [curve.configuration for state in _LAST for curve in ordered if curve.state == state]
     return [*chosen, *rest][:count]
-
-
-def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:
-    """The axis on which these runs are compared."""
-    starts = [float(start) for each in runs for start in each.start]
-    return axis_of(metric, starts, min((float(each.quality.min(initial=np.inf)) for each in runs), default=np.inf))
 
 
 def greedy(runs: Sequence[Runs], count: int, axis: Axis) -> list[int]:

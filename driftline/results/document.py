@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from driftline.results.confirmation import axis_of_runs
 from driftline.results.cross_fitting import band
 from driftline.results.curves import Array, TrialCurve, check_cost
 from driftline.results.definitions import definitions
@@ -31,7 +30,7 @@ from driftline.results.ledger import granted, ledger
 from driftline.results.objectives import FIRST_COST
 from driftline.results.pareto import non_dominated
 from driftline.results.recommendation import UNTRAINED, Span, Steps
-from driftline.results.runs import Runs
+from driftline.results.runs import Runs, axis_of_runs
 from driftline.results.scale import Axis, Scale
 from driftline.results.settling import Settled, settled
 from driftline.study.spec import FixedScale

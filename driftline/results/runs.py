@@ -9,6 +9,7 @@ import numpy as np
 
 from driftline.results.curves import Array, TrialCurve, cost_per_round
 from driftline.results.objectives import FIRST_COST
+from driftline.results.scale import Axis, axis_of
 from driftline.results.smoothing import smooth
 
 ENDED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
@@ -71,6 +72,12 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
     start = np.array([values[0] for _, values in evaluated])
     diverged = np.array([np.searchsorted(rounds, end) for end in ends])
     return Runs(configuration, rounds, _costs(curves, cost, rounds), quality, start, diverged)
+
+
+def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:
+    """The axis on which these runs are compared."""
+    starts = [float(start) for each in runs for start in each.start]
+    return axis_of(metric, starts, min((float(each.quality.min(initial=np.inf)) for each in runs), default=np.inf))
 
 
 def _costs(curves: Sequence[TrialCurve], cost: str, rounds: Array) -> Array:

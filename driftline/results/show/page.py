@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from driftline.results.comparison import compare
+from driftline.results.comparison import Family, compare, family_of
 from driftline.results.curves import TrialCurve
 from driftline.results.show.axes import band_text
 from driftline.results.show.charts import frontier_chart, learning_chart, speed_chart
@@ -168,9 +168,10 @@ def _verdicts(result: Json) -> str:
     pairs = list(itertools.combinations(result["methods"], 2))
     if not pairs:
         return ""
-    said = "".join(f"<li>{_verdict(result, a, b)}</li>" for a, b in pairs)
+    family = family_of(result)
+    said = "".join(f"<li>{_verdict(result, a, b, family)}</li>" for a, b in pairs)
     return f"<h2>Comparisons</h2><ul>{said}</ul>"
 
 
-def _verdict(result: Json, a: str, b: str) -> str:
-    return f"{html.escape(a)} and {html.escape(b)}: {html.escape(compare(result, a, b)['why'])}"
+def _verdict(result: Json, a: str, b: str, family: Family) -> str:
+    return f"{html.escape(a)} and {html.escape(b)}: {html.escape(compare(result, a, b, family)['why'])}"
