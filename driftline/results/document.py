@@ -204,12 +204,12 @@ class _Summary:
                 *(part.tolist() for part in (whole.cost, whole.middle, whole.low, whole.high)), strict=True
             )
         ]
-        if rows[-1]["cost"] < self.span.last:
-            rows.append({**rows[-1], "cost": self.span.last})
         if len(steps) > 1:
             middles = np.stack([_median_at(search, whole.cost) for search in steps])
-            for row, low, high in zip(rows, middles.min(axis=0).tolist(), middles.max(axis=0).tolist(), strict=False):
+            for row, low, high in zip(rows, middles.min(axis=0).tolist(), middles.max(axis=0).tolist(), strict=True):
                 row |= {"search_low": low, "search_high": high}
+        if rows[-1]["cost"] < self.span.last:
+            rows.append({**rows[-1], "cost": self.span.last})
         return rows
 
     def _found(self, searches: Sequence[SearchRuns]) -> list[Json]:

@@ -89,7 +89,7 @@ def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRun
     found = [
         _search_runs(number, reported, ended, metric, cost) for number in sorted({curve.search for curve in reported})
     ]
-    searches = tuple(one for one in found if one.runs)
+    searches = tuple(one for one in found if one.runs and (len(one.seeds) > 1 or one.chosen_on))
     return LabelRuns(reported[0].phase if reported else None, reported, searches)
 
 

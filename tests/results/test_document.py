@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from driftline.errors import InvalidSpec
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
+from driftline.results.show.axes import band_text
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.results.study_result import study_result
@@ -165,6 +166,25 @@ def test_searches_show_their_luck() -> None:
         [0.65, 0.55]
     )
     assert method["recommendations"] == [{"cost": 1.0, "configuration": 0, "round": 1}]
+
+
+def test_the_luck_of_the_searches_is_known_at_every_cost() -> None:
+    lucky = confirmed([[0.0, 0.8, 0.8, 0.8]] * 3)
+    other = [replace(trial, search=1) for trial in confirmed([[0.0, 0.6, 0.6, 0.6]] * 3, configuration=1)]
+    result = frontier_document("s", [*lucky, *other], Chosen(), 3)
+    rows = result["methods"]["fedavg"]["frontier"]
+    assert [(row["cost"], row["search_low"], row["search_high"]) for row in rows] == [(1.0, 0.6, 0.8), (3.0, 0.6, 0.8)]
+    assert "Lighter band: medians of the searches." in band_text(result)
+
+
+def test_one_fresh_seed_of_a_configuration_that_failed_in_the_search_reports_nothing() -> None:
+    failed, fresh = confirmed([[0.0, 0.5]] * 2, states=["FAILED", "COMPLETE"])
+    method = frontier_document("s", [failed, fresh], Chosen(), 1)["methods"]["fedavg"]
+    assert (method["frontier"], method["recommendations"]) == ([], [])
+    two = confirmed([[0.0, 0.5]] * 3, states=["FAILED", "COMPLETE", "COMPLETE"])
+    method = frontier_document("s", two, Chosen(), 1)["methods"]["fedavg"]
+    assert method["frontier"][-1]["quality"] == 0.5
+    assert method["claims"]["configurations"] == []
 
 
 def test_a_fixed_scale_makes_studies_comparable() -> None:
