@@ -12,6 +12,7 @@ from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
+from driftline.results.trial_list import trial_list
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
 
@@ -100,10 +101,12 @@ def study_result(
     whole = study.study
     reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)
     rounds = whole.budget.rounds
-    curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
+    records = list(trials)
+    curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in records)
     document = frontier_document(study.name, curves, reading, rounds, whole.labels)
     if whole.task["name"] == "quadratic":
         from driftline.results.theory import with_theory
 
         document = with_theory(document, whole, curves, reading, rounds)
+    document["trial_list"] = trial_list(study, records)
     return StudyResult(document, curves, reading, rounds)

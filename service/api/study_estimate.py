@@ -39,7 +39,8 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     budget = Budget.from_json(spec["budget"])
     resources = Resources.from_json(spec.get("resources", {}))
     trials = budget.trials * len(methods)
-    plan = decided(budget, resources, spec.get("sampler", "tpe"))
+    gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
+    plan = decided(budget, resources, spec.get("sampler", "tpe"), gpus)
     rests_on = ["trials and rounds: the budget, if no trial diverges; packs: as few as the study's plan allows"]
     measured = store.speeds.measured(project, spec)
     rounds = budget.trials * budget.rounds

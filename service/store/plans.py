@@ -1,6 +1,7 @@
 """The plans of studies: how their trials are asked for and packed, and what else their trials depend on."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -44,6 +45,13 @@ class Plans:
                 self._session.event(connection, study_id, "log", {"level": "warning", "message": reason})
             self._session.changed(connection, study)
             return new
+
+    def add_exceptions(self, connection: sa.Connection, study: sa.Row[Any], lines: Iterable[str]) -> None:
+        """Store what else the trials of a study depend on from now on, in the caller's transaction."""
+        old = of(study.plan)
+        if old is not None:
+            values = {"plan": with_exceptions(old, lines).model_dump()}
+            connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study.id).values(**values))
 
 
 def of(stored: object) -> StudyPlan | None:

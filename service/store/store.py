@@ -56,7 +56,7 @@ class Store:
         self.curves = Curves(session)
         self.leases = Leases(session)
         self.plans = Plans(session)
-        self.retries = Retries(session, self.quotas, self.idempotency)
+        self.retries = Retries(session, self.plans, self.quotas, self.idempotency)
         self.events = Events(session)
         self.logs = Logs(session)
         self.tokens = StoredTokens(session)

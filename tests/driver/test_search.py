@@ -40,6 +40,7 @@ class Bench:
         folder: Path,
         kind: type[Worker] = Worker,
         build_sampler: Callable[..., Sampler] = build,
+        slots: int = 2,
         **options: Any,
     ) -> None:
         self.client = client
@@ -51,7 +52,7 @@ class Bench:
             study,
             self.attempt,
             folder=str(folder),
-            slots=lambda: 2,
+            slots=lambda: slots,
             build_sampler=build_sampler,
             options={"chunk_seconds": 60.0, **options},
         )

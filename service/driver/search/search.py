@@ -255,7 +255,7 @@ class Search:
 
     def _first_plan(self, records: list[TrialRecord]) -> StudyPlan:
         """Decides and stores the plan of a study that has none."""
-        plan = decided(self._study.budget, self._study.resources, self._study.sampler)
+        plan = decided(self._study.budget, self._study.resources, self._study.sampler, self._gpus)
         return self._client.store_plan(self._study_id, self._attempt, adopted(plan, records) if records else plan)
 
     def _complete_plan(self, records: list[TrialRecord]) -> None:

@@ -18,22 +18,30 @@ DIGITS = 4
 """Significant digits of the values that samplers are told, so that rounding in a trial seldom changes a proposal."""
 
 
-def decided(budget: Budget, resources: Resources, sampler: Chosen) -> StudyPlan:
+def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0) -> StudyPlan:
     """The plan of a new study.
 
     A generation is an eighth of a label's configurations, but at least 4 and at most 16. Packs are as wide as
-    `resources.packs` says, within a generation; by default, a search pack is a whole generation, and the
-    search of a label takes at least four packs, confirmation two for each seed. Samplers that do not learn have no generations.
+    `resources.packs` says, within a generation. By default a search pack is a whole generation on a GPU and half of one
+    on CPU cores, where width saves little and many workers want packs; a label's search takes at least four packs, and
+    confirmation two for each seed. Samplers that do not learn have no generations.
+
+    Args:
+        budget: The study's budget.
+        resources: Its resources.
+        sampler: Its sampler.
+        gpus: GPUs of a pack, below 1 a share of one.
 
     Examples:
         >>> plan = decided(Budget(trials_per_method=64, rounds=200), Resources(), "tpe")
         >>> plan.generation, plan.width, plan.confirmation_width
-        (8, 8, 4)
+        (8, 4, 4)
     """
     eighth = min(max(budget.trials_per_method // 8, NARROWEST), WIDEST)
     generation = eighth if budget.asking == "generations" and learns(sampler) else 0
     if resources.packs == "auto":
-        width, half = min(eighth, -(-budget.trials_per_method // 4)), -(-budget.confirmed // 2)
+        width = min(eighth if gpus else eighth // 2, -(-budget.trials_per_method // 4))
+        half = -(-budget.confirmed // 2)
         return StudyPlan(generation=generation, width=width, confirmation_width=min(max(half, 1), WIDEST))
     packs = int(resources.packs)
     return StudyPlan(generation=generation, width=min(packs, generation or packs), confirmation_width=packs)
