@@ -17,6 +17,7 @@ from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import mutex
 from service.driver.ray.worker import columns
 from service.driver.search.search import Search
+from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.waiting import until
@@ -50,7 +51,9 @@ def uninterrupted() -> dict[str, Any]:
     study = quadratic(**LONG)
     found: dict[str, Any] = {}
     for label in study.labels:
-        sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), study.seed)
+        sampler = build(
+            "quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed, label)
+        )
         for first in (0, 2):
             settings = [sampler.ask(number) for number in (first, first + 1)]
             pack = Pack.from_spec(parse(trial_document(study, label, settings, study.seed)))
@@ -251,7 +254,9 @@ def test_a_trial_whose_worker_is_killed_five_times_is_complete_in_the_end(
     (trial,) = client.store.trials.find(study_id)
     assert (trial.state, trial.attempt, trial.rounds_done) == ("COMPLETE", 6, 100)
     assert (trial.deaths, trial.death_round) == (1, kills[-1][1])
-    sampler = build("quasi_random", study.entry("one").parameters(), ("quality", "speed"), study.seed)
+    sampler = build(
+        "quasi_random", study.entry("one").parameters(), ("quality", "speed"), sampler_seed(study.seed, "one")
+    )
     pack = Pack.from_spec(parse(trial_document(study, "one", [sampler.ask(0)], study.seed)))
     (undisturbed,) = columns(pack.advance(), 1)
     del undisturbed["wall_seconds"]
