@@ -4,8 +4,11 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # Package index for torch. On a Linux machine without a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
-# Number of test files that run at once.
+# Number of test files that run at once; of slow tests one more, since these wait more than they compute.
 WORKERS ?= 2
+FILES := --dist loadfile --no-loadscope-reorder
+# With ALL=1, `make test-faults` kills at 200 places: before a release, and after changes of the driver or the store.
+ALL ?=
 # Folders and files below tests/ that `make test-fast` runs; all by default.
 PART ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
@@ -35,17 +38,17 @@ demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show 
 	$(BIN)/driftline run examples/digits.yaml --out out/digits
 
 test: $(VENV)/.installed-dev ## run the tests (under 15 minutes)
-	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15
+	$(PYTEST) -n $(WORKERS) $(FILES) --durations=15
 
 test-fast: $(VENV)/.installed-dev ## run the fast tests (under 2 minutes); of some folders: make test-fast PART="trainers search_spaces"
-	$(PYTEST) -n $(WORKERS) --dist loadfile --fast $(or $(addprefix tests/,$(PART)),tests)
+	$(PYTEST) -n $(WORKERS) $(FILES) --fast $(or $(addprefix tests/,$(PART)),tests)
 
 test-slow: $(VENV)/.installed-dev ## run the tests that take minutes each: killed services, Ray clusters, the browser
-	$(PYTEST) -n $(WORKERS) --dist loadfile --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \
+	$(PYTEST) -n $$(($(WORKERS) + 1)) $(FILES) --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \
 		--ignore tests/kubernetes/test_chart_checkov.py
 
-test-faults: $(VENV)/.installed-dev ## kill a service at each of 200 places, and check that it recovers
-	$(PYTEST) -m faults -s tests/faults
+test-faults: $(VENV)/.installed-dev ## kill a service at each kind of place, and check that it recovers; at 200 places: make test-faults ALL=1
+	ALL=$(ALL) $(PYTEST) -m faults -s tests/faults
 
 test-cluster: $(VENV)/.installed-dev ## run the chart and studies on a whole Kubernetes node (needs root; about 15 minutes)
 	$(PYTEST) -m cluster -s tests/kubernetes_cluster

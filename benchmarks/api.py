@@ -30,6 +30,7 @@ from typing import Any
 import httpx
 
 from driftline.study.spec import Study
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
 from service.api.app import create_app
@@ -87,12 +88,13 @@ def _pack(store: Store, study_id: str, attempt: int, pack: str, new: list[NewTri
     reports = {}
     for trial in trials:
         rate, end = draw.uniform(0.7, 0.99), draw.uniform(0, 1)
-        reports[trial] = {
+        columns = {
             "round": list(range(ROUNDS + 1)),
             "loss": [end + 3 * rate**round_ for round_ in range(ROUNDS + 1)],
             "bytes_up": [float(1600 * round_) for round_ in range(ROUNDS + 1)],
             "client_gradients": [float(10 * round_) for round_ in range(ROUNDS + 1)],
         }
+        reports[trial] = encode(columns)
     store.curves.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=ROUNDS))
     values = Values(quality=1.0, speed=1.0)
     store.trials.finish(

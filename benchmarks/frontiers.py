@@ -25,6 +25,7 @@ import numpy as np
 
 from driftline.results.study_result import needed, study_result
 from driftline.study.spec import Study
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
 from service.api.response_cache import Body
@@ -60,7 +61,7 @@ def fill(store: Store, trials: int, rounds: int) -> str:
             ids = [trial.id for trial in store.trials.create(study_id, attempt, new[first : first + PACK])]
             pack = f"{label}.{first}"
             store.trials.start_pack(study_id, attempt, pack, ids)
-            reports = {trial: curve(rounds, draw, noise) for trial in ids}
+            reports = {trial: encode(curve(rounds, draw, noise)) for trial in ids}
             store.curves.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds))
             values = Values(quality=1.0, speed=1.0)
             ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids]

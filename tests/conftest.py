@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +42,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--fast") and collection_path in not_fast() else None
 
 
+@pytest.hookimpl(trylast=True)  # other tests have been deselected by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`--fast` starts no PostgreSQL: what runs on every kind of store runs on SQLite alone."""
     if config.getoption("--fast"):
         left_out = [item for item in items if re.search(POSTGRESQL, item.name)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not re.search(POSTGRESQL, item.name)]
+    if hasattr(config, "workerinput"):
+        items[:] = longest_first(items)
+
+
+def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Files with the longest time limit come first, then those with most tests; else one process would end last."""
+    limits: dict[Path, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        limits[item.path] = max(limits.get(item.path, 0.0), mark.args[0] if mark else 0.0)
+    tests = Counter(item.path for item in items)
+    return sorted(items, key=lambda item: (-limits[item.path], -tests[item.path], item.path))
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:

@@ -1,11 +1,14 @@
-"""`make test-fast` leaves out what tests/not_fast.txt names, and nothing that starts a process is missing there."""
+"""`make test-fast` leaves out what tests/not_fast.txt names, and nothing that starts a process is missing there.
+
+Files with long time limits begin first.
+"""
 
 import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.conftest import TESTS, not_fast, pytest_ignore_collect
+from tests.conftest import TESTS, longest_first, not_fast, pytest_ignore_collect
 
 STARTS = re.compile(
     r"^ *(?:import|from) (?:subprocess|multiprocessing|ray)\b"  # another process
@@ -42,3 +45,12 @@ def test_what_starts_a_process_or_a_service_is_on_the_list() -> None:
         if not listed(file) and (found := STARTS.search(file.read_text(encoding="utf-8")))
     }
     assert missing == {}
+
+
+def test_files_with_the_longest_limit_come_first_and_keep_their_order() -> None:
+    def item(name: str, seconds: float | None) -> Any:
+        mark = None if seconds is None else SimpleNamespace(args=(seconds,))
+        return SimpleNamespace(path=Path(name[0]), name=name, get_closest_marker=lambda _: mark)
+
+    items = [item("a1", None), item("b1", 60), item("b2", 900), item("c2", 300.0), item("d2", None), item("d1", None)]
+    assert [one.name for one in longest_first(items)] == ["b1", "b2", "c2", "d2", "d1", "a1"]

@@ -171,9 +171,11 @@ def test_the_examples_pass_the_linter(copy: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow  # reads the types of the whole repository
+@pytest.mark.slow  # reads the types of the whole repository, unless `make check` has left what it has read
 @pytest.mark.timeout(1500)
 def test_the_examples_pass_types_and_layers(copy: Path, site: Path) -> None:
+    if (ROOT / ".mypy_cache").is_dir():
+        shutil.copytree(ROOT / ".mypy_cache", copy / ".mypy_cache")
     for command in ([tool("mypy")], [tool("mypy"), f"{PACKAGE}/my_driftline"], [tool("lint-imports")]):
         own = {**os.environ, "PYTHONPATH": str(copy), "MYPYPATH": str(copy)}
         done = subprocess.run(command, cwd=copy, env=own, capture_output=True, text=True, check=False)

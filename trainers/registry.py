@@ -23,7 +23,7 @@ from trainers.values import shown
 
 if TYPE_CHECKING:
     from trainers.contracts import Method, Optimizer, Schedule
-    from trainers.engine.evaluation.views import Report
+    from trainers.engine.evaluation.views import ReportModule
     from trainers.engine.oracles.oracle import ModelBuilder
     from trainers.problem import Task
 
@@ -129,6 +129,6 @@ def models() -> Registry[ModelBuilder]:
 
 
 @cache
-def reports() -> Registry[Report]:
+def reports() -> Registry[ReportModule]:
     """Every report in trainers/reports, by name: optional metrics of report lines."""
-    return Registry("trainers.reports", "trainers.engine.evaluation.views.Report", "report")
+    return Registry("trainers.reports", "trainers.engine.evaluation.views.ReportModule", "report")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from driftline.client.connection import SILENCE_S, Connection, failure
-from driftline.errors import Unavailable
+from driftline.errors import NotFound, Unavailable
 from driftline.wire.budgets import CheckedStudy, Extension, Retry
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.logs import LogLine, LogPage
@@ -67,6 +68,17 @@ class ApiClient(Connection):
     def cancel(self, study_id: str) -> StudyRecord:
         """Cancels a study for good."""
         return self._post(study_path(study_id, ":cancel"), None, StudyRecord)
+
+    def delete(self, study_id: str) -> None:
+        """Deletes a study with everything that belongs to it.
+
+        Raises:
+            NotFound: No such study.
+            Conflict: The study runs or waits to run.
+        """
+        self.study(study_id)
+        with contextlib.suppress(NotFound):  # a retry after a lost answer
+            self._request("DELETE", study_path(study_id))
 
     def extend(self, study_id: str, *, trials_per_method: int | None = None, seeds: int | None = None) -> StudyRecord:
         """Gives a study a larger budget; a finished study runs again.

@@ -18,8 +18,8 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel
 
+from driftline.backoff import pauses
 from driftline.errors import DriftlineError, Unavailable, from_problem
-from driftline.retry import pauses
 from driftline.wire.access import Whoami
 
 PAUSE_S = 0.1

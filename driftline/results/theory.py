@@ -19,7 +19,7 @@ from driftline.results.directions import sign
 from driftline.results.document import Reading
 from driftline.results.pareto import non_dominated
 from driftline.results.points import SmoothedCurve, smooth, window
-from driftline.study.entries import Entry
+from driftline.study.entries import MethodEntry
 from driftline.study.spec import Study
 from trainers import ROLES, SpecError
 from trainers.tasks import quadratic
@@ -88,7 +88,7 @@ class _Theory:
     rounds: int
     left_out: str
 
-    def label(self, method: Mapping[str, Any], entry: Entry, held: Mapping[str, TrialCurve]) -> Json:
+    def label(self, method: Mapping[str, Any], entry: MethodEntry, held: Mapping[str, TrialCurve]) -> Json:
         """What the theory adds to a label's result."""
         found, reasons = self._configurations(method["configurations"], entry)
         rows = {row["configuration"]: row for row in method["configurations"]}
@@ -111,7 +111,7 @@ class _Theory:
         }
 
     def _configurations(
-        self, rows: Sequence[Mapping[str, Any]], entry: Entry
+        self, rows: Sequence[Mapping[str, Any]], entry: MethodEntry
     ) -> tuple[dict[int, Setting], Counter[str]]:
         """The configurations that can be predicted, by number, and the reasons why others cannot, counted."""
         found: dict[int, Setting] = {}
@@ -160,7 +160,7 @@ class _Theory:
         }
 
 
-def _parts(entry: Entry, hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
+def _parts(entry: MethodEntry, hyperparameters: Mapping[str, Any]) -> dict[str, Json]:
     """Method, optimizers and schedule as in a trial document, from an entry and dotted hyperparameters."""
     parts: dict[str, Json] = {"method": {"name": entry.name}}
     parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}

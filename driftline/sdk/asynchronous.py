@@ -103,6 +103,10 @@ class AsyncJob:
         await asyncio.to_thread(self._job.cancel)
         return self
 
+    async def delete(self) -> None:
+        """Deletes the study with everything that belongs to it; see `Job.delete`."""
+        await asyncio.to_thread(self._job.delete)
+
     async def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Self:
         """Gives the study a larger budget; see `Job.extend`."""
         await asyncio.to_thread(self._job.extend, trials_per_method=trials_per_method, seeds=seeds)
@@ -153,6 +157,10 @@ class AsyncClient:
     async def jobs(self) -> list[AsyncJob]:
         """All studies, newest first."""
         return [AsyncJob(job) for job in await asyncio.to_thread(self._client.jobs)]
+
+    async def delete(self, study: str) -> None:
+        """Deletes a study with everything that belongs to it; see `Client.delete`."""
+        await (await self.job(study)).delete()
 
     async def close(self) -> None:
         """Closes the connection; studies continue."""

@@ -108,6 +108,18 @@ class Client:
         """The present records of all studies, newest first."""
         return self._studies.records()
 
+    def delete(self, study: str) -> None:
+        """Deletes a study with everything that belongs to it; see `Job.delete`.
+
+        Args:
+            study: Its id, or its name (the newest of that name).
+
+        Raises:
+            NotFound: No such study; the message names those that exist.
+            Conflict: The study runs or waits to run.
+        """
+        self.job(study).delete()
+
     def close(self) -> None:
         """Closes the connection; local studies stop cleanly, those of a service continue."""
         self._studies.close()

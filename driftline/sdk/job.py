@@ -15,7 +15,7 @@ from driftline.results.show.escaped_text import escaped
 from driftline.results.study_result import study_result
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.notebook import job_html
-from driftline.sdk.progress import Progress
+from driftline.sdk.progress import ProgressDisplay
 from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, StudyRecord, TrialRecord
 
@@ -87,14 +87,14 @@ class Job:
             TimeoutError: The study has not finished in time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        shown = Progress(sys.stderr, self._metric(self.record())) if progress else None
+        shown = ProgressDisplay(sys.stderr, self._metric(self.record())) if progress else None
         try:
             return self._wait(shown, deadline)
         finally:
             if shown is not None:
                 shown.close()
 
-    def _wait(self, shown: Progress | None, deadline: float | None) -> Job:
+    def _wait(self, shown: ProgressDisplay | None, deadline: float | None) -> Job:
         best: dict[str, float] = {}
         seen, looked = -1, float("-inf")
         while True:
@@ -113,7 +113,7 @@ class Job:
                 raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it continues")
             time.sleep(POLL_S)
 
-    def _watch(self, shown: Progress | None) -> None:
+    def _watch(self, shown: ProgressDisplay | None) -> None:
         """Hook that is called at every poll while waiting; does nothing for a remote service."""
 
     def best(self, record: StudyRecord | None = None) -> dict[str, float]:
@@ -167,6 +167,14 @@ class Job:
         """Cancels the study for good; its results so far stay."""
         self._api.cancel(self.id)
         return self
+
+    def delete(self) -> None:
+        """Deletes the study with everything that belongs to it: trials, curves, checkpoints, logs, runs in MLflow.
+
+        Raises:
+            Conflict: The study runs or waits to run: `cancel` it first.
+        """
+        self._api.delete(self.id)
 
     def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Job:
         """Gives the study a larger budget; a finished one runs again, and repeats no finished trial.

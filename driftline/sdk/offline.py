@@ -81,6 +81,8 @@ class OfflineService(httpx.BaseTransport):
             raise NotFound(f"no study {match['study']!r}")
         if match["verb"] is not None:
             return self._intend(record, match["verb"])
+        if request.method == "DELETE":
+            return self._delete(record)
         return self._part(record, match["part"], request)
 
     def _create(self, request: httpx.Request) -> httpx.Response:
@@ -122,6 +124,13 @@ class OfflineService(httpx.BaseTransport):
         state = self._ends if target == "PENDING" else target
         self._studies[record.id] = record.model_copy(update={"state": state})
         return _json(self._studies[record.id])
+
+    def _delete(self, record: StudyRecord) -> httpx.Response:
+        if record.state not in ("PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"):
+            raise Conflict(f"a study that is {record.state} cannot be deleted: {record.id}; cancel it first")
+        del self._studies[record.id]
+        self._keys = {key: study_id for key, study_id in self._keys.items() if study_id != record.id}
+        return httpx.Response(204)
 
     def _part(self, record: StudyRecord, part: str | None, request: httpx.Request) -> httpx.Response:
         match part:

@@ -153,7 +153,7 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class Progress:
+class ProgressDisplay:
     """Shows a study's progress until it is closed.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 
 import trainers
 from driftline.errors import InvalidSpec
-from driftline.study.entries import MOST_CHOICES, Entry, Part
+from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.sampler import name_of
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
@@ -140,9 +140,9 @@ def _check_packs(study: Study, first: trainers.TrialSpec) -> None:
         raise from_spec_error(error) from error
 
 
-def _check_spaces(entry: Entry, path: str) -> None:
+def _check_spaces(entry: MethodEntry, path: str) -> None:
     """Checks that method, optimizers and schedule exist, and that their hyperparameters accept their spaces."""
-    named: dict[str, Entry | Part] = {"method": entry, **entry.parts()}
+    named: dict[str, MethodEntry | PartEntry] = {"method": entry, **entry.parts()}
     for kind, part in named.items():
         registry, place = REGISTRIES[kind](), path if kind == "method" else f"{path}.{kind}"
         if part.name not in registry:
@@ -167,7 +167,7 @@ def _check_spaces(entry: Entry, path: str) -> None:
                 raise from_spec_error(error, where) from error
 
 
-def _new_place(key: str, entry: Entry) -> str | None:
+def _new_place(key: str, entry: MethodEntry) -> str | None:
     """The present place in an entry of a method's hyperparameter of version 0.1; None if it has not changed."""
     values = {name: form.options[0] for name, form in entry.space.items() if isinstance(form, Choice)}
     now = new_name(key, {"name": entry.name, **values})

@@ -84,7 +84,7 @@ SpaceField = Annotated[
 ]
 
 
-class Part(Section):
+class PartEntry(Section):
     """An optimizer or a schedule with its search space.
 
     Attributes:
@@ -107,37 +107,37 @@ class Part(Section):
         return _resolve(values, cls.kind)
 
 
-class ClientOptimizer(Part):
+class ClientOptimizerEntry(PartEntry):
     """The optimizer of the clients with its search space."""
 
     kind = "client"
 
 
-class ServerOptimizer(Part):
+class ServerOptimizerEntry(PartEntry):
     """A server optimizer with its search space."""
 
     kind = "server"
 
 
-class CentralOptimizer(Part):
+class CentralOptimizerEntry(PartEntry):
     """The optimizer of the server's branch with its search space."""
 
     kind = "central"
 
 
-class MergeOptimizer(Part):
+class MergeOptimizerEntry(PartEntry):
     """The optimizer of the merge with its search space."""
 
     kind = "merge"
 
 
-class Schedule(Part):
+class ScheduleEntry(PartEntry):
     """A schedule with its search space."""
 
     kind = "schedules"
 
 
-class Entry(Section):
+class MethodEntry(Section):
     """A method with its optimizers, schedule and spaces, under a label.
 
     Attributes:
@@ -155,11 +155,11 @@ class Entry(Section):
     label: Annotated[str, AfterValidator(_label)]
     name: str
     space: SpaceField
-    client: ClientOptimizer | None = None
-    server: ServerOptimizer = ServerOptimizer(name="sgd")
-    central: CentralOptimizer | None = None
-    merge: MergeOptimizer | None = None
-    schedule: Schedule = Schedule(name="constant")
+    client: ClientOptimizerEntry | None = None
+    server: ServerOptimizerEntry = ServerOptimizerEntry(name="sgd")
+    central: CentralOptimizerEntry | None = None
+    merge: MergeOptimizerEntry | None = None
+    schedule: ScheduleEntry = ScheduleEntry(name="constant")
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
 
     @model_validator(mode="before")
@@ -182,7 +182,7 @@ class Entry(Section):
         parts = self.parts().items()
         return self.space | {f"{kind}.{name}": form for kind, part in parts for name, form in part.space.items()}
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, PartEntry]:
         """The optimizers that the entry names, by role, and the schedule."""
         found = {kind: getattr(self, kind) for kind in (*ROLES, "schedule")}
         return {kind: part for kind, part in found.items() if part is not None}

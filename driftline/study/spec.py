@@ -38,7 +38,7 @@ from pydantic import Field as Key
 from driftline.errors import InvalidSpec
 from driftline.study import version_0_1
 from driftline.study import yaml_files as loading
-from driftline.study.entries import Entry
+from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.sampler import SamplerField
 from driftline.study.validation import Real, Section, Whole, auto_or_number
@@ -163,7 +163,7 @@ class Study(Section):
 
     name: Annotated[str, AfterValidator(_name)]
     task: dict[str, JsonValue]
-    methods: list[Entry] = Key(min_length=1, max_length=MOST_ENTRIES)
+    methods: list[MethodEntry] = Key(min_length=1, max_length=MOST_ENTRIES)
     objective: Objective
     budget: Budget
     resources: Resources = Resources()
@@ -222,7 +222,7 @@ class Study(Section):
         """The labels, in the order of the entries."""
         return tuple(entry.label for entry in self.methods)
 
-    def entry(self, label: str) -> Entry:
+    def entry(self, label: str) -> MethodEntry:
         """The entry of a label.
 
         Raises:

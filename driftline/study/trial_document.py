@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.study.entries import Entry, Part
+from driftline.study.entries import MethodEntry, PartEntry
 from driftline.study.spec import Study
 from trainers import REGISTRIES, offered, shown
 
@@ -55,10 +55,10 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
     return document | {"rounds": study.budget.rounds, "seed": seed, "members": members}
 
 
-def _structural(entry: Entry) -> dict[str, tuple[str, str]]:
+def _structural(entry: MethodEntry) -> dict[str, tuple[str, str]]:
     """Dotted name -> (part, name in it) of the hyperparameters that all members of a pack must share."""
     found = {}
-    named: dict[str, Entry | Part] = {"method": entry, **entry.parts()}
+    named: dict[str, MethodEntry | PartEntry] = {"method": entry, **entry.parts()}
     for kind, part in named.items():
         registry, prefix = REGISTRIES[kind](), "" if kind == "method" else f"{kind}."
         if part.name in registry:

@@ -11,7 +11,8 @@ from driftline.wire.records import Record
 
 Scope = Literal["read", "write", "driver", "admin"]
 SCOPES: frozenset[Scope] = frozenset({"read", "write", "driver", "admin"})
-"""read; write: submit, pause, resume, cancel, extend, retry; driver: a driver's requests; admin: tokens, quotas."""
+"""read; write: submit, pause, resume, cancel, extend, retry, delete; driver: a driver's requests;
+admin: tokens, quotas."""
 
 GivenScope = Literal["read", "write", "admin"]
 """Scopes that can be requested for a token. Only the service creates drivers' tokens, each for one study."""
@@ -105,6 +106,9 @@ class Quota(Record):
         studies: Unfinished studies, paused ones included.
         trials: Trials of these studies in total.
         gpu_hours: GPU-hours used by all its studies so far; once they are used up, nothing new starts.
+        gpu_hours_pause: Whether studies are also paused when `gpu_hours` are used up. They can be resumed once the
+            limit is raised.
+        retention_days: Days after which a finished study is deleted with everything that belongs to it.
     """
 
     model_config = ConfigDict(strict=True)  # true is not a number
@@ -112,14 +116,26 @@ class Quota(Record):
     studies: int | None = Field(default=None, ge=0, le=2**31 - 1)
     trials: int | None = Field(default=None, ge=0, le=2**53)
     gpu_hours: float | None = Field(default=None, ge=0, le=1e12, allow_inf_nan=False)
+    gpu_hours_pause: bool = False
+    retention_days: float | None = Field(default=None, gt=0, le=36_500, allow_inf_nan=False)
 
 
 class Use(Record):
-    """What a project uses of its `Quota`."""
+    """What a project uses of its `Quota`.
+
+    Attributes:
+        studies: Unfinished studies, paused ones included.
+        trials: Trials of these studies in total.
+        gpu_hours: GPU-hours used by all its studies so far.
+        curve_rows: Rows of its curves in the database, each of up to 256 rounds, as measured about a minute ago.
+        curve_bytes: Compressed bytes in these rows.
+    """
 
     studies: int = 0
     trials: int = 0
     gpu_hours: float = 0.0
+    curve_rows: int = 0
+    curve_bytes: int = 0
 
 
 class ProjectQuota(Record):
@@ -147,8 +163,8 @@ class AuditEvent(Record):
         project: The project concerned; "" if unknown.
         actor: Id of the token; "" if unknown.
         actor_name: Name of the token.
-        action: study.submit, study.pause, study.resume, study.cancel, study.extend, study.retry, token.create,
-            token.revoke, quota.set, auth.failed.
+        action: study.submit, study.pause, study.resume, study.cancel, study.extend, study.retry, study.delete,
+            study.expire, token.create, token.revoke, quota.set, auth.failed.
         target: Id of the study or token, or the project.
         details: Further details.
     """

@@ -5,16 +5,68 @@ Every write carries the driver's attempt. If another driver has taken over since
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import base64
+import itertools
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
+from driftline.wire.curve_codec import PLAIN, Cell, encode, head
 from driftline.wire.curve_columns import CurveColumns
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
 Desired = Literal["run", "pause", "cancel"]
 Outcome = Literal["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
 Released = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED"]
+
+
+def _decoded(block: object) -> object:
+    return base64.b64decode(block, validate=True) if isinstance(block, str) else block
+
+
+Block = Annotated[
+    bytes,
+    BeforeValidator(_decoded),
+    PlainSerializer(lambda block: base64.b64encode(block).decode("ascii"), return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
+]
+_COLUMNS: TypeAdapter[dict[str, list[Cell]]] = TypeAdapter(CurveColumns)
+
+
+def _from_columns(value: object) -> object:
+    """Drivers of 0.2.0 send columns, also after an upgrade of the API."""
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        return encode(_COLUMNS.validate_python(value), PLAIN)
+    except ValidationError as error:
+        raise ValueError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+
+
+def _ascending(blocks: list[bytes]) -> list[bytes]:
+    segments = [head(block).segment for block in blocks]
+    if any(after <= before for before, after in itertools.pairwise(segments)):
+        raise ValueError("blocks must be of different segments, in ascending order")
+    return blocks
+
+
+Blocks = Annotated[
+    list[Block],
+    AfterValidator(_ascending),
+    BeforeValidator(_from_columns, json_schema_input_type=list[Block] | CurveColumns),
+]
+"""New rounds of one trial, from `curve_codec.encode`; base64 in JSON. Only the heads are checked here."""
 
 
 class Acquire(Record):
@@ -110,7 +162,7 @@ class Report(Record):
     Attributes:
         attempt: The driver's attempt.
         pack: Id of the pack.
-        reports: New columns by trial id.
+        reports: New rounds by trial id.
         rounds_done: Server updates done by every trial of the pack.
         checkpoint: Location of the newest checkpoint that the pack has written or restored; None keeps the stored one.
         plan: How the pack is computed; None keeps the stored plan.
@@ -118,7 +170,7 @@ class Report(Record):
 
     attempt: int
     pack: str
-    reports: dict[str, CurveColumns] = Field(default_factory=dict)
+    reports: dict[str, Blocks] = Field(default_factory=dict)
     rounds_done: int = Field(ge=0)
     checkpoint: str | None = None
     plan: dict[str, JsonValue] | None = None

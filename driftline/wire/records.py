@@ -163,7 +163,7 @@ class StudyRecord(Record):
     fingerprint: str = ""
     version: int = 0
     progress: dict[str, LabelProgress] = {}
-    plan: StudyPlan | None = None
+    plan: StudyPlan | None = Field(default=None, exclude_if=lambda plan: plan is None)  # 0.2.0 does not know the key
     mlflow_url: str | None = None
     created_at: datetime
     updated_at: datetime

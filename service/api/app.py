@@ -117,8 +117,8 @@ def _describe_problems(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         document = generate()
-        schema = error_responses.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-        document.setdefault("components", {}).setdefault("schemas", {}).setdefault("Problem", schema)
+        schema = error_responses.ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
+        document.setdefault("components", {}).setdefault("schemas", {}).setdefault("ProblemDetails", schema)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

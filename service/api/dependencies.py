@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from driftline.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
 from driftline.wire.access import Quota
 from driftline.wire.budgets import CheckedStudy
+from driftline.wire.records import STUDY_FINISHED
 from service.api.auth.tokens import Access, Scope, Tokens
 from service.api.event_streams import Streams
 from service.api.metrics import Metrics
@@ -130,7 +131,16 @@ def _access(request: Request, credentials: HTTPAuthorizationCredentials | None) 
             _slow_down(asked, request, error)
         raise
     asked.rates.take(found.id)
-    return found
+    return found if found.study is None else replace(found, over=_over(asked, request, found.study))
+
+
+def _over(asked: Context, request: Request, study_id: str) -> bool:
+    """Whether a driver's study has finished or was deleted."""
+    try:
+        glance = request.state.glance = asked.store.studies.glance(study_id)
+    except NotFound:
+        return True
+    return glance.state in STUDY_FINISHED
 
 
 def _slow_down(asked: Context, request: Request, error: Unauthorized) -> None:
@@ -178,7 +188,8 @@ Allowed = Annotated[Access, Depends(access)]
 def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
     def permit(study_id: str, asked: Asked, allowed: Allowed, request: Request) -> str:
         allowed.require(scope, study_id)
-        glance = request.state.glance = asked.store.studies.glance(study_id)
+        glance = getattr(request.state, "glance", None) or asked.store.studies.glance(study_id)
+        request.state.glance = glance
         if glance.project != allowed.project:
             raise NotFound(f"no study {shown(study_id)}; list the studies to see their ids")
         return study_id

@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 _TEXTS = {"missing": "must be given", "extra_forbidden": "is an unknown key; remove it"}
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """An error: the rule, what was given, what to do.
 
     Attributes:
@@ -41,7 +41,10 @@ class Problem(BaseModel):
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    code: {"description": text, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    code: {
+        "description": text,
+        "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
+    }
     for code, text in (
         ("4XX", "The request cannot be fulfilled"),
         ("5XX", "The service failed, or is unavailable for now"),

@@ -23,7 +23,7 @@ from pydantic import Field
 from driftline.errors import DriftlineError, Forbidden, InvalidSpec, RateLimited, Unavailable
 from driftline.study.validation import Section, join
 from service.api.auth.tokens import Access, Tokens
-from service.api.study_polls import AT_ONCE, Informer, Line, finished, lines
+from service.api.study_polls import AT_ONCE, Informer, StreamLine, finished, lines
 from service.store.events import Tail
 from service.store.store import Store
 
@@ -206,7 +206,7 @@ class Streams:
                 yield ": still here\n\n"
                 spoken = time.monotonic()
 
-    async def _next(self, stream: Stream) -> tuple[list[Line], bool]:
+    async def _next(self, stream: Stream) -> tuple[list[StreamLine], bool]:
         """The next lines, and whether they are the study's last; advances the stream's position."""
         if stream.informer is not None and stream.position >= stream.informer.floor:
             new, last = stream.informer.after(stream.position), stream.informer.finished

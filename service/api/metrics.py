@@ -147,6 +147,11 @@ class _Stored:
         yield GaugeMetricFamily(
             "driftline_recorder_lag_seconds", "Age of the oldest change that MLflow does not show.", value=seen.lag_s
         )
+        for name, text, size in (
+            ("driftline_curve_rows", "Rows of curves in the database, as last measured.", seen.curves.rows),
+            ("driftline_curve_bytes", "Bytes in these rows.", seen.curves.bytes),
+        ):
+            yield GaugeMetricFamily(name, text, value=float(size))
 
     def _look(self) -> Overview | None:
         with self._lock:

@@ -28,13 +28,16 @@ class Limits(Section):
     """Limits of a service; None is no limit.
 
     Attributes:
-        body_bytes: Largest body of a request; the largest are a driver's reports about a wide pack.
+        body_bytes: Largest body of a request, and largest size of a report's curves after decompression; the largest
+            are a driver's reports about a wide pack.
         study_bytes: Largest study that may be submitted.
         requests_per_second: Long-run rate of a token's requests, at each replica of the API.
         burst: Requests that a token may send at once after a pause.
         studies: Default quota of a project: unfinished studies.
         trials: Default quota: trials in unfinished studies.
         gpu_hours: Default quota: GPU-hours used in total.
+        gpu_hours_pause: Default quota: whether studies are paused when the GPU-hours are used up.
+        retention_days: Default quota: days after which a finished study is deleted.
     """
 
     body_bytes: int = Field(default=64 * 2**20, ge=1024)
@@ -44,10 +47,12 @@ class Limits(Section):
     studies: int | None = Field(default=None, ge=0)
     trials: int | None = Field(default=None, ge=0)
     gpu_hours: float | None = Field(default=None, ge=0)
+    gpu_hours_pause: bool = False
+    retention_days: float | None = Field(default=None, gt=0, le=36_500)
 
     def quota(self) -> Quota:
         """The default quota of a project."""
-        return Quota(studies=self.studies, trials=self.trials, gpu_hours=self.gpu_hours)
+        return Quota.model_validate({name: getattr(self, name) for name in Quota.model_fields})
 
 
 class Rates:

@@ -22,7 +22,7 @@ KEPT = 500
 _LOG = logging.getLogger(__name__)
 
 
-class Line(NamedTuple):
+class StreamLine(NamedTuple):
     """An event in the text form of a stream.
 
     Attributes:
@@ -59,7 +59,7 @@ class Informer:
         self.followers: set[asyncio.Event] = set()
         self.floor = self.head = newest
         self.finished = self.ended = False
-        self._lines: list[Line] = []
+        self._lines: list[StreamLine] = []
         self._read = read
         self._poll_s = poll_s
         self._stopping = stopping
@@ -69,7 +69,7 @@ class Informer:
         """Stop reading."""
         self._task.cancel()
 
-    def after(self, position: int) -> list[Line]:
+    def after(self, position: int) -> list[StreamLine]:
         """The lines after a position that is not below `floor`."""
         return self._lines[bisect_right(self._lines, position, key=lambda line: line.id) :]
 
@@ -112,9 +112,9 @@ def finished(tail: Tail) -> bool:
     return tail.state in STUDY_FINISHED and len(tail.events) < AT_ONCE
 
 
-def lines(tail: Tail) -> list[Line]:
+def lines(tail: Tail) -> list[StreamLine]:
     """The events in the text form of a stream."""
     return [
-        Line(event.id, event.kind, f"id: {event.id}\nevent: {event.kind}\ndata: {event.model_dump_json()}\n\n")
+        StreamLine(event.id, event.kind, f"id: {event.id}\nevent: {event.kind}\ndata: {event.model_dump_json()}\n\n")
         for event in tail.events
     ]

@@ -87,6 +87,26 @@ def say(job: Job, *, as_json: bool) -> None:
     typer.echo(f"{record.name} ({record.id}): {record.state.lower()}")
 
 
+def delete(job: Job, *, yes: bool) -> None:
+    """Deletes a study, after asking for confirmation.
+
+    Args:
+        job: The study.
+        yes: Do not ask.
+
+    Raises:
+        typer.Exit: 1 if the answer is no.
+    """
+    record = job.record()
+    if not yes:
+        trials = sum(sum(one.search.values()) + sum(one.confirmation.values()) for one in record.progress.values())
+        what = f"{record.name} ({record.id}), {record.state.lower()}, {trials} trials"
+        if not typer.confirm(f"Delete {what}, with curves, checkpoints, logs and runs in MLflow?", err=True):
+            raise typer.Exit(1)
+    job.delete()
+    typer.echo(f"{record.name} ({record.id}): deleted")
+
+
 def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
     """Prints the drivers' logs."""
     try:

@@ -27,11 +27,11 @@ def quota(
         url: URL of the service.
         token_file: File with the token.
         project: Name of the project; None is the token's own.
-        wanted: Field of `Quota` -> a number, "none" for no limit, or None to keep it.
+        wanted: Field of `Quota` -> a number, "none" for no limit, "yes" or "no", or None to keep it.
         as_json: Print JSON.
 
     Raises:
-        InvalidSpec: A limit is neither a number nor "none".
+        InvalidSpec: A limit is neither a number nor "none", or a switch neither "yes" nor "no".
     """
     new = {name: _limit(name, text) for name, text in wanted.items() if text is not None}
     where, token = address(url, token_file)
@@ -50,12 +50,16 @@ def quota(
 
 
 def _limit(name: str, text: str) -> float | int | None:
+    option = f"--{name.replace('_', '-')}"
+    if name == "gpu_hours_pause":
+        if text not in ("yes", "no"):
+            raise InvalidSpec(option, f"must be yes or no, got {text!r}")
+        return text == "yes"
     if text == "none":
         return None
     try:
-        return float(text) if name == "gpu_hours" else int(text)
+        return int(text) if name in ("studies", "trials") else float(text)
     except ValueError:
-        option = f"--{name.replace('_', '-')}"
         raise InvalidSpec(option, f"must be a number, or none for no limit, got {text!r}") from None
 
 
@@ -64,4 +68,9 @@ def _say(found: ProjectQuota) -> None:
     typer.echo(f"{found.project}: {whose}")
     for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
         limit, use = getattr(found.limits, name), getattr(found.use, name)
-        typer.echo(f"  {what:<20} {use:g} of {'unlimited' if limit is None else f'{limit:g}'}")
+        then = ", then studies are paused" if name == "gpu_hours" and found.limits.gpu_hours_pause else ""
+        typer.echo(f"  {what:<20} {use:g} of {'unlimited' if limit is None else f'{limit:g}'}{then}")
+    typer.echo(f"  {'curves':<20} {found.use.curve_bytes / 1e6:,.1f} MB in {found.use.curve_rows:,} rows")
+    days = found.limits.retention_days
+    kept = "are kept forever" if days is None else f"are deleted {days:g} days after their end"
+    typer.echo(f"  {'finished studies':<20} {kept}")

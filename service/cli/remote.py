@@ -75,6 +75,20 @@ def cancel(study: StudyName, url: Url = None, token_file: TokenFile = None, as_j
 
 
 @app.command()
+def delete(
+    study: StudyName,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Delete a study of a service: trials, curves, checkpoints, logs, runs in MLflow."""
+    from service.cli import jobs
+
+    with jobs.connected(url, token_file) as client:
+        jobs.delete(client.job(study), yes=yes)
+
+
+@app.command()
 def extend(
     study: StudyName,
     trials: Annotated[
@@ -126,6 +140,12 @@ def quota(
     studies: Annotated[str | None, typer.Option(metavar="N|none", help="Set: unfinished studies.")] = None,
     trials: Annotated[str | None, typer.Option(metavar="N|none", help="Set: trials in unfinished studies.")] = None,
     gpu_hours: Annotated[str | None, typer.Option(metavar="N|none", help="Set: GPU-hours used in total.")] = None,
+    gpu_hours_pause: Annotated[
+        str | None, typer.Option(metavar="yes|no", help="Set: whether studies are paused when GPU-hours are used up.")
+    ] = None,
+    retention_days: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Set: days after which finished studies are deleted.")
+    ] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -133,7 +153,13 @@ def quota(
     """Show a project's limits and use; options set its limits."""
     from service.cli import quotas
 
-    wanted = {"studies": studies, "trials": trials, "gpu_hours": gpu_hours}
+    wanted = {
+        "studies": studies,
+        "trials": trials,
+        "gpu_hours": gpu_hours,
+        "gpu_hours_pause": gpu_hours_pause,
+        "retention_days": retention_days,
+    }
     quotas.quota(url, token_file, project, wanted, as_json=as_json)
 
 

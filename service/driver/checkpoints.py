@@ -97,6 +97,7 @@ def clear(folder: str, attempt: int) -> None:
     Removes the folder too if nothing else is in it.
     """
     files, root = _open(folder)
+    files.invalidate_cache()  # others write into it
     for pattern in (f"*{_SUFFIX}", f"*{_DRAFT}"):
         for name in files.glob(f"{_literal(root)}/{pattern}"):
             if _attempt(name) <= attempt:
@@ -104,6 +105,17 @@ def clear(folder: str, attempt: int) -> None:
                     files.rm_file(name)
     with contextlib.suppress(OSError, NotImplementedError):
         files.rmdir(root)
+
+
+def folders(root_url: str) -> list[str]:
+    """Names of the folders in a folder; none if it does not exist."""
+    files, root = _open(root_url)
+    files.invalidate_cache()
+    try:
+        inside = files.ls(root, detail=True)
+    except FileNotFoundError:
+        return []
+    return [posixpath.basename(entry["name"].rstrip("/")) for entry in inside if entry["type"] == "directory"]
 
 
 def _open(url: str) -> tuple[Any, str]:

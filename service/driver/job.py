@@ -12,7 +12,7 @@ MARK = "driftline-pack "
 
 
 @dataclass(frozen=True)
-class Job:
+class PackJob:
     """A pack for a worker to train.
 
     Attributes:
@@ -46,7 +46,7 @@ class Job:
         return {"job": json.dumps(asdict(self)), "cpus": self.cpus, "gpus": self.gpus}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Job:
+    def from_config(cls, config: Mapping[str, Any]) -> PackJob:
         """The job in Tune's config."""
         fields = json.loads(config["job"])
         return cls(**{**fields, "start": tuple(fields["start"])})

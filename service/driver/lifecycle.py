@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from driftline.client.driver_client import DriverClient
-from driftline.errors import DriftlineError, StaleDriver, Unavailable
+from driftline.errors import DriftlineError, NotFound, StaleDriver, Unavailable
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.driver import checkpoints
-from service.driver.job import Job
+from service.driver.job import PackJob
 from service.driver.lease import Watch
 from service.driver.ray import cluster, mutex
 from service.settings import HANG_S
@@ -43,8 +43,8 @@ class DriverOptions:
         most_nodes: Most nodes with room for packs that a joined cluster can have; None if unknown.
         hang_s: A pack that does not report for this long is restarted, see `ray.tune.Pulse`; a driver whose main loop
             makes no progress for this long sends no more heartbeats.
-        chunk_seconds: As in `job.Job`.
-        checkpoint_seconds: As in `job.Job`.
+        chunk_seconds: As in `job.PackJob`.
+        checkpoint_seconds: As in `job.PackJob`.
         progress: Called with one-line messages about what happens.
         taken: Called with the attempt under which the driver has acquired the study.
     """
@@ -56,8 +56,8 @@ class DriverOptions:
     worker_gpus: float = 0.0
     most_nodes: int | None = None
     hang_s: float = HANG_S
-    chunk_seconds: float = Job.chunk_seconds
-    checkpoint_seconds: float = Job.checkpoint_seconds
+    chunk_seconds: float = PackJob.chunk_seconds
+    checkpoint_seconds: float = PackJob.checkpoint_seconds
     progress: Callable[[str], None] = _LOG.info
     taken: Callable[[int], None] = lambda attempt: None
 
@@ -187,6 +187,6 @@ def _ended(
 def _release(client: DriverClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
     try:
         client.release(study_id, attempt, state, reason)
-    except StaleDriver:
+    except (StaleDriver, NotFound):  # NotFound: the study was deleted
         return "STALE"
     return state

@@ -15,8 +15,8 @@ from collections import deque
 from types import TracebackType
 from typing import Protocol, Self
 
+from driftline.backoff import pauses
 from driftline.errors import DriftlineError, NotFound, Unavailable
-from driftline.retry import pauses
 from driftline.wire.logs import LINES_AT_ONCE, NewLine
 
 LINES_KEPT = 20_000

@@ -10,10 +10,10 @@ import threading
 from pathlib import Path
 
 from driftline.client.environment import environment
-from driftline.errors import NotFound
+from driftline.errors import Conflict, NotFound
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
-from driftline.sdk.progress import Progress
+from driftline.sdk.progress import ProgressDisplay
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
@@ -79,7 +79,15 @@ class EmbeddedJob(Job):
         self._run.start()
         return self
 
-    def _watch(self, shown: Progress | None) -> None:
+    def delete(self) -> None:
+        """Refuses: a local study is its output folder.
+
+        Raises:
+            Conflict: Always.
+        """
+        raise Conflict(f"local studies are folders: delete {self.folder} instead")
+
+    def _watch(self, shown: ProgressDisplay | None) -> None:
         _take_signals_back()
         for line in self._run.said():
             if shown is not None:

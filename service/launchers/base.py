@@ -99,6 +99,10 @@ class Launcher(Protocol):
             known: Ids of all other studies.
         """
 
+    def forget(self, study_id: str) -> None:
+        """Removes what the launcher keeps of a deleted study, such as logs; its drivers have ended."""
+        del study_id
+
     @abstractmethod
     def close(self) -> None:
         """Closes connections; drivers keep running."""

@@ -7,12 +7,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from driftline.errors import NotFound
+from driftline.wire.ids import holder
 from service.recorder import study_recorder
-from service.recorder.study_recorder import Recorder
-from service.recorder.tracking import connect
+from service.recorder.study_recorder import STUDY_TAG, Recorder, experiments, lock_name
+from service.recorder.tracking import connect, forget
+from service.store.deletions import Deletion
 from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
+_FORGET = 20  # maximum number of deleted studies that a sync handles
 
 
 class StudiesRecorder:
@@ -44,12 +48,13 @@ class StudiesRecorder:
         self._done: dict[str, int] = {}  # finished study to the version that MLflow shows
         self._lost: set[str] = set()  # runs that the store knows and MLflow does not
         self._asks: Any = None
+        self._holder = holder()
 
     def sync(self) -> bool:
         """Write what is new in any study; an error in one does not hold up the others.
 
         Returns:
-            Whether anything was written.
+            Whether anything was written or deleted.
 
         Raises:
             Exception: The last error, after all studies have been tried.
@@ -63,6 +68,13 @@ class StudiesRecorder:
                 if study.id not in self._recorders:
                     self._recorders[study.id] = self._recorder(study.id)
                 wrote |= self._recorders[study.id].sync()
+            except NotFound:  # deleted in the meantime
+                self._recorders.pop(study.id, None)
+            except Exception as error:
+                failure = error
+        for deletion in self._store.deletions.pending("mlflow", _FORGET):
+            try:
+                wrote |= self._forget(deletion)
             except Exception as error:
                 failure = error
         if failure is not None:
@@ -81,6 +93,21 @@ class StudiesRecorder:
                 wait = next(retries)
                 _LOG.warning("not everything could be recorded, next attempt in %.0f s: %s", wait, error)
             stop.wait(wait)
+
+    def _forget(self, deletion: Deletion) -> bool:
+        """Moves a deleted study's experiments to MLflow's trash; False if another recorder writes about the study."""
+        study_id = deletion.study_id
+        if not self._store.locks.take(lock_name(study_id), self._holder, study_recorder.LEASE_S):
+            return False
+        self._recorders.pop(study_id, None)
+        self._done.pop(study_id, None)
+        if self._asks is None:
+            self._asks = self._client(self._uri)
+        for name in experiments(deletion.name, study_id):
+            forget(self._asks, name, {STUDY_TAG: study_id})
+        self._store.deletions.done(study_id, "mlflow")
+        self._store.locks.release(lock_name(study_id), self._holder)
+        return True
 
     def _recorder(self, study_id: str) -> Recorder:
         return Recorder(

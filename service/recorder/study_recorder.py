@@ -19,11 +19,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from driftline.backoff import pauses
 from driftline.results.curves import TrialCurve
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
-from driftline.retry import pauses
 from driftline.wire.ids import holder
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.recorder.chart_view import VIEW, VIEW_TAG, charts_view
@@ -40,6 +40,7 @@ LEASE_S = 20.0
 EVERY_S = 2.0  # between two looks at the store
 LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
+STUDY_TAG = "driftline.study"
 _CURVES_AT_ONCE = 50
 _STATUS = {"COMPLETE": "FINISHED", "DIVERGED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
@@ -78,7 +79,7 @@ class Recorder:
         self._public_url = public_url
         self._connect = client
         self._holder = holder()
-        self._lock_name = f"recorder/{study_id}"
+        self._lock_name = lock_name(study_id)
         self._renewed = 0.0
         self._shown: tuple[int, str] | None = None  # version and state of the study that MLflow shows in full
         self._labels: Tracking | None = None
@@ -154,6 +155,8 @@ class Recorder:
     def _write(self, study: StudyRecord) -> bool:
         trials = self._store.trials.find(self._study_id)
         known = {(entry.kind, entry.key): entry for entry in self._store.recorder_state.read(self._study_id)}
+        if not known:  # from now on MLflow may have something to delete with the study
+            self._store.recorder_state.write(self._study_id, Recorded("begun", "", ""))
         labels, runs = self._open(study)
         if not any(runs.has(entry.run_id) or labels.has(entry.run_id) for entry in known.values()):
             known = {}  # MLflow's database is new: write everything again
@@ -176,10 +179,10 @@ class Recorder:
 
     def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
         if self._labels is None or self._trials is None:
-            client, name = self._connect(self._uri), f"{study.name} {study.id[-6:]}"
-            tags = {"driftline.study": study.id, "mlflow.experimentKind": "custom_model_development"}
-            self._labels = Tracking(client, name, self._artifact_root, tags)
-            self._trials = Tracking(client, f"{name} trials", self._artifact_root, tags)
+            client, (labels, trials) = self._connect(self._uri), experiments(study.name, study.id)
+            tags = {STUDY_TAG: study.id, "mlflow.experimentKind": "custom_model_development"}
+            self._labels = Tracking(client, labels, self._artifact_root, tags)
+            self._trials = Tracking(client, trials, self._artifact_root, tags)
         return self._labels, self._trials
 
     def _announce(self, study: StudyRecord, labels: Tracking, trials: Tracking) -> None:
@@ -216,7 +219,7 @@ class Recorder:
         known: Mapping[tuple[str, str], Recorded],
     ) -> int:
         """Write these trials; returns how many were written, fewer than all if the lease was lost."""
-        curves = self._store.curves.columns(self._study_id, [trial.id for trial in trials])
+        curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
         shown: list[Recorded] = []
         try:
             for trial in trials:
@@ -313,6 +316,16 @@ class Recorder:
     def _current(self, *, finished: bool = False) -> bool:
         study = self._store.studies.get(self._study_id)
         return self._shown == (study.version, study.state) and (study.finished or not finished)
+
+
+def lock_name(study_id: str) -> str:
+    """Name of the lock of the only recorder that writes about a study."""
+    return f"recorder/{study_id}"
+
+
+def experiments(name: str, study_id: str) -> tuple[str, str]:
+    """Names of a study's two experiments: for its labels, and for its trials."""
+    return f"{name} {study_id[-6:]}", f"{name} {study_id[-6:]} trials"
 
 
 def _end(trial: TrialRecord) -> int:

@@ -144,6 +144,15 @@ class Tracking:
                 return
 
 
+def forget(client: Any, name: str, tags: Mapping[str, str]) -> None:
+    """Moves the experiment with this name and these tags to MLflow's trash, with its runs, if it exists."""
+    found = client.get_experiment_by_name(name)
+    if found is None or found.lifecycle_stage == "deleted":
+        return
+    if all(found.tags.get(tag) == value for tag, value in tags.items()):
+        client.delete_experiment(found.experiment_id)
+
+
 def connect(tracking_uri: str) -> Any:
     """An MLflow client for a server or a database; a SQLite database is created if it does not exist.
 

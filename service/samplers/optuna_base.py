@@ -31,7 +31,7 @@ from service.samplers.optuna_parameters import suggest
 if TYPE_CHECKING:
     import optuna
 
-    from service.samplers.optuna_trials import Trials
+    from service.samplers.optuna_history import History
 
 STARTUP = 10
 _FURTHER = 256  # quasi-random configurations among which to look for a new one
@@ -107,10 +107,10 @@ class Learner:
         return self._trials.made(self._told(), self._running(number))
 
     @cached_property
-    def _trials(self) -> Trials:
-        from service.samplers.optuna_trials import Trials
+    def _trials(self) -> History:
+        from service.samplers.optuna_history import History
 
-        return Trials({name: self._space[name] for name in self._free}, len(self._objectives), fixed=self.fixed)
+        return History({name: self._space[name] for name in self._free}, len(self._objectives), fixed=self.fixed)
 
     def _propose(self, number: int) -> Hyperparameters:
         import optuna

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from driftline.errors import DriftlineError, InvalidSpec
+from driftline.wire.access import Quota
 from driftline.wire.ids import holder
 from service.launchers.base import Launch, Launcher, Seen
+from service.scheduler.cleanup import Cleanup
+from service.scheduler.gpu_hours import GpuHours
 from service.scheduler.pauses import Pauses
 from service.scheduler.reconcile import (
     MAX_DEATHS,
@@ -64,6 +67,9 @@ class Scheduler:
             killed and another one is started.
         answers: Whether the API answers drivers.
         steady: A monotonic clock in seconds, which shows when the store's clock is set.
+        checkpoints: Path or URL of the folder of checkpoints, where it removes those that no study continues from; None
+            if it cannot reach this folder.
+        quota: The limits of projects without their own; no limits by default.
 
     Attributes:
         looks: How often it has looked at the studies, with or without the lock.
@@ -84,6 +90,8 @@ class Scheduler:
         back_seconds: float = 60.0,
         answers: Callable[[], bool] = lambda: True,
         steady: Callable[[], float] = time.monotonic,
+        checkpoints: str | None = None,
+        quota: Quota | None = None,
     ) -> None:
         self._steady = steady
         self._store = store
@@ -100,6 +108,8 @@ class Scheduler:
         self._started: dict[str, Launched] = {}  # by study id
         self._unsure: set[str] | None = None  # studies whose launcher has not answered yet; None without the lock
         self._pauses = Pauses(steady)
+        self._gpu_hours = GpuHours(store, quota or Quota(), steady)
+        self._cleanup = Cleanup(store, launcher, checkpoints, quota or Quota(), steady)
         self._collected = float("-inf")
         self._ahead: float | None = None  # by how much the store's clock is ahead of the monotonic one
         self._calm_at = float("-inf")
@@ -146,6 +156,7 @@ class Scheduler:
             return []
         if not self._calm():
             return []
+        self._gpu_hours.step()
         studies = {study.id: study for study in self._store.leases.driven()}
         clusters = {study.id: self._cluster(study) or study.id for study in studies.values()}
         now = self._store.session.clock()
@@ -173,6 +184,7 @@ class Scheduler:
             except DriftlineError as error:  # the study has changed since the look: the next one sees that
                 _LOG.info("%s no longer applies: %s", action, error)
         self._collect()
+        self._cleanup.step()
         return actions
 
     def _calm(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from driftline.retry import pauses
+from driftline.backoff import pauses
 
 FIRST_S, LONGEST_S = 2.0, 60.0
 

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from driftline.backoff import pauses
 from driftline.client.connection import Connection
 from driftline.errors import InvalidSpec, Unavailable
-from driftline.retry import pauses
 from driftline.study.yaml_files import parse
 from service.api.app import create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
@@ -128,17 +128,21 @@ class Service:
         return Tokens(known, secret, store=store, issuer=issuer)
 
     def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
-        limits = read_yaml(self._settings.limits, "DRIFTLINE_LIMITS")
-        streams = StreamLimits.taken(limits)
+        limits, streams = self._limits()
         app = create_app(
             store,
             tokens,
-            limits=Limits.from_json(limits),
+            limits=limits,
             streams=streams,
             check=check_processes(data_dir()),  # submitted studies may read no other files
             wake=lambda: wake(woken),
         )
         return Server(app, host=host, port=port, trusted_proxies=self._settings.trusted_proxies)
+
+    def _limits(self) -> tuple[Limits, StreamLimits]:
+        document = read_yaml(self._settings.limits, "DRIFTLINE_LIMITS")
+        streams = StreamLimits.taken(document)
+        return Limits.from_json(document), streams
 
     def _schedule(self, store: Store, tokens: Tokens, api_url: str, *, together: bool) -> Scheduler:
         launcher = self._launcher(api_url)
@@ -156,6 +160,8 @@ class Service:
             start_seconds=launcher.start_seconds,
             back_seconds=self._settings.silent_seconds,
             answers=connection.ready,
+            checkpoints=self._settings.checkpoints,
+            quota=self._limits()[0].quota(),
         )
         scheduler.start()
         self._closers.append(("the scheduler", scheduler.close))

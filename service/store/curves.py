@@ -1,37 +1,40 @@
 """Curves in the store: what trials reported per round, upserted on (trial, round)."""
 
-import operator
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from driftline.errors import Conflict
-from driftline.wire.driver_messages import Report
+from driftline.wire.curve_codec import SEGMENT_ROUNDS, Arrays, Columns, head
+from driftline.wire.driver_messages import Report, Stored
 from service.store import trial_rows
-from service.store.curve_codec import (
-    Arrays,
-    Columns,
-    arrays,
-    contains,
-    decode,
-    encode,
-    join,
-    join_arrays,
-    split,
-    upsert,
-)
+from service.store.curve_segments import add, arrays, decode, join, join_arrays, rounds, sealed
+from service.store.leases import desired
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import Session, check_exists
 
+_Part = TypeVar("_Part")
 _ROWS = 500  # segments fetched from the database at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 
 
+def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
+    """Store each segment of trials that stop as one body without a head, inside the caller's transaction."""
+    columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
+    query = sa.select(*columns).where(CURVE_SEGMENTS.c.rounds < SEGMENT_ROUNDS)  # full ones are one body already
+    for ids in trial_rows.chunks(trials):
+        found = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
+        rows = [(trial, part, payload, sealed(payload)) for trial, part, payload in found]
+        changed = [{"trial": trial, "part": part, "payload": whole} for trial, part, old, whole in rows if whole != old]
+        if changed:
+            connection.execute(_UPDATE, changed)
+
+
 class Curves:
-    """The curves of all trials, in compressed segments of 256 rounds."""
+    """The curves of all trials, in segments of 256 rounds, as the workers compressed them."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -49,63 +52,61 @@ class Curves:
         Raises:
             NotFound: No such study, or no such trial in it.
         """
-        parts: dict[str, list[Columns]] = {}
-        order = (CURVE_SEGMENTS.c.trial_id, CURVE_SEGMENTS.c.segment)
-        query = sa.select(CURVE_SEGMENTS.c.trial_id, CURVE_SEGMENTS.c.payload).order_by(*order)
-        with self._session.read() as connection:
-            if trials is None:
-                check_exists(connection, study_id)
-                of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
-                found = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(of_study))).all()
-            else:
-                trial_rows.by_id(connection, study_id, trials)
-                parts = {trial: [] for trial in trials}
-                found = []
-                for ids in trial_rows.chunks(trials):
-                    found += connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
-        for trial, payload in found:
-            parts.setdefault(trial, []).append(decode(payload))
-        return {trial: join(segments) for trial, segments in parts.items()}
+        return {trial: join(parts) for trial, parts in self._parts(study_id, trials, decode).items()}
 
-    def arrays(self, study_id: str, names: Iterable[str] | None = None) -> dict[str, Arrays]:
-        """The curves of all trials of a study that have reported something, as arrays, for computing results.
+    def arrays(
+        self, study_id: str, names: Iterable[str] | None = None, trials: Sequence[str] | None = None
+    ) -> dict[str, Arrays]:
+        """Curves by trial id, as arrays, for computing results and for MLflow.
 
         Args:
             study_id: Id of the study.
             names: Only these columns, and ``round``. All by default.
+            trials: As for `columns`.
 
         Returns:
-            Trial id -> name -> (reports,), NaN where a round did not report it.
+            Trial id -> name -> (reports,), NaN where a round did not report it; no names for a trial that has reported
+            nothing.
 
         Raises:
-            NotFound: No such study.
+            NotFound: As for `columns`.
         """
         wanted = None if names is None else {"round", *names}
-        parts: dict[str, list[tuple[int, Arrays]]] = {}
+        parts = self._parts(study_id, trials, lambda payload: arrays(payload, wanted))
+        return {trial: join_arrays(segments) for trial, segments in parts.items()}
+
+    def _parts(
+        self, study_id: str, trials: Sequence[str] | None, read: Callable[[bytes], _Part]
+    ) -> dict[str, list[_Part]]:
+        """The stored segments of each trial as `read` returns them, in ascending order."""
+        found: dict[str, dict[int, _Part]] = {trial: {} for trial in trials or ()}
         of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
         columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
-        query = sa.select(*columns).where(CURVE_SEGMENTS.c.trial_id.in_(of_study))  # sorted here, not in the database
+        query = sa.select(*columns)  # sorted here, not in the database
         with self._session.read() as connection:
-            check_exists(connection, study_id)
-            for trial, segment, payload in connection.execution_options(yield_per=_ROWS).execute(query):
-                parts.setdefault(trial, []).append((segment, arrays(payload, wanted)))
-        by_segment = operator.itemgetter(0)
-        return {
-            trial: join_arrays([part for _, part in sorted(segments, key=by_segment)])
-            for trial, segments in parts.items()
-        }
+            if trials is None:
+                check_exists(connection, study_id)
+                queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(of_study))]
+            else:
+                trial_rows.by_id(connection, study_id, trials)
+                queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(ids)) for ids in trial_rows.chunks(trials)]
+            connection.execution_options(yield_per=_ROWS)
+            for some in queries:
+                for trial, segment, payload in connection.execute(some):
+                    found.setdefault(trial, {})[segment] = read(payload)
+        return {trial: [found[trial][segment] for segment in sorted(found[trial])] for trial in trials or sorted(found)}
 
-    def report(self, study_id: str, report: Report) -> int:
+    def report(self, study_id: str, report: Report) -> Stored:
         """Store a pack's new reports in one transaction. Idempotent.
 
         A report about a trial that does not run in this pack (any more) must hold nothing new.
 
         Args:
             study_id: Id of the study.
-            report: Columns by trial id, and the progress of the pack. Fields that are None change nothing.
+            report: Blocks by trial id, and the progress of the pack. Fields that are None change nothing.
 
         Returns:
-            The study's version afterwards.
+            The study's version afterwards, and what its owner wants the driver to do.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
@@ -115,23 +116,26 @@ class Curves:
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, report.attempt)
             rows = self._reported_rows(connection, study_id, report)
-            stored = self._segments(connection, report)
-            fresh: dict[tuple[str, int], Columns] = {}
+            stored = self._payloads(connection, report)
+            fresh: dict[tuple[str, int], bytes] = {}
             for row in rows:
                 ours = row.state == "RUNNING" and row.pack == report.pack
-                for segment, part in split(report.reports.get(row.id, {"round": []})):
-                    old = stored.get((row.id, segment))
-                    if old is not None and contains(old, part):
+                for block in report.reports.get(row.id, ()):
+                    place = row.id, head(block).segment
+                    old = fresh.get(place, stored.get(place, b""))
+                    payload = add(old, block)
+                    if payload is old:
                         continue
                     if not ours:
                         where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
                         problem = f"is {row.state} and runs {where}, got a new report of pack {report.pack}"
                         raise Conflict(f"trial {row.id} {problem}", state=row.state)
-                    fresh[row.id, segment] = part if old is None else upsert(old, part)
+                    fresh[place] = payload
             self._write(connection, fresh, stored.keys())
             running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
             changed = self._advance(connection, running, report)
-            return self._session.changed(connection, study) if changed or fresh else int(study.version)
+            version = self._session.changed(connection, study) if changed or fresh else study.version
+            return Stored(version=version, desired=desired(study.state))
 
     def _reported_rows(self, connection: sa.Connection, study_id: str, report: Report) -> list[sa.Row[Any]]:
         """Rows of the trials named in the report, and of the pack's other running trials."""
@@ -143,23 +147,23 @@ class Curves:
         )
         return [*named, *(row for row in others if row.id not in report.reports)]
 
-    def _segments(self, connection: sa.Connection, report: Report) -> dict[tuple[str, int], Columns]:
+    def _payloads(self, connection: sa.Connection, report: Report) -> dict[tuple[str, int], bytes]:
         """The stored segments for which the report has rounds."""
-        touched = {segment for columns in report.reports.values() for segment, _ in split(columns)}
+        touched = {head(block).segment for blocks in report.reports.values() for block in blocks}
         columns = CURVE_SEGMENTS.c
         query = sa.select(columns.trial_id, columns.segment, columns.payload).where(columns.segment.in_(touched))
-        found: dict[tuple[str, int], Columns] = {}
+        found: dict[tuple[str, int], bytes] = {}
         for ids in trial_rows.chunks(list(report.reports)):
             for trial, segment, payload in connection.execute(query.where(columns.trial_id.in_(ids))):
-                found[trial, segment] = decode(payload)
+                found[trial, segment] = payload
         return found
 
     def _write(
-        self, connection: sa.Connection, fresh: Mapping[tuple[str, int], Columns], known: Container[tuple[str, int]]
+        self, connection: sa.Connection, fresh: Mapping[tuple[str, int], bytes], known: Container[tuple[str, int]]
     ) -> None:
         rows = [
-            {"trial": trial, "part": segment, "rounds": len(columns["round"]), "payload": encode(columns)}
-            for (trial, segment), columns in fresh.items()
+            {"trial": trial, "part": segment, "rounds": rounds(payload), "payload": payload}
+            for (trial, segment), payload in fresh.items()
         ]
         inserted = [row for row in rows if (row["trial"], row["part"]) not in known]
         updated = [row for row in rows if (row["trial"], row["part"]) in known]

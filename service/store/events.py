@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from driftline.wire.records import Event, StudyState
 from service.store.schema import EVENTS, STUDIES
-from service.store.session import Session, check_exists, missing, moment
+from service.store.session import KEPT, Session, check_exists, missing, moment
 
 
 class Tail(NamedTuple):
@@ -56,7 +56,7 @@ class Events:
             NotFound: No such study.
         """
         newest = sa.select(sa.func.max(EVENTS.c.id)).where(EVENTS.c.study_id == study_id).scalar_subquery()
-        query = sa.select(STUDIES.c.state, newest.label("newest")).where(STUDIES.c.id == study_id)
+        query = sa.select(STUDIES.c.state, newest.label("newest")).where(STUDIES.c.id == study_id, KEPT)
         with self._session.read() as connection:
             row = connection.execute(query).first() or missing(study_id)
             last = row.newest or 0

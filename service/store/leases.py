@@ -82,7 +82,7 @@ class Leases:
             ended_at = now if old is None else min(now, old.expires_at)
             if old is not None:
                 attempt, deaths = old.attempt + 1, old.deaths
-                if old.holder != holder and _holding(old, now):
+                if old.holder != holder and holding(old, now):
                     left = old.expires_at - now
                     raise Conflict(
                         f"attempt {old.attempt} of {old.holder} holds study {study_id} for {left:.0f} s more"
@@ -113,7 +113,7 @@ class Leases:
             StaleDriver: The attempt no longer holds the study.
         """
         with self._session.write() as connection:
-            return _DESIRED.get(self._session.fenced(connection, study_id, attempt).state, "run")
+            return desired(self._session.fenced(connection, study_id, attempt).state)
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyState:
         """Release the study. Idempotent.
@@ -202,7 +202,7 @@ class Leases:
         """Set the reason of a RUNNING study that this attempt holds to what its launcher sees; "" clears it."""
         with self._session.write() as connection:
             study, driver = self._session.locked(connection, study_id), self._session.driver(connection, study_id)
-            held = driver is not None and driver.attempt == attempt and _holding(driver, self._session.clock())
+            held = driver is not None and driver.attempt == attempt and holding(driver, self._session.clock())
             if held and study.state == "RUNNING":
                 self._session.move(connection, study, "RUNNING", reason)
 
@@ -215,7 +215,7 @@ class Leases:
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
             driver = self._session.driver(connection, study_id)
-            if driver is not None and _holding(driver, self._session.clock()):
+            if driver is not None and holding(driver, self._session.clock()):
                 raise Conflict(
                     f"attempt {driver.attempt} holds study {study_id}; only that driver may change its state"
                 )
@@ -253,6 +253,8 @@ class Leases:
             trial_rows.stop(connection, study.id, "CANCELLED", now, from_states=("WAITING", "RUNNING"))
         else:
             trial_rows.stop(connection, study.id, "WAITING", now)
+        if state == "PAUSED" and study.state == "PAUSING":  # keep the reason of whoever paused it
+            reason = reason or study.reason
         self._session.move(connection, study, state, reason)
 
     def _state(self, connection: sa.Connection, study_id: str) -> StudyState:
@@ -271,13 +273,13 @@ def _extended(state: StudyState) -> StudyState:
     return ends.get(state, "PENDING")
 
 
-def _holding(driver: sa.Row[Any], now: float) -> bool:
+def holding(driver: sa.Row[Any], now: float) -> bool:
     """Whether the driver of this row holds its study."""
     return not driver.released and driver.expires_at > now and not gone(driver.holder)
 
 
 def _driven(row: sa.Row[Any], now: float) -> Driven:
-    holding = row.attempt is not None and _holding(row, now)
+    held = row.attempt is not None and holding(row, now)
     return Driven(
         id=row.id,
         project=row.project,
@@ -285,7 +287,7 @@ def _driven(row: sa.Row[Any], now: float) -> Driven:
         state=row.state,
         reason=row.reason,
         attempt=row.attempt or 0,
-        held=holding,
-        lost=row.attempt is not None and not row.released and not holding,
+        held=held,
+        lost=row.attempt is not None and not row.released and not held,
         deaths=row.deaths or 0,
     )

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import sqlalchemy as sa
 
+from driftline.errors import StaleDriver
 from driftline.wire.logs import LogLine, NewLines
+from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import LOG_LINES, LOG_TOTALS
 from service.store.session import Session, check_exists, moment
 
 LINES_KEPT = 20_000
+LAST_WORDS_S = 600.0
+"""For how long the last driver of a finished study may add to its log: as long as a driver waits for the API."""
+
 _SLACK = 1000  # lines above the limit before old ones are dropped: one delete for many lines
 
 
@@ -28,13 +34,15 @@ class Logs:
     def write(self, study_id: str, new: NewLines) -> int:
         """Add lines to a study's log; repeating the last batch adds nothing.
 
-        Does not check the lease, so that a driver that lost it can still log why.
+        Does not check the lease, so that a driver that lost it can still log why. The log of a finished study accepts
+        lines of its last driver only, for `LAST_WORDS_S`.
 
         Returns:
             How many lines were added.
 
         Raises:
             NotFound: No such study.
+            StaleDriver: The study has finished, under another attempt or too long ago.
         """
         if not new.lines:
             return 0
@@ -42,7 +50,7 @@ class Logs:
         mark = hashlib.sha256(json.dumps([new.attempt, lines]).encode()).hexdigest()
         totals = LOG_TOTALS.c
         with self._session.write() as connection:
-            self._session.locked(connection, study_id)
+            self._check_open(connection, self._session.locked(connection, study_id), new.attempt)
             old = connection.execute(sa.select(LOG_TOTALS).where(totals.study_id == study_id)).first()
             if old is not None and old.newest == mark:
                 return 0
@@ -84,6 +92,14 @@ class Logs:
             note = LogLine(id=first.id - 1, at=first.at, attempt=first.attempt, level="note", text=text)
             found = [note, *found][:limit]
         return found
+
+    def _check_open(self, connection: sa.Connection, study: sa.Row[Any], attempt: int) -> None:
+        if study.state not in STUDY_FINISHED:
+            return
+        driver = self._session.driver(connection, study.id)
+        late = self._session.clock() - study.finished_at > LAST_WORDS_S
+        if driver is None or driver.attempt != attempt or late:
+            raise StaleDriver(f"study {study.id} is {study.state}: its log takes no more lines of attempt {attempt}")
 
     def _drop_lines(self, connection: sa.Connection, study_id: str) -> int:
         """Drop all but the newest `lines_kept` lines; returns the number dropped."""

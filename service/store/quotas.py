@@ -11,8 +11,9 @@ from driftline.errors import QuotaExceeded
 from driftline.study.spec import Budget
 from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
-from service.store.schema import PACKS, QUOTAS, STUDIES
-from service.store.session import Actor, Session
+from service.store.schema import PACKS, PAST_USE, QUOTAS, STUDIES
+from service.store.session import KEPT, Actor, Session
+from service.store.sizes import curve_size
 
 _HOUR_S = 3600.0
 
@@ -33,7 +34,10 @@ class Quotas:
         with self._session.read() as connection:
             own = self._own_quota(connection, project)
             limits = own or defaults or Quota()
-            return ProjectQuota(project=project, limits=limits, use=self._use(connection, project), own=own is not None)
+            size = curve_size(connection, project)
+            measured = {"curve_rows": size.rows, "curve_bytes": size.bytes}
+            use = self._use(connection, project).model_copy(update=measured)
+            return ProjectQuota(project=project, limits=limits, use=use, own=own is not None)
 
     def set(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
         """Set a project's limits, in place of the service's defaults; existing studies stay."""
@@ -75,26 +79,74 @@ class Quotas:
         if quota.gpu_hours is not None and use.gpu_hours >= quota.gpu_hours:
             raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use.gpu_hours, 2), "GPU-hours used", "stop")
 
+    def allow_resuming(self, connection: sa.Connection, project: str, defaults: Quota | None) -> None:
+        """Allow a project to resume a paused study.
+
+        Args:
+            connection: Of a running transaction.
+            project: The project.
+            defaults: As in `allow`.
+
+        Raises:
+            QuotaExceeded: Its GPU-hours are used up, and its quota then pauses studies.
+        """
+        if defaults is None:
+            return
+        quota = self._own_quota(connection, project) or defaults
+        if quota.gpu_hours_pause and quota.gpu_hours is not None:
+            use = self._gpu_hours(connection, project)
+            if use >= quota.gpu_hours:
+                what = "GPU-hours used"
+                raise _exceeded(project, "gpu_hours", quota.gpu_hours, round(use, 2), what, "leave it paused")
+
+    def used_up(self, defaults: Quota) -> dict[str, str]:
+        """Studies to pause because the GPU-hours of their project are used up, with the reason.
+
+        Args:
+            defaults: Limits of projects without their own.
+        """
+        active = STUDIES.c.state.in_(("PENDING", "QUEUED", "RUNNING"))
+        found: dict[str, str] = {}
+        with self._session.read() as connection:
+            studies = connection.execute(sa.select(STUDIES.c.id, STUDIES.c.project).where(active, KEPT)).all()
+            for project in {study.project for study in studies}:
+                try:
+                    self.allow_resuming(connection, project, defaults)
+                except QuotaExceeded as error:
+                    limit, used = error.details["allowed"], error.details["used"]
+                    reason = (
+                        f"project {project} has used {used:g} of its {limit:g} GPU-hours; resume it when there are more"
+                    )
+                    found |= {study.id: reason for study in studies if study.project == project}
+        return found
+
     def _own_quota(self, connection: sa.Connection, project: str) -> Quota | None:
-        columns = QUOTAS.c["studies", "trials", "gpu_hours"]
+        columns = QUOTAS.c[*Quota.model_fields]
         row = connection.execute(sa.select(*columns).where(QUOTAS.c.project == project)).first()
         return None if row is None else Quota.model_validate(dict(row._mapping))
 
     def _use(self, connection: sa.Connection, project: str, hours: bool = True) -> Use:
         active = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(STUDIES.c.planned), 0)).where(
-            STUDIES.c.project == project, STUDIES.c.state.not_in(tuple(STUDY_FINISHED))
+            STUDIES.c.project == project, STUDIES.c.state.not_in(tuple(STUDY_FINISHED)), KEPT
         )
         studies, trials = connection.execute(active).one()
         return Use(studies=studies, trials=int(trials), gpu_hours=self._gpu_hours(connection, project) if hours else 0)
 
     def _gpu_hours(self, connection: sa.Connection, project: str) -> float:
-        seconds = sa.func.coalesce(PACKS.c.ended_at, self._session.clock()) - PACKS.c.started_at
         query = (
-            sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0))
+            gpu_seconds(self._session.clock())
             .join(STUDIES, STUDIES.c.id == PACKS.c.study_id)
-            .where(STUDIES.c.project == project, PACKS.c.gpus > 0)
+            .where(STUDIES.c.project == project, KEPT)
         )
-        return max(0.0, float(connection.execute(query).scalar_one()) / _HOUR_S)
+        past = sa.select(PAST_USE.c.gpu_seconds).where(PAST_USE.c.project == project)
+        seconds = connection.execute(query).scalar_one() + (connection.execute(past).scalar() or 0.0)
+        return max(0.0, float(seconds) / _HOUR_S)
+
+
+def gpu_seconds(now: float) -> sa.Select[Any]:
+    """Query for the GPU-seconds of all packs; add conditions to select some."""
+    seconds = sa.func.coalesce(PACKS.c.ended_at, now) - PACKS.c.started_at
+    return sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0)).where(PACKS.c.gpus > 0)
 
 
 def planned(spec: Mapping[str, Any]) -> int:

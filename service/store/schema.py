@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 METADATA = MetaData(
@@ -52,9 +53,34 @@ STUDIES = Table(
     Column("updated_at", Double, nullable=False),
     Column("started_at", Double),  # when the first driver acquired it
     Column("finished_at", Double),
+    Column("curve_rows", BigInteger, nullable=False, server_default="0"),  # as last measured, see `sizes`
+    Column("curve_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("measured_version", Integer, nullable=False, server_default="0"),
+    Column("measured_at", Double, nullable=False, server_default="0"),
+    Column("deleted_at", Double),  # hidden since then, see `deletions`
     Index("ix_studies_project_id", "project", "id"),
     Index("ix_studies_project_state", "project", "state"),
     Index("ix_studies_state", "state"),
+    Index("ix_studies_finished_at", "finished_at"),
+    Index("ix_studies_deleted_at", "deleted_at"),
+)
+
+DELETIONS = Table(  # deleted studies of which something outside the database remains
+    "deletions",
+    METADATA,
+    Column("study_id", String(64), primary_key=True),
+    Column("project", String(64), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("deleted_at", Double, nullable=False),
+    Column("files", Boolean, nullable=False),  # whether checkpoints and logs remain
+    Column("mlflow", Boolean, nullable=False),  # whether runs in MLflow remain
+)
+
+PAST_USE = Table(  # GPU-time of deleted studies: deleting gives none back
+    "past_use",
+    METADATA,
+    Column("project", String(64), primary_key=True),
+    Column("gpu_seconds", Double, nullable=False),
 )
 
 TRIALS = Table(
@@ -196,6 +222,8 @@ QUOTAS = Table(
     Column("studies", Integer),
     Column("trials", BigInteger),
     Column("gpu_hours", Double),
+    Column("retention_days", Double),
+    Column("gpu_hours_pause", Boolean, nullable=False, server_default=false()),
     Column("updated_at", Double, nullable=False),
 )
 

@@ -16,6 +16,9 @@ from service.store.schema import AUDIT, DRIVERS, EVENTS, STUDIES
 from service.store.states import check_study
 from trainers import shown
 
+KEPT = STUDIES.c.deleted_at.is_(None)
+"""Condition for studies that were not deleted; deleted ones are hidden."""
+
 _INSERT_EVENT = sa.insert(EVENTS)
 _INSERT_AUDIT = sa.insert(AUDIT)
 
@@ -56,7 +59,7 @@ class Session:
     def locked(self, connection: sa.Connection, study_id: str) -> sa.Row[Any]:
         """The study's row, locked: other writes about this study wait until the transaction ends."""
         row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id).with_for_update()).first()
-        return row or missing(study_id)
+        return missing(study_id) if row is None or row.deleted_at is not None else row
 
     def driver(self, connection: sa.Connection, study_id: str) -> sa.Row[Any] | None:
         """The row of the study's newest driver; None if it never had one."""
@@ -155,5 +158,5 @@ def check_exists(connection: sa.Connection, study_id: str) -> None:
     Raises:
         NotFound: No such study.
     """
-    if connection.execute(sa.select(STUDIES.c.id).where(STUDIES.c.id == study_id)).first() is None:
+    if connection.execute(sa.select(STUDIES.c.id).where(STUDIES.c.id == study_id, KEPT)).first() is None:
         missing(study_id)

@@ -10,9 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from service.store import progress
-from service.store.curve_codec import arrays
+from service.store.curve_segments import arrays
 from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
-from service.store.session import Session
+from service.store.session import KEPT, Session
 from service.store.states import DRIVEN
 from trainers import ROLES
 
@@ -95,7 +95,7 @@ class Speeds:
         """
         latest = (
             sa.select(*STUDIES.c["id", "spec"])
-            .where(STUDIES.c.project == project, STUDIES.c.started_at.is_not(None))
+            .where(STUDIES.c.project == project, STUDIES.c.started_at.is_not(None), KEPT)
             .order_by(STUDIES.c.id.desc())
             .limit(_LATEST)
         )

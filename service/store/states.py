@@ -41,6 +41,9 @@ TRIAL_MOVES: Final[dict[TrialState, frozenset[TrialState]]] = {
 DRIVEN: Final[frozenset[StudyState]] = frozenset({"PENDING", "QUEUED", "RUNNING", "PAUSING", "CANCELLING"})
 """States in which a driver may hold the study."""
 
+DELETABLE: Final[frozenset[StudyState]] = frozenset({"PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"})
+"""States in which a study can be deleted."""
+
 _MORE: Final[dict[StudyState, StudyState]] = {
     "PENDING": "PENDING",
     "QUEUED": "QUEUED",
@@ -94,6 +97,16 @@ def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
     if new not in TRIAL_MOVES[old]:
         final = "; a finished trial is final" if not TRIAL_MOVES[old] else ""
         raise Conflict(f"a trial that is {old} cannot become {new}: {trial_id}{final}", state=old)
+
+
+def check_deletable(study_id: str, state: StudyState) -> None:
+    """Allow the owner to delete a study in this state.
+
+    Raises:
+        Conflict: The study runs or waits to run.
+    """
+    if state not in DELETABLE:
+        raise Conflict(f"a study that is {state} cannot be deleted: {study_id}; cancel it first", state=state)
 
 
 def check_retry(trial_id: str, state: TrialState) -> None:

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
-from service.store.session import Session
+from service.store.session import KEPT, Session
+from service.store.sizes import CurveSize, curve_size
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Overview:
         leases: "held" and "expired": running leases, and leases that expired without being released.
         behind: Number of studies with results that the recorder has not written yet.
         lag_s: Seconds since the oldest change among these studies; 0 if there are none.
+        curves: Size of all curves.
     """
 
     studies: dict[str, int]
@@ -30,6 +32,7 @@ class Overview:
     leases: dict[str, int]
     behind: int
     lag_s: float
+    curves: CurveSize
 
 
 class Stats:
@@ -48,20 +51,23 @@ class Stats:
             RECORDER_STATE.c.version >= STUDIES.c.version,
         )
         behind = sa.select(sa.func.count(), sa.func.min(STUDIES.c.updated_at)).where(
-            STUDIES.c.version > 0, ~shown.exists()
+            STUDIES.c.version > 0, KEPT, ~shown.exists()
         )
         with self._session.read() as connection:
-            studies = connection.execute(sa.select(STUDIES.c.state, sa.func.count()).group_by(STUDIES.c.state)).all()
+            states = sa.select(STUDIES.c.state, sa.func.count()).where(KEPT).group_by(STUDIES.c.state)
+            studies = connection.execute(states).all()
             trials = connection.execute(sa.select(TRIALS.c.state, sa.func.count()).group_by(TRIALS.c.state)).all()
             driving = ~DRIVERS.c.released
             running, leases = connection.execute(sa.select(held, sa.func.count()).where(driving)).one()
             count, since = connection.execute(behind).one()
+            curves = curve_size(connection)
         return Overview(
             studies=_counts(studies),
             trials=_counts(trials),
             leases={"held": int(running), "expired": int(leases) - int(running)},
             behind=int(count),
             lag_s=max(0.0, now - since) if since is not None else 0.0,
+            curves=curves,
         )
 
 

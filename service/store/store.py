@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from service.store.audit import AuditTrail
 from service.store.curves import Curves
 from service.store.database import Database
+from service.store.deletions import Deletions
 from service.store.events import Events
 from service.store.facts import Facts
 from service.store.idempotency import IdempotencyKeys
@@ -27,9 +28,10 @@ from service.store.quotas import Quotas
 from service.store.recorder_state import RecorderState
 from service.store.retries import Retries
 from service.store.session import Session
+from service.store.sizes import Sizes
 from service.store.speeds import Speeds
 from service.store.stats import Stats
-from service.store.studies import Studies
+from service.store.studies import StoredStudies
 from service.store.tokens import StoredTokens
 from service.store.trials import Trials
 
@@ -51,7 +53,8 @@ class Store:
         session = self.session = Session(Database(url), clock=clock, lease_seconds=lease_seconds)
         self.idempotency = IdempotencyKeys(session)
         self.quotas = Quotas(session)
-        self.studies = Studies(session, self.quotas, self.idempotency)
+        self.studies = StoredStudies(session, self.quotas, self.idempotency)
+        self.deletions = Deletions(session)
         self.trials = Trials(session)
         self.curves = Curves(session)
         self.leases = Leases(session)
@@ -64,6 +67,7 @@ class Store:
         self.recorder_state = RecorderState(session)
         self.locks = Locks(session)
         self.facts = Facts(session)
+        self.sizes = Sizes(session)
         self.speeds = Speeds(session)
         self.stats = Stats(session)
 

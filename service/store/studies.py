@@ -1,6 +1,6 @@
 """Studies in the store: created, changed at their owner's request, read as records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,8 +12,8 @@ from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, S
 from service.store import plans, progress, trial_rows
 from service.store.idempotency import IdempotencyKeys
 from service.store.quotas import Quotas, planned
-from service.store.schema import STUDIES
-from service.store.session import Actor, Session, missing, moment
+from service.store.schema import DRIVERS, STUDIES
+from service.store.session import KEPT, Actor, Session, missing, moment
 from service.store.states import DRIVEN, intended
 
 _INSERT = sa.insert(STUDIES)
@@ -27,7 +27,7 @@ class Glance(NamedTuple):
     version: int
 
 
-class Studies:
+class StoredStudies:
     """The studies: their specs and states."""
 
     def __init__(self, session: Session, quotas: Quotas, idempotency: IdempotencyKeys) -> None:
@@ -99,7 +99,7 @@ class Studies:
             NotFound: No such study, or one of another project.
         """
         with self._session.read() as connection:
-            row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id)).first()
+            row = connection.execute(sa.select(STUDIES).where(STUDIES.c.id == study_id, KEPT)).first()
             if row is None or project not in (None, row.project):
                 missing(study_id)
             return study_record(connection, row)
@@ -114,7 +114,7 @@ class Studies:
             before: Only studies older than the one with this id.
             limit: Maximum number of studies.
         """
-        query = sa.select(STUDIES).order_by(STUDIES.c.id.desc()).limit(limit)
+        query = sa.select(STUDIES).where(KEPT).order_by(STUDIES.c.id.desc()).limit(limit)
         if project is not None:
             query = query.where(STUDIES.c.project == project)
         if before is not None:
@@ -125,7 +125,7 @@ class Studies:
             return [_study(row, counted[row.id]) for row in rows]
 
     def intend(
-        self, study_id: str, intent: str, *, actor: Actor | None = None, limits: Quota | None = None
+        self, study_id: str, intent: str, *, actor: Actor | None = None, limits: Quota | None = None, reason: str = ""
     ) -> StudyRecord:
         """Store what the owner wants; the scheduler and the driver carry it out.
 
@@ -133,7 +133,8 @@ class Studies:
             study_id: Id of the study.
             intent: "pause", "resume" or "cancel".
             actor: Who asks, for the audit trail.
-            limits: As in `create`; checked when a finished study becomes unfinished.
+            limits: As in `create`; checked when a finished study becomes unfinished, or a paused study is resumed.
+            reason: Why, for people.
 
         Raises:
             NotFound: No such study.
@@ -146,13 +147,16 @@ class Studies:
             if state != study.state:
                 if study.state in STUDY_FINISHED:
                     self._quotas.allow(connection, study.project, 1, study.planned, limits)
-                self._session.move(connection, study, state)
+                elif intent == "resume":
+                    self._quotas.allow_resuming(connection, study.project, limits)
+                self._session.move(connection, study, state, reason)
                 if state == "PENDING":
                     self._session.update_driver(connection, study_id, deaths=0)
                 if state == "CANCELLED":
                     states = ("WAITING", "RUNNING")
                     trial_rows.stop(connection, study_id, "CANCELLED", self._session.clock(), from_states=states)
-                self._session.audit(connection, actor, f"study.{intent}", study_id, study.project, {"was": study.state})
+                details = {"was": study.state} | ({"reason": reason} if reason else {})
+                self._session.audit(connection, actor, f"study.{intent}", study_id, study.project, details)
             return study_record(connection, self._session.locked(connection, study_id))
 
     def extend(
@@ -215,7 +219,7 @@ class Studies:
         Raises:
             NotFound: No such study.
         """
-        query = sa.select(*STUDIES.c["project", "state", "version"]).where(STUDIES.c.id == study_id)
+        query = sa.select(*STUDIES.c["project", "state", "version"]).where(STUDIES.c.id == study_id, KEPT)
         with self._session.read() as connection:
             row = connection.execute(query).first() or missing(study_id)
             return Glance(row.project, row.state, row.version)
@@ -239,8 +243,8 @@ class Studies:
                 connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(mlflow_url=url))
 
     def not_cancelled(self) -> set[str]:
-        """Ids of all studies except CANCELLED ones, for which nothing runs or is kept."""
-        query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED")
+        """Ids of all studies except CANCELLED and deleted ones, for which nothing runs or is kept."""
+        query = sa.select(STUDIES.c.id).where(STUDIES.c.state != "CANCELLED", KEPT)
         with self._session.read() as connection:
             return set(connection.execute(query).scalars())
 
@@ -254,6 +258,25 @@ class Studies:
         )
         with self._session.read() as connection:
             return list(connection.execute(query).scalars())
+
+    def ended(self, study_ids: Sequence[str], failed_before: float) -> dict[str, int]:
+        """Those of these studies that no longer need checkpoints, with the attempt of their newest driver.
+
+        Args:
+            study_ids: At most a few hundred ids; unknown ones are left out.
+            failed_before: FAILED studies are included if they failed before this Unix time.
+        """
+        over = sa.or_(
+            STUDIES.c.state.in_(("CANCELLED", "SUCCEEDED")),
+            sa.and_(STUDIES.c.state == "FAILED", STUDIES.c.finished_at < failed_before),
+        )
+        query = (
+            sa.select(STUDIES.c.id, sa.func.coalesce(DRIVERS.c.attempt, 0).label("attempt"))
+            .join(DRIVERS, DRIVERS.c.study_id == STUDIES.c.id, isouter=True)
+            .where(STUDIES.c.id.in_(study_ids), over)
+        )
+        with self._session.read() as connection:
+            return {row.id: row.attempt for row in connection.execute(query)}
 
     def last_started(self) -> dict[str, float]:
         """Unix time at which a study was last started, by project; without projects that never started one."""

@@ -6,10 +6,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.errors import Conflict
-from driftline.wire.driver_messages import NewTrial, TrialResult
+from driftline.wire.driver_messages import NewTrial, Stored, TrialResult
 from driftline.wire.ids import trial_id
 from driftline.wire.records import Phase, TrialRecord, TrialState
-from service.store import trial_rows
+from service.store import curves, trial_rows
+from service.store.leases import desired
 from service.store.schema import PACKS, TRIALS
 from service.store.session import Session, check_exists, moment
 from service.store.states import check_trial
@@ -150,11 +151,11 @@ class Trials:
                 self._session.changed(connection, study)
             return [_trial(row) for row in trial_rows.by_id(connection, study_id, trials)]
 
-    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> int:
+    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
         """Store how trials ended, or hand them back (WAITING). Idempotent.
 
         Returns:
-            The study's version afterwards.
+            The study's version afterwards, and what its owner wants the driver to do.
 
         Raises:
             StaleDriver: The attempt no longer holds the study.
@@ -169,9 +170,11 @@ class Trials:
             if changed:
                 connection.execute(_FINISH, changes)
                 trial_rows.close_packs(connection, study_id, self._session.clock())
+                curves.seal(connection, [change["trial"] for change in changes])
             if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
                 self._session.update_driver(connection, study_id, deaths=0)
-            return self._session.changed(connection, study) if changed else int(study.version)
+            version = self._session.changed(connection, study) if changed else study.version
+            return Stored(version=version, desired=desired(study.state))
 
     def _open_pack(
         self, connection: sa.Connection, study: sa.Row[Any], pack: str, rows: Sequence[sa.Row[Any]], gpus: float

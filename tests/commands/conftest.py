@@ -138,7 +138,7 @@ def run() -> Callable[..., Result]:
     """Runs a command; errors of ours come out as exceptions, as `main` gets them."""
     runner = CliRunner()
 
-    def invoke(*arguments: Any) -> Result:
-        return runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=True)
+    def invoke(*arguments: Any, input: str = "") -> Result:  # noqa: A002 - as the runner calls it
+        return runner.invoke(app, [str(argument) for argument in arguments], input, catch_exceptions=True)
 
     return invoke

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -23,10 +23,16 @@ SMALL = {
     ],
     "sampler": "quasi_random",
     "clients_per_round": 5,
-    "budget": {"trials_per_method": 6, "rounds": 3000, "seeds": 0},
+    "budget": {"trials_per_method": 4, "rounds": 3000, "seeds": 0},
     "resources": {"gpu": 0, "packs": 1},
 }
-"""Local steps that make a trial last for seconds on a fast machine, too: it is to be interrupted."""
+"""Local steps that make a trial last for seconds on a fast machine, too: it is to be interrupted.
+
+Two trials run when this happens, and two have not begun.
+"""
+
+LARGER = {**SMALL, "budget": {"trials_per_method": 6, "rounds": 3000, "seeds": 0}}
+"""For tests that need the study to run while something else starts or takes over."""
 
 
 class Processes:
@@ -94,8 +100,8 @@ def running(home: Path, word: str) -> list[int]:
 
 
 @contextmanager
-def begun(home: Path, **settings: str) -> Iterator[Begun]:
-    """`SMALL` in a service of one process, when its first rounds are done; all is ended with the block."""
+def begun(home: Path, spec: dict[str, Any] = SMALL, **settings: str) -> Iterator[Begun]:
+    """A study in a service of one process, when its first rounds are done; all is ended with the block."""
     port = free_port()
     calm = {"DRIFTLINE_MLFLOW_URL": "none", "DRIFTLINE_ADMIN_TOKEN": "admin", "RAY_AUTH_MODE": "disabled"}
     processes = Processes(home, **calm, **settings)
@@ -103,7 +109,7 @@ def begun(home: Path, **settings: str) -> Iterator[Begun]:
         processes.start("--port", str(port))
         until(lambda: processes.ready(port), 120)
         with EveryClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as client:
-            study = client.create(SMALL).id
+            study = client.create(spec).id
             until(lambda: any(trial.rounds_done for trial in client.trials(study)), 300)
             yield Begun(processes, port, client, study)
     finally:

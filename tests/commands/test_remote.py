@@ -98,6 +98,33 @@ def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: 
         assert run("submit", study_file, "--key", "one").stdout == run("submit", study_file, "--key", "one").stdout
 
 
+def test_delete_asks_first(
+    service: Service, run: Run, study_file: Path, gate: threading.Event, drivers: Drivers
+) -> None:
+    drivers.fail = "no room"
+    study = run("submit", study_file).stdout.strip()
+    with api() as client:
+        until(lambda: client.study(study).state == "FAILED")
+        for no in ("n\n", ""):
+            refused = run("delete", "small", input=no)
+            assert refused.exit_code == 1
+            asked = f"Delete small ({study}), failed, 0 trials, with curves, checkpoints, logs and runs in MLflow?"
+            assert asked in refused.stderr
+        assert client.study(study).state == "FAILED"
+        assert run("delete", "small", input="y\n").stdout.endswith(f"small ({study}): deleted\n")
+        assert isinstance(run("delete", study, "--yes").exception, NotFound)
+        drivers.fail = ""
+        gate.clear()
+        running = run("submit", study_file).stdout.strip()
+        until(lambda: client.study(running).state == "RUNNING")
+        assert isinstance(run("delete", running, "--yes").exception, Conflict)
+        run("cancel", running)
+        gate.set()
+        until(lambda: client.study(running).state == "CANCELLED")
+        assert run("delete", running, "--yes").exit_code == 0
+        assert run("list", "--json").stdout.strip() == "[]"
+
+
 def test_failed_trials_are_retried(service: Service, run: Run, study_file: Path, drivers: Drivers) -> None:
     drivers.deaths = 6  # two trials' three
     assert run("submit", study_file, "--wait").exit_code == 0
@@ -185,7 +212,15 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
         "  unfinished studies   0 of 1",
         "  trials in these      0 of 500",
         "  GPU-hours            0 of 2.5",
+        "  curves               0.0 MB in 0 rows",
+        "  finished studies     are kept forever",
     ]
+    assert run("quota", "default", "--retention-days", "30").stdout.splitlines()[-1] == (
+        "  finished studies     are deleted 30 days after their end"
+    )
+    assert run("quota", "default", "--gpu-hours-pause", "yes").stdout.splitlines()[3] == (
+        "  GPU-hours            0 of 2.5, then studies are paused"
+    )
     gate.clear()
     assert run("submit", study_file).exit_code == 0
     refused = run("submit", study_file)
@@ -194,8 +229,17 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
     assert run("quota", "default", "--studies", "none").exit_code == 0
     assert run("submit", study_file).exit_code == 0
     found = json.loads(run("quota", "--json").stdout)
-    assert (found["limits"], found["use"]["studies"]) == ({"studies": None, "trials": 500, "gpu_hours": 2.5}, 2)
-    for wrong in (("--studies", "many"), ("--studies", "-1"), ("--trials", "1.5"), ("--gpu-hours", "nan")):
+    limits = {"studies": None, "trials": 500, "gpu_hours": 2.5, "gpu_hours_pause": True, "retention_days": 30}
+    assert (found["limits"], found["use"]["studies"]) == (limits, 2)
+    for wrong in (
+        ("--retention-days", "0"),
+        ("--retention-days", "inf"),
+        ("--gpu-hours-pause", "maybe"),
+        ("--studies", "many"),
+        ("--studies", "-1"),
+        ("--trials", "1.5"),
+        ("--gpu-hours", "nan"),
+    ):
         assert isinstance(run("quota", "default", *wrong).exception, InvalidSpec), wrong
     file = tmp_path / "token"
     file.write_text(run("token", "create", "ann").stdout)

@@ -177,6 +177,12 @@ def commands(page: Page, shell: Terminal, rounds: Callable[[], int]) -> str:
     shell.run(f"driftline resume {study}", code=5)
     shell.run(f"driftline watch {study}", code=1)
     shell.run("driftline watch nothing", code=4)
+    other = shell.run("driftline submit examples/digits.yaml").strip()  # the newest of that name
+    assert "cancel it first" in shell.run(f"{page.take('driftline delete')} --yes", code=5)
+    shell.run(f"driftline cancel {other}")
+    until(lambda: f"{other}  cancelled " in shell.run("driftline list"))
+    assert shell.run(f"driftline delete {NAME} --yes") == f"{NAME} ({other}): deleted\n"
+    assert other not in shell.run("driftline list")
     return study
 
 
@@ -196,6 +202,8 @@ def tokens(page: Page, shell: Terminal) -> None:
     shell.run("driftline whoami --token-file token", code=3)
     assert "0 of unlimited" in shell.run(page.take("driftline quota vision"))
     assert "0 of 50" in shell.run(page.take("driftline quota vision"))
+    assert "0 of 100, then studies are paused" in shell.run(page.take("driftline quota vision"))
+    assert "deleted 365 days after their end" in shell.run(page.take("driftline quota vision"))
 
 
 def ray_jobs(page: Page, folder: Path, terminals: Open) -> None:

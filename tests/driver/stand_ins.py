@@ -6,7 +6,6 @@ from typing import Any
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import Desired, Lease, NewTrial, Released, Report, Stored, TrialResult
 from driftline.wire.records import StudyPlan, StudyRecord, TrialRecord
-from service.store.leases import desired
 from service.store.store import Store
 from tests.clients import EveryClient
 
@@ -74,16 +73,13 @@ class StoreClient(EveryClient):
 
     def report(self, study_id: str, report: Report) -> Stored:
         self._call("report")
-        return self._stored(study_id, self.store.curves.report(study_id, report))
+        return self.store.curves.report(study_id, report)
 
     def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
         self._call("finish")
-        version = self.store.trials.finish(study_id, attempt, results)
+        stored = self.store.trials.finish(study_id, attempt, results)
         self.finished += [result for result in results if result.state != "WAITING"]
-        return self._stored(study_id, version)
-
-    def _stored(self, study_id: str, version: int) -> Stored:
-        return Stored(version=version, desired=desired(self.store.studies.glance(study_id).state))
+        return stored
 
     def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyRecord:
         self._call("release")

@@ -70,3 +70,20 @@ def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study
     client.before = before
     found, study = drive(client, tmp_path)
     assert (found, study.state) == (ended, state)
+
+
+def test_the_driver_of_a_study_that_was_deleted_ends(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver hung until the scheduler gave up the study, and its owner deleted it."""
+
+    def connect(study_id: str, *_: Any, **__: Any) -> Any:
+        client.store.leases.lost(study_id, 1, "it hangs")
+        client.store.leases.settle(study_id, "FAILED", "it hangs")
+        client.store.deletions.request(study_id)
+        raise InvalidSpec("", "it is wrong")
+
+    monkeypatch.setattr(cluster, "connect", connect)
+    study_id = client.submit(quadratic())
+    assert run_driver(client, study_id, threading.Event(), DriverOptions(tmp_path)) == "STALE"
+    assert client.store.studies.find() == []

@@ -1,6 +1,7 @@
 """The search without Ray: a real store, real packs, and a loop that stands in for Tune."""
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,17 @@ import pytest
 
 from driftline.errors import DriftlineError, InvalidSpec, StaleDriver
 from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from driftline.wire.curve_codec import decode
 from service.driver import checkpoints
-from service.driver.ray.worker import Worker
+from service.driver.ray.worker import Worker, columns
 from service.driver.search.search import Search
+from service.driver.search.study_plan import sampler_seed
 from service.samplers.base import Sampler
 from service.samplers.build import build
+from service.store.curve_segments import join
 from tests.driver.stand_ins import StoreClient, quadratic
+from trainers import Pack, parse
 
 NO_CLOCK = {"wall_seconds"}
 """Columns that no two runs share."""
@@ -94,6 +100,11 @@ class Bench:
         raise AssertionError("no end")
 
 
+def reported(report: dict[str, Any]) -> list[Any]:
+    """The rounds that a worker reported for its pack's first member."""
+    return join(decode(b64decode(block)) for block in report["reports"][0])["round"]
+
+
 def curves(client: StoreClient, study_id: str) -> dict[str, Any]:
     return {
         trial: {name: column for name, column in columns.items() if name not in NO_CLOCK}
@@ -121,6 +132,32 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     assert all(stored[trial.id]["round"] == list(range(31)) for trial in complete)
     assert not list(tmp_path.glob(f"{study_id}/*.ckpt"))
     assert client.store.leases.release(study_id, bench.attempt, "SUCCEEDED") == "SUCCEEDED"
+
+
+def test_curves_are_stored_to_the_bit_and_the_driver_keeps_what_its_results_need(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    budget = {"trials_per_method": 2, "rounds": 300, "seeds": 0}  # more than a segment
+    study = quadratic(budget=budget, methods=[one()])
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path, OneRound)
+    pack = bench.start()
+    assert pack is not None
+    bench.step(pack)
+    (trial, _) = bench.search.table.packs[pack].trials
+    assert set(bench.search.table.curves[trial]) == {"round", "diverged", "loss"}
+    bench.run()
+    sampler = build(
+        study.sampler, study.entry("only").parameters(), study.objective.objectives, sampler_seed(study.seed, "only")
+    )
+    configurations = [sampler.ask(number) for number in range(2)]
+    alone = Pack.from_spec(parse(trial_document(study, "only", configurations, study.seed)))
+    expected = columns(alone.advance(), 2)
+    for stored, trained in zip(curves(client, study_id).values(), expected, strict=True):
+        del trained["wall_seconds"]
+        assert {name: repr(values) for name, values in stored.items()} == {
+            name: repr(values) for name, values in trained.items()
+        }
 
 
 def test_no_place_is_wanted_when_all_that_is_left_is_being_trained(client: StoreClient, tmp_path: Path) -> None:
@@ -173,7 +210,7 @@ def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreCl
     second = Bench(client, broken, study, tmp_path / "broken")
     pack = second.start()
     assert pack is not None
-    assert second.step(pack)["reports"][0]["round"][0] == 21
+    assert reported(second.step(pack))[0] == 21
     second.run()
     assert list(curves(client, broken).values()) == list(curves(client, whole).values())
     assert len(client.finished) == 8
@@ -311,7 +348,7 @@ def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClien
         for step in range(4):
             report = json.loads(bench.workers[pack].step()["report"])
             bench.search.report({**report, "checkpoint": None})
-            begun += report["reports"][0]["round"][-1:] if step == 0 else []
+            begun += reported(report)[-1:] if step == 0 else []
     assert begun == [1, 4, 7]
     assert {trial.checkpoint for trial in client.store.trials.find(study_id)} == {None}
 
@@ -330,7 +367,7 @@ def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: St
     bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
     again = bench.start()
     assert again is not None
-    assert bench.step(again)["reports"][0]["round"] == [5]  # from the checkpoint of round 4
+    assert reported(bench.step(again)) == [5]  # from the checkpoint of round 4
     assert bench.step(again)["checkpoint"] is not None
     asleep[0].step()  # the step that it was in, with a checkpoint of round 5
     with pytest.raises(StaleDriver):
@@ -339,7 +376,7 @@ def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: St
     bench.search.lost(again, "its worker hung")
     last = bench.start()
     assert last is not None
-    assert bench.step(last)["reports"][0]["round"] == [6]  # from the newer driver's checkpoint of round 5
+    assert reported(bench.step(last)) == [6]  # from the newer driver's checkpoint of round 5
     assert bench.step(last)["checkpoint"] is not None
     for worker in asleep:
         worker.step()

@@ -16,12 +16,12 @@ from ray import cloudpickle
 from ray.tune import Callback
 
 from driftline.errors import Conflict, StaleDriver, Unavailable
-from service.driver.job import Job
+from service.driver.job import PackJob
 from service.driver.lease import Watch
 from service.driver.ray.tune import Halt, PackSearcher, Pulse
 from service.driver.ray.worker import Worker, columns
 
-JOB = Job(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", cpus=2.0, gpus=0.5)
+JOB = PackJob(pack="p1", document={"task": {"grid_search": [1, 2]}}, prefix="x", cpus=2.0, gpus=0.5)
 
 
 class Script:
@@ -63,7 +63,7 @@ def report(pack: str = "p1") -> dict[str, Any]:
 def test_packs_are_handed_out_until_the_search_is_finished() -> None:
     tune_sees, _, watch = searcher(JOB, None, "finished")
     config = tune_sees.suggest("t1")
-    assert Job.from_config(config) == JOB
+    assert PackJob.from_config(config) == JOB
     assert tune_sees.suggest("t2") is None
     assert tune_sees.suggest("t3") == "FINISHED"
     assert watch.why == ""
@@ -247,12 +247,12 @@ def test_a_pack_asks_for_what_its_config_says() -> None:
 def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def build(job: Job) -> Any:
+    def build(job: PackJob) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation.")
 
     monkeypatch.setattr("service.driver.ray.worker.build", build)
     worker = Worker.__new__(Worker)
-    worker.take(Job(pack="p1", document={}, prefix="").config())
+    worker.take(PackJob(pack="p1", document={}, prefix="").config())
     result = worker.step()
     report = json.loads(result["report"])
     told = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. See the documentation."

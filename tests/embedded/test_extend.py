@@ -107,6 +107,8 @@ def test_failed_trials_of_a_folder_run_again(without_ray: Drivers, tmp_path: Pat
         job = client.submit(Study(**STUDY)).wait()
         failed = [trial for trial, row in rows(folder).items() if row["state"] == "FAILED"]
         assert len(failed) == 2
+        with pytest.raises(Conflict, match=f"local studies are folders: delete {folder}"):
+            client.delete("small")
         assert ends(folder).count("FAILED") == 2
         taken = attempts(job)
         job.retry(failed[0]).wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from service.recorder.tracking import connect
 from tests.faults.fuse import Kill
 
 Answer = dict[str, Any]
-_POLLED = ("lock", "unlock", "heartbeat", "served GET", "GET /v1/studies/ID", " dies")
+_POLLED = ("Locks.", "heartbeat", "served GET", "GET /v1/studies/ID", " dies")
 _POLLS = 2  # of what is done again and again, so many are enough
 _ROOT = Path(__file__).parents[2]
 
@@ -41,12 +42,12 @@ class Matrix:
         self._asked = 0
         self._reference: str | None = None
         self.sites: dict[str, dict[str, list[tuple[str, int]]]] = {}
-        for scenario in scenarios:
-            (answer,) = self.run([(scenario, [])])
-            assert not answer["problems"], answer["problems"]
-            folder_ = Path(answer["folder"])
-            self.sites[scenario] = _sites((folder_ / "sites").read_text().splitlines())
-            self._reference = self._reference or str(folder_ / "facts")
+        for undisturbed in (scenarios[:1], scenarios[1:]):
+            for answer in self.run([(scenario, []) for scenario in undisturbed]):
+                assert not answer["problems"], answer["problems"]
+                folder_ = Path(answer["folder"])
+                self.sites[answer["scenario"]] = _sites((folder_ / "sites").read_text().splitlines())
+                self._reference = self._reference or str(folder_ / "facts")
 
     def run(self, points: Sequence[tuple[str, Sequence[Kill]]]) -> list[Answer]:
         """Runs a study for each (scenario, kills), several at once; answers in the order in which they end."""
@@ -72,21 +73,28 @@ class Matrix:
         others: list[Kill] = [("driver", "POST /v1/studies/ID/results >", 3), ("api", "commit Trials.finish >", 5)]
         return [("deaths", workers), *(("deaths", [*workers, other]) for other in others)]
 
-    def retries(self, most: int) -> list[tuple[str, list[Kill]]]:
-        """Kills of whoever has to do with the retry of trials, at it and, an even spread, anywhere."""
-        components = self.sites["retried"]
-        found: list[Kill] = [
-            (component, site, count) for component in components for site, count in components[component]
-        ]
-        at_it = [kill for kill in found if "retry" in kill[1] or "Retries." in kill[1]]
-        return [("retried", [kill]) for kill in [*at_it, *spread(found, most)]]
+    def kills(self, scenario: str, components: Iterable[str]) -> list[Kill]:
+        """Everywhere that these components of a scenario can be killed."""
+        sites = self.sites[scenario]
+        return [(component, site, count) for component in components for site, count in sites[component]]
 
-    def points(self, scenario: str, components: Iterable[str], most: int) -> list[tuple[str, list[Kill]]]:
-        """Kills of these components of a scenario, one a study; an even spread when there are more than `most`."""
-        found: list[Kill] = [
-            (component, site, count) for component in components for site, count in self.sites[scenario][component]
-        ]
-        return [(scenario, [kill]) for kill in spread(found, most)]
+
+def kind(kill: Kill) -> tuple[str, str]:
+    """What dies and where: before or after, and how often it has been passed, do not matter."""
+    return kill[0], kill[1].rpartition(" ")[0]
+
+
+def one_of_each(kills: Iterable[Kill]) -> list[Kill]:
+    """One kill of each commit, route, file operation and call; drawn, but the same in every run.
+
+    Examples:
+        >>> one_of_each([("api", "commit Trials.create <", 1), ("api", "commit Trials.create >", 1)])
+        [('api', 'commit Trials.create <', 1)]
+    """
+    kinds: dict[tuple[str, str], list[Kill]] = defaultdict(list)
+    for kill in kills:
+        kinds[kind(kill)].append(kill)
+    return [random.Random(str(name)).choice(found) for name, found in kinds.items()]
 
 
 def spread(found: Sequence[Any], most: int) -> list[Any]:
@@ -98,6 +106,8 @@ def spread(found: Sequence[Any], most: int) -> list[Any]:
     """
     if len(found) <= most:
         return list(found)
+    if most < 2:
+        return list(found[: max(most, 0)])
     return [found[round(index * (len(found) - 1) / (most - 1))] for index in range(most)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from driftline.errors import Unavailable
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.driver import checkpoints
@@ -137,7 +138,7 @@ def test_a_database_on_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_pa
         rounds = list(range(number * 256, number * 256 + 256))
         columns = {"round": rounds, "train_loss": [float(hash((number, each)) % 1000) for each in rounds]}
         store.curves.report(
-            study, Report(attempt=attempt, pack="p", reports={trial.id: columns}, rounds_done=rounds[-1])
+            study, Report(attempt=attempt, pack="p", reports={trial.id: encode(columns)}, rounds_done=rounds[-1])
         )
 
     with store.session.write() as connection:  # the pool's one connection: SQLite says "full" at this size

@@ -35,7 +35,7 @@ def test_a_study_survives_the_death_of_rays_daemon(tmp_path: Path) -> None:
         record = client.study(study)
         assert record.state == "SUCCEEDED", record.reason
         trials = client.trials(study)
-        assert [trial.state for trial in trials] == ["COMPLETE"] * 6
+        assert [trial.state for trial in trials] == ["COMPLETE"] * 4
         assert max(trial.attempt for trial in trials) >= 2  # on a busy machine Ray may not start the first time
         curves = client.curves(study)
         assert all(curve["round"] == list(range(3001)) for curve in curves.values())

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from driftline.errors import Unavailable
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.store import postgresql as connections
@@ -99,7 +100,9 @@ def test_a_stalled_connection_is_given_up_and_the_study_goes_on(
 
     def report(number: int) -> None:
         columns = {"round": [number], "train_loss": [1.0 / (1 + number)]}
-        store.curves.report(study, Report(attempt=attempt, pack="p", reports={trial.id: columns}, rounds_done=number))
+        store.curves.report(
+            study, Report(attempt=attempt, pack="p", reports={trial.id: encode(columns)}, rounds_done=number)
+        )
 
     report(0)
     proxy.flowing.clear()

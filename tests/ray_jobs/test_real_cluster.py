@@ -26,12 +26,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(1200)]
 
 RAY = str(Path(sys.executable).with_name("ray"))
 ROUNDS = 6000
-"""Of each trial: on a fast machine, too, some train when a node dies."""
+"""Of each trial: on a fast machine, too, some train when a node dies. Three packs train, on three nodes at most."""
 
 STUDY = {
     **SMALL,
     "name": "over-ray-jobs",
-    "budget": {"trials_per_method": 8, "rounds": ROUNDS, "seeds": 0},
+    "budget": {"trials_per_method": 6, "rounds": ROUNDS, "seeds": 0},
     "resources": {"gpu": 0, "packs": 2},
 }
 
@@ -203,7 +203,7 @@ def test_a_study_survives_its_driver_and_a_node(cluster: Cluster, service: Servi
         record = client.study(study)
         assert record.state == "SUCCEEDED", told()
         trials = client.trials(study)
-        assert [trial.state for trial in trials] == ["COMPLETE"] * 8
+        assert [trial.state for trial in trials] == ["COMPLETE"] * 6
         assert max(trial.attempt for trial in trials) > 1
         curves = client.curves(study)
         assert all(curve["round"] == list(range(ROUNDS + 1)) for curve in curves.values())  # none missing, none twice

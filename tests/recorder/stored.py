@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from driftline.results.curves import TrialCurve
 from driftline.results.directions import sign
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
@@ -53,7 +54,7 @@ class Stored:
                 for name, values in curve.columns.items()
             }
             done = int(columns["round"][-1])
-            report = Report(attempt=self.attempt, pack=pack, reports={trial: columns}, rounds_done=done)
+            report = Report(attempt=self.attempt, pack=pack, reports={trial: encode(columns)}, rounds_done=done)
             self.store.curves.report(self.id, report)
         if until is None:
             self.finish(ids, curves)

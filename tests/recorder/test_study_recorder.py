@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from driftline.results.curves import TrialCurve
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from service.recorder import study_recorder
 from service.recorder.chart_view import VIEW_TAG
@@ -304,7 +305,9 @@ def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, cli
     whole = curve([0.1, 0.2, 0.3, 0.4], label="fedprox", number=2)
     columns = {name: [float(value) for value in values] for name, values in whole.columns.items()}
     columns["round"] = list(range(4))
-    store.curves.report(study.id, Report(attempt=study.attempt, pack="again", reports={failed: columns}, rounds_done=3))
+    store.curves.report(
+        study.id, Report(attempt=study.attempt, pack="again", reports={failed: encode(columns)}, rounds_done=3)
+    )
     study.finish([failed], [whole])
     study.succeed()
     assert writer.finish()

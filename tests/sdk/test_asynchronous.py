@@ -31,6 +31,8 @@ def test_a_job_awaited() -> None:
             assert await job.trials() == []
             assert await job.curves() == {}
             assert (await (await job.extend(trials_per_method=9)).record()).state == "SUCCEEDED"
+            await client.delete("small")
+            assert await client.jobs() == []
 
     asyncio.run(work())
 

@@ -51,6 +51,9 @@ def test_users_test_without_a_service(result: dict[str, Any], study_file: Path) 
             job.retry()
         with pytest.raises(NotFound):
             client.job("nothing")
+        client.delete("small")
+        assert client.jobs() == []
+        job = client.submit(study, key="k")
         with pytest.raises(NotFound, match="fedprox"):
             job.compare("fedavg", "fedprox")
 

@@ -20,6 +20,7 @@ class FakeLauncher:
         self.started: list[str] = []
         self.launches: list[Launch] = []
         self.killed: list[str] = []
+        self.forgotten: list[str] = []
         self.undying = False
         self.known: Collection[str] = ()
         self.says: dict[str, Seen] = {}
@@ -50,6 +51,9 @@ class FakeLauncher:
 
     def collect(self, known: Collection[str]) -> None:
         self.known = known
+
+    def forget(self, study_id: str) -> None:
+        self.forgotten.append(study_id)
 
     def close(self) -> None:
         pass

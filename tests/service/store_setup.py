@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report, TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
@@ -25,7 +26,9 @@ def driven(store: Store, count: int = 2) -> tuple[str, int, list[str]]:
 
 def report(attempt: int, trial: str, rounds: range, pack: str = "p1", **options: Any) -> Report:
     columns = {"round": list(rounds), "train_loss": [1.0 / (1 + number) for number in rounds]}
-    return Report(attempt=attempt, pack=pack, reports={trial: columns}, rounds_done=max(rounds, default=0), **options)
+    return Report(
+        attempt=attempt, pack=pack, reports={trial: encode(columns)}, rounds_done=max(rounds, default=0), **options
+    )
 
 
 def complete(trial: str, quality: float = 0.5) -> TrialResult:

@@ -1,21 +1,31 @@
 """The API over a real server: routes, errors, pages, limits, its document."""
 
+import base64
 import gzip
 import json
+import math
+import struct
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
+import sqlalchemy as sa
 
 from driftline.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
 from service.api import study_checks
 from service.api.rate_limits import Limits
+from service.store.curve_segments import ZLIB
+from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 
 from .api_setup import Service, problem, running
 from .conftest import SPEC, new_trials
+from .store_setup import complete, driven, report
 
 PROBLEM = "application/problem+json"
 
@@ -118,7 +128,9 @@ def test_a_driver_from_acquire_to_release(service: Service) -> None:
         ids = [trial.id for trial in made]
         assert [trial.attempt for trial in driver.start_pack(study, 1, "p", ids[:2])] == [1, 1]
         columns = {"round": [0, 1], "train_loss": [1.0, None], "bytes_up": [0, 2**40]}
-        body = Report(attempt=1, pack="p", reports={ids[0]: columns}, rounds_done=1, checkpoint="c", plan={"width": 2})
+        body = Report(
+            attempt=1, pack="p", reports={ids[0]: encode(columns)}, rounds_done=1, checkpoint="c", plan={"width": 2}
+        )
         stored = driver.report(study, body)
         assert stored.desired == "run"
         assert driver.report(study, body) == stored
@@ -249,11 +261,87 @@ def test_errors_are_problems(service: Service) -> None:
         problem(http.post("/v1/studies", json=[1]), 422, "invalid-spec")
         missing = http.get("/v2/nothing")
         assert (missing.status_code, missing.headers["content-type"]) == (404, PROBLEM)
-        wrong = http.delete(f"/v1/studies/{study}")
+        wrong = http.put(f"/v1/studies/{study}")
         assert (wrong.status_code, wrong.headers["content-type"]) == (405, PROBLEM)
-        uneven = {"attempt": 1, "pack": "p", "rounds_done": 1, "reports": {"t": {"round": [0], "loss": []}}}
-        body = problem(http.post(f"/v1/studies/{study}/reports", json=uneven), 422, "invalid-spec")
-        assert (body["path"], "must have 1 values" in body["problem"]) == ("reports.t", True)
+
+
+def test_curves_that_no_worker_sends_are_refused(sqlite_store: Store) -> None:
+    study, attempt, (trial, _) = driven(sqlite_store)
+    sqlite_store.trials.start_pack(study, attempt, "p", [trial])
+    (block,) = encode({"round": [0, 1], "loss": [0.5] * 2})
+    (late,) = encode({"round": [1, 2]})
+    inside = zlib.decompress(block[19:]).replace(struct.pack("<d", 0.5), struct.pack("<d", math.inf))
+    infinite = block[:15] + struct.pack("<I", len(zlib.compress(inside))) + zlib.compress(inside)
+    (many,) = encode({"round": [0, 1, 2, 3], **{f"m{number}": [0.5] * 4 for number in range(4000)}})
+
+    with running(sqlite_store, limits=Limits(body_bytes=100_000)) as service, service.http() as http:
+
+        def refused(reports: object, status: int = 422, code: str = "invalid-spec") -> tuple[str, str]:
+            body = {"attempt": attempt, "pack": "p", "rounds_done": 1, "reports": {trial: reports}}
+            told = problem(http.post(f"/v1/studies/{study}/reports", json=body), status, code)
+            return told["path"].replace(trial, "t"), told["problem"]
+
+        def texts(*blocks: bytes) -> list[str]:
+            return [base64.b64encode(block).decode() for block in blocks]
+
+        assert refused(5) == ("reports.t", "must be a valid list")
+        assert refused(["no base64"])[0] == "reports.t[0]"
+        path, told = refused(texts(block[:-1]))
+        assert (path, "bytes that its head announces" in told) == ("reports.t", True)
+        path, told = refused(texts(block, late))
+        assert (path, told) == ("reports.t", "blocks must be of different segments, in ascending order")
+        path, told = refused(texts(infinite))
+        assert (path, told) == ("reports.t[0]", 'column "loss" must have 2 values, each finite, a flag or null')
+        path, told = refused(texts(many), 400, "invalid-request")
+        assert (path, "at most 100000 bytes decompressed (body_bytes)" in told) == ("reports", True)
+        assert sqlite_store.curves.columns(study, [trial]) == {trial: {"round": []}}
+        accepted = {"attempt": attempt, "pack": "p", "rounds_done": 1, "reports": {trial: texts(block)}}
+        assert http.post(f"/v1/studies/{study}/reports", json=accepted).status_code == 200
+        assert sqlite_store.curves.columns(study, [trial]) == {trial: {"round": [0, 1], "loss": [0.5, 0.5]}}
+
+
+def test_a_driver_of_0_2_sends_columns(sqlite_store: Store) -> None:
+    study, attempt, (trial, _) = driven(sqlite_store)
+    sqlite_store.trials.start_pack(study, attempt, "p", [trial])
+    with running(sqlite_store) as service, service.http() as http:
+
+        def send(columns: object) -> httpx.Response:
+            body = {"attempt": attempt, "pack": "p", "rounds_done": 1, "reports": {trial: columns}}
+            return http.post(f"/v1/studies/{study}/reports", json=body)
+
+        assert send({"round": [0, 255], "loss": [0.5, None]}).status_code == 200
+        assert send({"round": [255, 256], "loss": [1, 2.5]}).status_code == 200
+        for columns, message in (
+            ({"round": [0], "loss": []}, 'column "loss" must have 1 values, one per round, got 0'),
+            ({"round": [1, 0]}, "rounds must increase"),
+            ({"round": [-1]}, "rounds must be whole numbers from 0"),
+            ({"round": [2**32]}, "rounds must be below 4294967296"),
+            ({"loss": [1.0]}, 'columns need a list "round"'),
+            ({"round": [0], "loss": ["x"]}, "must be a valid"),
+            ({"round": [0], "x" * 201: [1]}, "1 to 200 printable characters"),
+        ):
+            body = problem(send(columns), 422, "invalid-spec")
+            assert body["path"].startswith(f"reports.{trial}"), body
+            assert message in body["problem"]
+    assert sqlite_store.curves.columns(study) == {trial: {"round": [0, 255, 256], "loss": [0.5, 1, 2.5]}}
+    with sqlite_store.session.read() as connection:
+        payloads = connection.execute(sa.select(CURVE_SEGMENTS.c.payload)).scalars().all()
+    assert [payload[:1] for payload in payloads] == [ZLIB, ZLIB]  # a replica of 0.2.0 can read them
+
+
+def test_a_report_reads_the_study_once_before_its_own_transaction(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, attempt, (trial, _) = driven(sqlite_store)
+    sqlite_store.trials.start_pack(study, attempt, "p1", [trial])
+    reads = []
+    read = sqlite_store.session.database.read
+    with running(sqlite_store) as service, service.client() as driver:
+        monkeypatch.setattr(sqlite_store.session.database, "read", lambda: reads.append(1) or read())
+        assert driver.report(study, report(attempt, trial, range(3))).desired == "run"
+        assert len(reads) == 1  # its project, for the token
+        assert driver.finish(study, attempt, [complete(trial)]).desired == "run"
+        assert len(reads) == 2
 
 
 def test_what_fails_unexpectedly_is_a_problem_without_secrets(
@@ -308,14 +396,14 @@ def test_the_openapi_document(service: Service) -> None:
         "getFrontier", "compareLabels", "streamEvents", "acquireStudy", "heartbeat", "releaseStudy", "createTrials",
         "startPack", "reportPack", "finishTrials", "healthz", "readyz", "metrics", "extendStudy", "retryTrials",
         "sendLogs", "getLogs", "whoami", "createToken", "listTokens", "revokeToken", "getQuota", "getProjectQuota",
-        "setProjectQuota", "listAudit",
+        "setProjectQuota", "listAudit", "deleteStudy",
     }  # fmt: skip
     for name, operation in operations.items():
         assert operation.get("summary"), name
         assert "4XX" in operation["responses"], name
         assert bool(operation.get("security")) == (name not in ("healthz", "readyz", "metrics")), name
     schemas = document["components"]["schemas"]
-    assert {"StudyRecord", "TrialPage", "CurvesPage", "Lease", "Problem"} <= set(schemas)
+    assert {"StudyRecord", "TrialPage", "CurvesPage", "Lease", "ProblemDetails"} <= set(schemas)
     assert "/v1/studies/{study_id}:pause" in document["paths"]
     text = json.dumps(document)
     assert all(f'"{name}"' in text for name in ("Idempotency-Key", "Last-Event-ID", "page_token"))

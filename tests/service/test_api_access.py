@@ -216,8 +216,14 @@ def test_a_project_has_no_more_studies_than_its_quota(either: Service) -> None:
         second = client.create(SPEC).id
         assert http.get("/v1/quota").json() == {
             "project": "default",
-            "limits": {"studies": 1, "trials": None, "gpu_hours": None},
-            "use": {"studies": 1, "trials": TRIALS, "gpu_hours": 0.0},
+            "limits": {
+                "studies": 1,
+                "trials": None,
+                "gpu_hours": None,
+                "gpu_hours_pause": False,
+                "retention_days": None,
+            },
+            "use": {"studies": 1, "trials": TRIALS, "gpu_hours": 0.0, "curve_rows": 0, "curve_bytes": 0},
             "own": True,
         }
         service.store.leases.acquire(second, "h/1")
@@ -265,6 +271,28 @@ def test_gpu_hours_are_counted_from_packs_and_limited(either: Service, clock: Cl
         assert client.pause(study).state == "PAUSING"  # what runs may be stopped
         quota(service, gpu_hours=None)
         client.create(SPEC)
+
+
+def test_a_study_that_gpu_hours_have_paused_is_resumed_when_there_are_more(either: Service, clock: Clock) -> None:
+    quota(either, gpu_hours=1, gpu_hours_pause=True)
+    store = either.store
+    with either.client() as client:
+        study = client.create(SPEC).id
+        store.leases.acquire(study, "elsewhere/1")
+        trials = [trial.id for trial in store.trials.create(study, 1, new_trials("fedavg", 2))]
+        store.trials.start_pack(study, 1, "p1", trials, gpus=2)
+        assert client.pause(study).state == "PAUSING"
+        assert client.resume(study).state == "RUNNING"
+        clock.now += 1800
+        assert client.pause(study).state == "PAUSING"
+        store.leases.release(study, 1, "PAUSED")
+        with pytest.raises(QuotaExceeded, match="has 1 GPU-hours used: leave it paused, or ask an admin"):
+            client.resume(study)
+        quota(either, gpu_hours=1)  # they pause nothing: what runs runs on
+        assert client.resume(study).state == "PENDING"
+        quota(either, gpu_hours=2, gpu_hours_pause=True)
+        client.pause(study)
+        assert client.resume(study).state == "PENDING"
 
 
 def test_default_quotas_are_the_services(store: Store) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from driftline.errors import InvalidRequest, RateLimited
 from driftline.wire.access import NewToken
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.api import app as app_module
@@ -86,7 +87,7 @@ def test_a_study_has_a_limit_of_its_own(sqlite_store: Store) -> None:
             trials = [trial.id for trial in driver.create_trials(study, 1, new_trials("fedavg", 1))]
             driver.start_pack(study, 1, "p", trials)
             columns = {"round": list(range(2000)), "loss": [0.5] * 2000}
-            driver.report(study, Report(attempt=1, pack="p", reports={trials[0]: columns}, rounds_done=1999))
+            driver.report(study, Report(attempt=1, pack="p", reports={trials[0]: encode(columns)}, rounds_done=1999))
             assert driver.curves(study)[trials[0]]["round"][-1] == 1999
 
 

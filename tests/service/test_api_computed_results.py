@@ -8,6 +8,7 @@ import pytest
 
 from driftline.results import points
 from driftline.results.study_result import study_result
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
 from service.api.computed_results import computed_frontier
@@ -42,7 +43,7 @@ def stored(store: Store, seed: int) -> str:
         ids = [trial.id for trial in store.trials.create(study, 1, new)]
         store.trials.start_pack(study, 1, label, ids)
         every = draw.choice([1, 1, 7])
-        reports = {trial: curve(draw, every) for trial in ids}
+        reports = {trial: encode(curve(draw, every)) for trial in ids}
         store.curves.report(study, Report(attempt=1, pack=label, reports=reports, rounds_done=ROUNDS))
         values = Values(quality=1.0, speed=1.0)
         ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids[1:-1]]

@@ -16,6 +16,7 @@ from tests.waiting import together
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
+from .store_setup import report
 
 SPACE = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": {"choice": [2, 4]}}
 POINTS: dict[str, Any] = {
@@ -120,6 +121,8 @@ def test_metrics_count_requests_studies_trials_and_leases(service: Service) -> N
     store.leases.acquire(study, holder())
     trials = [trial.id for trial in store.trials.create(study, 1, new_trials("fedavg", 3))]
     store.trials.start_pack(study, 1, "p", trials[:1])
+    store.curves.report(study, report(1, trials[0], range(3), "p"))
+    assert store.sizes.measure()
     with service.http() as http:
         http.get("/v1/studies/none")
         http.get("/v1/studies/other")
@@ -138,6 +141,8 @@ def test_metrics_count_requests_studies_trials_and_leases(service: Service) -> N
         'driftline_driver_leases{state="held"} 1.0',
         'driftline_driver_leases{state="expired"} 0.0',
         "driftline_recorder_studies_behind 1.0",
+        "driftline_curve_rows 1.0",
+        f"driftline_curve_bytes {float(store.quotas.get('secret-project').use.curve_bytes)}",
     ):
         assert line in lines
     assert "secret-project" not in answer.text

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.api.rate_limits import Limits
@@ -60,7 +61,7 @@ def test_a_thousand_curves_of_1500_rounds_stay_below_100_mb(tmp_path: Path) -> N
             reports = {}
             for trial in some:
                 loss = np.float32(2.3 / (1 + 0.01 * part) + 0.05 * rng.standard_normal(len(part)))
-                reports[trial] = {
+                columns = {
                     "round": part.tolist(),
                     "train_loss": loss.astype(float).tolist(),
                     "test_loss": (loss + np.float32(0.1)).astype(float).tolist(),
@@ -69,6 +70,7 @@ def test_a_thousand_curves_of_1500_rounds_stay_below_100_mb(tmp_path: Path) -> N
                     "bytes_up": (part * 104_000).tolist(),
                     "client_gradients": (part * 500).tolist(),
                 }
+                reports[trial] = encode(columns)
             last = int(part[-1])
             store.curves.report(study, Report(attempt=1, pack=pack, reports=reports, rounds_done=last))
     curve = store.curves.columns(study, ids[:1])[ids[0]]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report
 from driftline.wire.ids import holder
 from service.api import study_checks
@@ -57,7 +58,7 @@ def earlier(store: Store, clock: Clock, steps: tuple[int, ...] = (2, 4), **optio
             "bytes_up": [24 * number for number in rounds],
             "bytes_down": [48 * number for number in rounds],
         }
-        store.curves.report(study, Report(attempt=1, pack=trial, reports={trial: columns}, rounds_done=5))
+        store.curves.report(study, Report(attempt=1, pack=trial, reports={trial: encode(columns)}, rounds_done=5))
     store.trials.finish(study, 1, [complete(trial) for trial in trials])
     return study
 

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
-from driftline.errors import Forbidden, NotFound, Unauthorized, Unavailable
+from driftline.errors import Conflict, Forbidden, NotFound, StaleDriver, Unauthorized, Unavailable
+from driftline.wire.driver_messages import Released
+from driftline.wire.logs import NewLine
 from service.api.auth.tokens import Access, Tokens
 
 from .api_setup import Service, problem
 from .conftest import SPEC
+from .store_setup import complete, driven
 
 
 def test_who_may_do_what(service: Service) -> None:
@@ -70,6 +73,56 @@ def test_a_drivers_token_cannot_be_bent_to_another_study_or_project() -> None:
             tokens.access(bad)
     with pytest.raises(Unauthorized):
         Tokens({}, b"other").access(good)
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED", "CANCELLED"])
+def test_a_drivers_token_ends_with_its_study(service: Service, state: Released) -> None:
+    study, attempt, trials = driven(service.store)
+    service.store.trials.finish(study, attempt, [complete(trial) for trial in trials])
+    line = [NewLine(at=1.0, text="the end")]
+    with service.client(service.tokens.driver(study)) as driver:
+        assert driver.study(study).state == "RUNNING"
+        if state == "CANCELLED":
+            service.store.studies.intend(study, "cancel")
+        assert driver.release(study, attempt, state).state == state
+        for refused in (
+            lambda: driver.study(study),
+            lambda: driver.trials(study),
+            lambda: driver.curves(study),
+            lambda: driver.logs(study),
+            lambda: driver.quota(),
+            lambda: driver.whoami(),
+            lambda: next(driver.events(study)),
+        ):
+            with pytest.raises(Unauthorized, match=f"this driver's token has expired: study {study} is over"):
+                refused()
+        with pytest.raises(Conflict, match="needs no driver"):
+            driver.acquire(study, "h/2")
+        with pytest.raises(StaleDriver):
+            driver.heartbeat(study, attempt)
+        with pytest.raises(StaleDriver, match="its log takes no more lines of attempt 7"):
+            driver.send_logs(study, 7, line)
+        assert driver.release(study, attempt, state).state == state  # its answer was lost
+        assert driver.send_logs(study, attempt, line) == 1
+    with service.client("reader") as reader:
+        assert [one.text for one in reader.logs(study)] == ["the end"]
+
+
+def test_a_drivers_token_is_good_again_when_its_study_goes_on(service: Service) -> None:
+    study, attempt, _ = driven(service.store)
+    with service.client(service.tokens.driver(study)) as driver:
+        driver.release(study, attempt, "FAILED", "no")
+        with pytest.raises(Unauthorized):
+            driver.study(study)
+        service.store.studies.intend(study, "resume")
+        assert driver.study(study).state == "PENDING"
+        assert driver.acquire(study, "h/2").attempt == 2
+        driver.release(study, 2, "FAILED", "no")
+        service.store.deletions.request(study)
+        with pytest.raises(Unauthorized):
+            driver.whoami()
+        with pytest.raises(NotFound):
+            driver.acquire(study, "h/3")
 
 
 def test_a_random_token_allows_everything() -> None:

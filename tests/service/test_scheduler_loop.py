@@ -2,14 +2,20 @@
 
 import threading
 from collections.abc import Collection
+from functools import partial
 from typing import Any
+
+import pytest
+import sqlalchemy as sa
 
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
 from service.launchers.base import Launch, Seen
+from service.scheduler import cleanup
 from service.scheduler.loop import Scheduler
 from service.scheduler.reconcile import Note
+from service.store.schema import STUDIES, TRIALS
 from service.store.store import Store
 from tests.clients import EveryClient
 from tests.waiting import until
@@ -139,6 +145,27 @@ def test_pausing_and_cancelling(store: Store, clock: Clock) -> None:
     store.studies.intend(first, "resume")
     loop.step()
     assert launcher.running[first][1] == 2
+
+
+def test_the_rows_of_deleted_studies_go_in_the_scheduler_s_turns(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "TURN_S", 0.0)  # one step a turn
+    monkeypatch.setattr(store.deletions, "purge", partial(store.deletions.purge, rows=2))
+    study, kept = make(store, clock), make(store, clock)
+    attempt = store.leases.acquire(study, "elsewhere/1").attempt
+    store.trials.create(study, attempt, new_trials("fedavg", 5))
+    store.leases.release(study, attempt, "FAILED", "no")
+    store.deletions.request(study)
+    loop = scheduler(store, FakeLauncher())
+    left = []
+    for _ in range(9):
+        with store.session.read() as connection:
+            left.append(len(connection.execute(sa.select(TRIALS.c.id)).all()))
+        loop.step()
+    assert left[:4] == [5, 3, 1, 0]
+    with store.session.read() as connection:
+        assert connection.execute(sa.select(STUDIES.c.id)).scalars().all() == [kept]
 
 
 class ThreadLauncher:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
-from service.store import curve_codec
+from service.store.curve_segments import add
 from service.store.store import Store
 
 from .conftest import SPEC, new_trials
 
 WRITER = """
 import sys
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
 from service.store.store import Store
@@ -39,7 +41,7 @@ while True:
     for start in range(0, 300, 100):
         rounds = list(range(start, start + 100))
         columns = {"round": rounds, "train_loss": [float(value) for value in rounds]}
-        reports = dict.fromkeys(trials, columns)
+        reports = dict.fromkeys(trials, encode(columns))
         store.curves.report(study, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds[-1]))
         print("stored", trials[0], rounds[-1], flush=True)
     values = Values(quality=1, speed=1)
@@ -107,16 +109,16 @@ def test_a_report_that_breaks_half_way_stores_nothing(sqlite_store: Store, monke
     sqlite_store.trials.start_pack(study, attempt, "p", trials)
     before = (sqlite_store.studies.get(study), sqlite_store.trials.find(study), sqlite_store.events.read(study))
     columns = {"round": [0], "train_loss": [1.0]}
-    body = Report(attempt=attempt, pack="p", reports=dict.fromkeys(trials, columns), rounds_done=5)
+    body = Report(attempt=attempt, pack="p", reports=dict.fromkeys(trials, encode(columns)), rounds_done=5)
     calls = []
 
-    def fail_second(values: object) -> bytes:
-        calls.append(values)
+    def fail_second(payload: bytes, block: bytes) -> bytes:
+        calls.append(payload)
         if len(calls) == 2:
             raise MemoryError
-        return curve_codec.encode(columns)  # type: ignore[arg-type]
+        return add(payload, block)
 
-    monkeypatch.setattr("service.store.curves.encode", fail_second)
+    monkeypatch.setattr("service.store.curves.add", fail_second)
     with pytest.raises(MemoryError):
         sqlite_store.curves.report(study, body)
     assert sqlite_store.curves.columns(study) == {}

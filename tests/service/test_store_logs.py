@@ -3,10 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
-from driftline.errors import NotFound
+from driftline.errors import NotFound, StaleDriver
 from driftline.wire.logs import LINE_CHARACTERS, NewLine, NewLines
+from service.store.logs import LAST_WORDS_S
 from service.store.store import Store
 
+from .conftest import Clock
 from .store_setup import make
 
 
@@ -65,6 +67,22 @@ def test_any_text_is_kept_and_long_ones_are_cut(store: Store) -> None:
     assert (first, second, third) == (given[0], "a\ufffdb", "half ? a character")
     assert len(long) == LINE_CHARACTERS
     assert long.endswith("x ...")
+
+
+def test_the_log_of_a_finished_study_is_closed_after_its_last_words(store: Store, clock: Clock) -> None:
+    study = make(store)
+    for _ in range(2):
+        store.leases.acquire(study, "elsewhere/1")
+    store.leases.release(study, 2, "FAILED", "no")
+    clock.now += LAST_WORDS_S
+    store.logs.write(study, NewLines(attempt=2, lines=[NewLine(at=1.0, text="last words")]))
+    for attempt in (0, 1):
+        with pytest.raises(StaleDriver, match=f"no more lines of attempt {attempt}"):
+            store.logs.write(study, NewLines(attempt=attempt, lines=[NewLine(at=1.0, text="late")]))
+    clock.now += 1
+    with pytest.raises(StaleDriver, match="is FAILED: its log takes no more lines of attempt 2"):
+        store.logs.write(study, NewLines(attempt=2, lines=[NewLine(at=1.0, text="late")]))
+    assert texts(store, study) == ["last words"]
 
 
 @pytest.mark.parametrize("at", [-1.0, float("nan"), float("inf"), 1e300, True])

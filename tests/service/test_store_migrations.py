@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 from driftline.errors import Conflict, Unavailable
 from driftline.wire.access import NewToken, Quota
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from driftline.wire.logs import NewLine, NewLines
@@ -37,15 +39,29 @@ def filled(new_url: str) -> Iterator[Store]:
     trials = [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", 2))]
     store.trials.start_pack(study, attempt, "p", trials, gpus=0.5)
     columns = {"round": [0], "train_loss": [1.0]}
-    store.curves.report(study, Report(attempt=attempt, pack="p", reports={trials[0]: columns}, rounds_done=0))
+    store.curves.report(study, Report(attempt=attempt, pack="p", reports={trials[0]: encode(columns)}, rounds_done=0))
     store.facts.setdefault("fingerprint", "f" * 64)
     store.locks.take("scheduler", "a", 10)
     store.recorder_state.write(study, Recorded("study", "", "run-1", 1))
     store.tokens.create(NewToken(name="ann"), actor)
     store.quotas.set("default", Quota(studies=9), actor)
+    delete_another(store)
     store.logs.write(study, NewLines(attempt=1, lines=[NewLine(at=1.0, text="hello")]))
     yield store
     store.close()
+
+
+def delete_another(store: Store) -> None:
+    """A study that has used a GPU, and of which files are left."""
+    study = store.studies.create(SPEC, "f" * 64).id
+    attempt = store.leases.acquire(study, holder()).attempt
+    trials = [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", 1))]
+    store.trials.start_pack(study, attempt, "p", trials, gpus=1.0)
+    time.sleep(0.001)  # the clock's resolution
+    store.leases.release(study, attempt, "FAILED", "no")
+    store.deletions.request(study)
+    while store.deletions.purge():
+        pass
 
 
 def rows(store: Store) -> dict[str, int]:

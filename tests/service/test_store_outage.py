@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from driftline.errors import Unavailable
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.store.store import Store
@@ -43,8 +44,10 @@ def test_postgresql_is_killed_and_comes_back() -> None:
             (trial,) = driver.create_trials(study, attempt, new_trials("fedavg", 1))
             driver.start_pack(study, attempt, "p", [trial.id])
             for number in range(ROUNDS):
-                reports = {trial.id: {"round": [number], "train_loss": [1 / (1 + number)]}}
-                driver.report(study, Report(attempt=attempt, pack="p", reports=reports, rounds_done=number))
+                columns = {"round": [number], "train_loss": [1 / (1 + number)]}
+                driver.report(
+                    study, Report(attempt=attempt, pack="p", reports={trial.id: encode(columns)}, rounds_done=number)
+                )
                 acknowledged.append(number)
             ended.append(trial.id)
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from driftline.errors import Conflict
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report, TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
@@ -65,7 +66,7 @@ def test_the_same_curves_however_they_were_sent(
     trials = [trial.id for trial in sqlite_store.trials.create(study, attempt, new_trials("fedavg", 2))]
     sqlite_store.trials.start_pack(study, attempt, "p1", trials)
     for pieces in requests:
-        reports = {trials[trial]: part(curve(trial), start, stop) for trial, start, stop in pieces}
+        reports = {trials[trial]: encode(part(curve(trial), start, stop)) for trial, start, stop in pieces}
         body = Report(attempt=attempt, pack="p1", reports=reports, rounds_done=ROUNDS)
         version = sqlite_store.curves.report(study, body)
         assert sqlite_store.curves.report(study, body) == version  # a repeat changes nothing

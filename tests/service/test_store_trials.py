@@ -5,11 +5,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import event
 
 from driftline.errors import Conflict, NotFound
+from driftline.wire.curve_codec import HEAD, encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
+from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 
 from .conftest import new_trials
@@ -143,9 +146,8 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
 
     def send(rounds: list[int], loss: list[float | None], **more: Any) -> int:
         columns = {"round": rounds, "train_loss": loss, **more}
-        return store.curves.report(
-            study, Report(attempt=attempt, pack="p1", reports={trial: columns}, rounds_done=max(rounds))
-        )
+        body = Report(attempt=attempt, pack="p1", reports={trial: encode(columns)}, rounds_done=max(rounds))
+        return store.curves.report(study, body).version
 
     send([0, 1], [None, 0.5], test_accuracy=[0.1, None])
     version = send([1, 2], [0.25, 1 / 3], bytes_up=[10, 20], diverged=[False, True])
@@ -157,7 +159,7 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
         "diverged": [None, False, True],
     }
     assert send([1, 2], [0.25, 1 / 3], bytes_up=[10, 20], diverged=[False, True]) == version
-    assert send([2, 3], [float("nan"), float("inf")]) == version + 1
+    assert send([2, 3], [None, float("nan")]) == version + 1
     assert store.curves.columns(study, [trial, other]) == {
         trial: {
             "round": [0, 1, 2, 3],
@@ -172,13 +174,70 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
 
 
 def test_curves_over_several_segments(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store)
+    study, attempt, (trial, other) = driven(store)
     store.trials.start_pack(study, attempt, "p1", [trial])
     store.curves.report(study, report(attempt, trial, range(200)))
     store.curves.report(study, report(attempt, trial, range(150, 700)))
     columns = store.curves.columns(study)[trial]
     assert columns["round"] == list(range(700))
     assert columns["train_loss"] == [1.0 / (1 + number) for number in range(700)]
+    arrays = store.curves.arrays(study, trials=[other, trial])
+    assert list(arrays) == [other, trial]
+    assert arrays[other] == {}
+    assert {name: values.tolist() for name, values in arrays[trial].items()} == columns
+    with pytest.raises(NotFound):
+        store.curves.arrays(study, trials=[trial, "x"])
+
+
+def test_a_curve_is_stored_as_it_came_until_something_is_sent_again(store: Store) -> None:
+    study, attempt, (trial, _) = driven(store)
+    store.trials.start_pack(study, attempt, "p1", [trial])
+
+    def stored() -> list[tuple[int, bytes]]:
+        with store.session.read() as connection:
+            return [(row.rounds, bytes(row.payload)) for row in connection.execute(sa.select(CURVE_SEGMENTS))]
+
+    first, second = (report(attempt, trial, rounds) for rounds in (range(3), range(3, 5)))
+    store.curves.report(study, first)
+    store.curves.report(study, second)
+    assert stored() == [(5, first.reports[trial][0] + second.reports[trial][0])]
+    store.curves.report(study, first)
+    store.curves.report(study, second)
+    assert stored() == [(5, first.reports[trial][0] + second.reports[trial][0])]
+    store.curves.report(study, report(attempt, trial, range(4, 6)))
+    whole = report(attempt, trial, range(6)).reports[trial][0]
+    assert stored() == [(6, whole)]
+    store.curves.report(study, report(attempt, trial, range(6, 7)))
+    assert stored() == [(7, whole + report(attempt, trial, range(6, 7)).reports[trial][0])]
+    body = report(attempt, trial, range(7)).reports[trial][0][HEAD.size :]
+    store.trials.finish(study, attempt, [TrialResult(trial=trial, state="WAITING")])
+    assert stored() == [(7, body)]
+    store.curves.report(study, report(attempt, trial, range(6, 7)))  # sent again, as its answer was lost
+    assert stored() == [(7, body)]
+    store.trials.start_pack(study, attempt, "p2", [trial])
+    store.curves.report(study, report(attempt, trial, range(7, 8)).model_copy(update={"pack": "p2"}))
+    assert stored() == [(8, report(attempt, trial, range(8)).reports[trial][0])]
+    store.trials.finish(study, attempt, [complete(trial)])
+    assert stored() == [(8, report(attempt, trial, range(8)).reports[trial][0][HEAD.size :])]
+
+
+def test_a_curve_that_version_0_1_began_goes_on(store: Store) -> None:
+    study, attempt, (trial, _) = driven(store)
+    store.trials.start_pack(study, attempt, "p1", [trial])
+    (block,) = report(attempt, trial, range(250)).reports[trial]
+    with store.session.write() as connection:
+        row = {"trial_id": trial, "segment": 0, "rounds": 250, "payload": block[HEAD.size :]}  # a body without a head
+        connection.execute(sa.insert(CURVE_SEGMENTS), row)
+    assert store.curves.columns(study)[trial]["round"] == list(range(250))
+    version = store.studies.get(study).version
+    again = report(attempt, trial, range(250)).model_copy(update={"rounds_done": 0})
+    assert store.curves.report(study, again).version == version
+    store.curves.report(study, report(attempt, trial, range(240, 300)))
+    assert store.curves.columns(study)[trial] == {
+        "round": list(range(300)),
+        "train_loss": [1.0 / (1 + number) for number in range(300)],
+    }
+    assert store.curves.arrays(study)[trial]["train_loss"].tolist() == [1.0 / (1 + number) for number in range(300)]
 
 
 def test_a_report_moves_all_trials_of_its_pack(store: Store) -> None:
@@ -212,7 +271,7 @@ def test_a_late_report_may_say_nothing_new(store: Store) -> None:
 def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
     study, attempt, (trial, _) = driven(store)
     store.trials.start_pack(study, attempt, "p1", [trial])
-    columns = {"round": [0], "train_loss": [1.0]}
+    columns = encode({"round": [0], "train_loss": [1.0]})
     with pytest.raises(NotFound):
         store.curves.report(
             study,

@@ -15,9 +15,12 @@ from driftline.errors import InvalidSpec, StaleDriver
 from driftline.sdk.frontier import Frontier
 from driftline.study import version_0_1
 from driftline.study.spec import Study
+from driftline.wire.curve_codec import encode
 from driftline.wire.records import TRIAL_FINISHED
 from service.cli.main import app
 from service.store import database
+from service.store.curve_segments import decode
+from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 from tests.databases_0_1 import VERSION_0_1, fill_postgresql, sqlite_file
 
@@ -90,6 +93,18 @@ def test_trials_have_the_new_names_and_finished_ones_their_curves(upgraded: Stor
     assert confirmed
 
 
+def test_curves_that_were_stored_since_the_upgrade_go_back_in_the_old_form(old_url: str) -> None:
+    before = contents(old_url)["curve_segments"]
+    with closing(Store(old_url)) as store:
+        with store.session.write() as connection:
+            for row in connection.execute(sa.select(CURVE_SEGMENTS)).all():
+                (block,) = encode(decode(row.payload))  # what a trial that runs again would leave
+                key = (CURVE_SEGMENTS.c.trial_id == row.trial_id, CURVE_SEGMENTS.c.segment == row.segment)
+                connection.execute(sa.update(CURVE_SEGMENTS).where(*key).values(payload=block))
+        database.downgrade(store.session.database, "0002")
+    assert contents(old_url)["curve_segments"] == before
+
+
 def test_a_running_study_waits_for_a_driver_and_its_old_one_is_refused(old_url: str) -> None:
     engine = sa.create_engine(old_url)
     with engine.connect() as connection:
@@ -119,6 +134,25 @@ def test_the_upgrade_is_taken_back_to_the_last_row(old_url: str) -> None:
     with closing(Store(old_url)) as store:  # and up again
         assert store.studies.find()
         assert database.differences(store.session.database) == []
+
+
+def test_a_study_that_was_deleted_since_does_not_come_back(old_url: str) -> None:
+    before = contents(old_url)
+    with closing(Store(old_url)) as store:
+        deleted, hidden = [study.id for study in store.studies.find() if study.state in ("SUCCEEDED", "PAUSED")][:2]
+        store.deletions.request(deleted)
+        while store.deletions.purge():
+            pass
+        store.deletions.request(hidden)
+        database.downgrade(store.session.database, "0002")
+    after = contents(old_url)
+    left = {
+        name: [row for row in rows if not any(study in value for value in row for study in (deleted, hidden))]
+        for name, rows in before.items()
+        if name != "audit"
+    }
+    assert {name: rows for name, rows in after.items() if name != "audit"} == left
+    assert len(left["studies"]) == len(before["studies"]) - 2
 
 
 def test_the_command_goes_back_and_drops_the_backup(old_url: str) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from driftline.errors import InvalidSpec
-from driftline.study.entries import Entry, Schedule, ServerOptimizer
+from driftline.study.entries import MethodEntry, ScheduleEntry, ServerOptimizerEntry
 from driftline.study.spec import Budget, Objective, Resources, Study
 from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
@@ -58,7 +58,7 @@ def test_python_and_yaml_agree():
         name="digits-fedavg-vs-fedprox",
         task={"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
         methods=[
-            Entry(
+            MethodEntry(
                 label="averaging",
                 name="fedavg",
                 space={
@@ -66,8 +66,8 @@ def test_python_and_yaml_agree():
                     "server_lr": 0.1,
                     "local_steps": Choice((1, 5)),
                 },
-                server=ServerOptimizer(name="sgd", space={"momentum": {"choice": [0, 0.9]}}),
-                schedule=Schedule(name="plateau", space={"window": Int(5, 50)}),
+                server=ServerOptimizerEntry(name="sgd", space={"momentum": {"choice": [0, 0.9]}}),
+                schedule=ScheduleEntry(name="plateau", space={"window": Int(5, 50)}),
             ),
             {"name": "fedprox"},
         ],
@@ -219,7 +219,7 @@ def test_bad_input_names_key_value_and_remedy(old, new, message):
 
 def test_parts_built_alone_raise_the_same_error():
     with pytest.raises(InvalidSpec, match=r"^space\.client_lr: low must be below high"):
-        Entry(name="fedavg", space={"client_lr": {"float": [1, 0]}})
+        MethodEntry(name="fedavg", space={"client_lr": {"float": [1, 0]}})
     with pytest.raises(InvalidSpec, match=r"^rounds: must be given$"):
         Budget(trials_per_method=3)
     with pytest.raises(InvalidSpec, match=r"^must be a mapping of keys to values, got \[\]$"):

@@ -1,14 +1,12 @@
-"""Curves as columns: what is refused, and how newer rounds are merged in."""
+"""Curves as columns: what is refused."""
 
 import json
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from driftline.wire.curve_columns import CurveColumns, CurvesPage, columns, merge, rows
+from driftline.wire.curve_columns import CurveColumns, CurvesPage
 
 COLUMNS = TypeAdapter(CurveColumns)
 
@@ -36,26 +34,3 @@ def test_what_is_not_finite_becomes_null():
         "loss": [None, 1.0],
         "diverged": [False, True],
     }
-    assert columns([{"round": 0, "loss": math.nan}]) == {"round": [0], "loss": [None]}
-
-
-def test_columns_of_lines():
-    lines = [
-        {"round": 2, "loss": 3.0, "params": [1.0], "member": 1},
-        {"round": 0, "test_loss": 9.0, "diverged": False},
-        {"round": 2, "loss": 4.0},
-    ]
-    assert columns(lines) == {"round": [0, 2], "test_loss": [9.0, None], "diverged": [False, None], "loss": [None, 4.0]}
-    assert columns([]) == {"round": []}
-
-
-@given(st.lists(st.integers(0, 40), unique=True), st.lists(st.integers(0, 40), unique=True))
-def test_merge_is_an_upsert(old, new):
-    before = columns([{"round": number, "loss": float(number)} for number in old])
-    after = columns([{"round": number, "loss": -float(number), "extra": 1} for number in new])
-    merged = merge(before, after)
-    assert COLUMNS.validate_python(merged) == merged
-    assert {row["round"]: row["loss"] for row in rows(merged)} == {n: float(n) for n in old} | {
-        n: -float(n) for n in new
-    }
-    assert merge(merged, after) == merged

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, StartPack, TrialResult
 from driftline.wire.records import Values
 
@@ -18,5 +19,5 @@ def test_the_drivers_bodies_refuse_contradictions():
         TrialResult(trial="t", state="DIVERGED", values=Values(quality=0, speed=0))
     with pytest.raises(ValidationError):
         StartPack(attempt=1, pack="p", trials=[])
-    report = Report(attempt=1, pack="p", reports={"t": {"round": [0], "loss": [1]}}, rounds_done=1)
+    report = Report(attempt=1, pack="p", reports={"t": encode({"round": [0], "loss": [1]})}, rounds_done=1)
     assert Report.model_validate_json(report.model_dump_json()) == report

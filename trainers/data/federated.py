@@ -29,7 +29,7 @@ _WITH_NUMBER = ("dirichlet", "classes_per_client")
 
 
 @dataclass(frozen=True)
-class Keys:
+class FederatedKeys:
     """Keys of the documents of all tasks of labelled examples; a task adds its own."""
 
     clients: int | None = tunable(50, low=1, unit="clients", doc="size of the population")
@@ -105,13 +105,14 @@ class Pool:
 
 
 def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[tuple[Rows, ...], Rows | None]:
-    """(rows of each client, rows of the server or None), by the settings of `Keys`.
+    """(rows of each client, rows of the server or None), by the settings of `FederatedKeys`.
 
     The server gets the same fraction of each label, or of each natural client under the natural partition. If `clients`
     is None, there are as many clients as natural ones.
 
     Args:
-        values: checked values of `Keys`; clients, partition and central are overwritten with their resolved values.
+        values: checked values of `FederatedKeys`; clients, partition and central are overwritten with their resolved
+            values.
         pool: the examples.
         path: dotted path of the task.
 
@@ -202,9 +203,9 @@ def settings_of(keys: type) -> tuple[Any, ...]:
     """The settings of a task in display order: its own first, then those that all tasks share.
 
     Args:
-        keys: a dataclass derived from `Keys`.
+        keys: a dataclass derived from `FederatedKeys`.
     """
-    shared = [item.name for item in describe(Keys)]
+    shared = [item.name for item in describe(FederatedKeys)]
     return tuple(sorted(describe(keys), key=lambda item: shared.index(item.name) if item.name in shared else -1))
 
 

@@ -23,7 +23,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TablePart:
     """Training or test examples; arrays as in the file.
 
     Args:
@@ -48,8 +48,8 @@ class Table:
         sha256: hash of the file.
     """
 
-    main: Part
-    test: Part | None
+    main: TablePart
+    test: TablePart | None
     mask: NDArray[np.bool_] | None
     sha256: str
 
@@ -136,7 +136,7 @@ class _Reader:
                 f"{place} must be an .npz file, as numpy.savez writes it, got {file.name}", place
             ) from error
 
-    def part(self, names: Names, places: Mapping[str, str], classified: bool) -> Part:
+    def part(self, names: Names, places: Mapping[str, str], classified: bool) -> TablePart:
         inputs = self._inputs(names.inputs, places["inputs"])
         targets = (self._classes if classified else self._numbers)(names.targets, places["targets"])
         _as_long(targets, len(inputs), names.targets, names.inputs, places["targets"])
@@ -144,7 +144,7 @@ class _Reader:
         if names.client is not None and (names.client in self.names or not names.client_optional):
             clients = self._clients(names.client, places["client"])
             _as_long(clients, len(inputs), names.client, names.inputs, places["client"])
-        return Part(inputs, targets, clients)
+        return TablePart(inputs, targets, clients)
 
     def mask(self, name: str, examples: int, place: str) -> NDArray[np.bool_]:
         mask = self._array(name, place)

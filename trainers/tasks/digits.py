@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import digits, partitions
-from trainers.data.federated import Federated, Keys, Pool, choose_model, divide, examples, settings_of
+from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, examples, settings_of
 from trainers.data.folder import readable
 from trainers.data.partitions import Rows
 from trainers.hyperparameters import check, join
@@ -25,7 +25,7 @@ from trainers.problem import Problem
 DTYPE = "float32"
 BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
-SETTINGS = settings_of(Keys)
+SETTINGS = settings_of(FederatedKeys)
 _TEST_FRACTION = 0.2
 _SHAPE = (1, 8, 8)
 
@@ -41,7 +41,8 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         SpecError: unknown keys, wrong types or ranges, or an impossible partition.
         MissingDataError: the data is not installed.
     """
-    values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
+    keys = {key: value for key, value in document.items() if key != "name"}
+    values = check(FederatedKeys, keys, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     with readable(path):
         _, labels = digits.load()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainers.data import partitions
-from trainers.data.federated import Federated, Keys, Pool, choose_model, divide, settings_of
+from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
 from trainers.data.images import CLASSES, FASHION, pictured
 from trainers.hyperparameters import check, join
@@ -21,7 +21,7 @@ from trainers.problem import Problem
 DTYPE = "float32"
 BATCHING = "shuffled"
 METRICS = ("test_loss", "test_accuracy")
-SETTINGS = settings_of(Keys)
+SETTINGS = settings_of(FederatedKeys)
 _TEST_FRACTION = 0.2
 
 
@@ -36,7 +36,8 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         SpecError: unknown keys, wrong types or ranges, or an impossible partition.
         MissingDataError: the data is not there.
     """
-    values = check(Keys, {key: value for key, value in document.items() if key != "name"}, path, known=("name",))
+    keys = {key: value for key, value in document.items() if key != "name"}
+    values = check(FederatedKeys, keys, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     with readable(path):
         labels = FASHION.labels()

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from trainers.data import partitions
-from trainers.data.federated import PARTITION_DOC, Federated, Keys, Pool, choose_model, divide, settings_of
+from trainers.data.federated import PARTITION_DOC, Federated, FederatedKeys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
 from trainers.data.images import CLASSES, MNIST, pictured
 from trainers.data.partitions import Rows
@@ -36,7 +36,7 @@ _TEST_WRITERS = 297
 
 
 @dataclass(frozen=True)
-class _WriterKeys(Keys):
+class _WriterKeys(FederatedKeys):
     """The keys of a document."""
 
     writers: int | None = tunable(None, low=1, high=_WRITERS, unit="people", doc="who train; null is all")

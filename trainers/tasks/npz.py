@@ -33,7 +33,7 @@ from trainers.data.federated import (
     CLASSIFIED,
     PARTITION_DOC,
     Federated,
-    Keys,
+    FederatedKeys,
     Pool,
     choose_model,
     divide,
@@ -43,7 +43,7 @@ from trainers.data.federated import (
 )
 from trainers.data.folder import VARIABLE, locate
 from trainers.data.partitions import Rows
-from trainers.data.table import Names, Part, Table, load
+from trainers.data.table import Names, Table, TablePart, load
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import Problem
@@ -60,7 +60,7 @@ _SPARSE = 100  # largest number of classes without an example that is accepted w
 
 
 @dataclass(frozen=True)
-class _ArrayKeys(Keys):
+class _ArrayKeys(FederatedKeys):
     """The keys of a document."""
 
     path: str = tunable(doc=f"the .npz file, from the current directory or ${VARIABLE}")
@@ -196,7 +196,7 @@ def build(settings: Settings, dtype: str) -> Problem:
     )
 
 
-def _examples(part: Part, groups: tuple[Rows, ...], dtype: str) -> Any:
+def _examples(part: TablePart, groups: tuple[Rows, ...], dtype: str) -> Any:
     def inputs(rows: Rows) -> NDArray[Any]:
         return part.inputs[rows].astype(dtype, copy=False)
 

@@ -182,7 +182,7 @@ def dissimilarity(federated: Any, central: Any, federated_weight: float) -> tupl
 
 
 @dataclass(frozen=True)
-class Parts:
+class QuadraticParts:
     """Both weighted parts of a mixed quadratic loss; build with `parts`.
 
     Args:
@@ -252,7 +252,7 @@ class Parts:
         return at + float(slope @ np.linalg.solve(bend, slope))
 
 
-def parts(clients: ClientQuadratics, central: CentralQuadratic, federated_weight: float) -> Parts:
+def parts(clients: ClientQuadratics, central: CentralQuadratic, federated_weight: float) -> QuadraticParts:
     """Both parts of the loss federated_weight (clients' mean) + (1 - federated_weight) (server's loss).
 
     Args:
@@ -261,7 +261,7 @@ def parts(clients: ClientQuadratics, central: CentralQuadratic, federated_weight
         federated_weight: in (0, 1).
     """
     other = 1 - federated_weight
-    return Parts(scaled(clients, federated_weight), weighted_central(central, other), federated_weight)
+    return QuadraticParts(scaled(clients, federated_weight), weighted_central(central, other), federated_weight)
 
 
 def _known(method: str, convexity: str) -> None:

@@ -46,7 +46,7 @@ _resolutions: WeakKeyDictionary[TaskSettings, dict[Any, Any]] = WeakKeyDictionar
 
 
 @dataclass(frozen=True)
-class Keys:
+class TrialKeys:
     """The keys of a trial document besides task, method, optimizers, schedule and members."""
 
     init: Any = tunable(None, kind="any", doc="parameters to start from; null is the model's own start")
@@ -144,7 +144,7 @@ def parse(document: Any) -> TrialSpec:
     if not isinstance(document, Mapping):
         raise SpecError(f'the trial must be an object like {{"task": ...}}, got {shown(document)}')
     plain = {key: value for key, value in document.items() if key not in _OBJECTS}
-    values = check(Keys, plain, "", known=_OBJECTS)
+    values = check(TrialKeys, plain, "", known=_OBJECTS)
     for key in ("task", "method"):
         if key not in document:
             raise SpecError(f"{key} must be given", key)

@@ -13,7 +13,7 @@ from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import SpecError
 from trainers.problem import Quadratics, TaskSettings
 from trainers.theory.clients import client_quadratics
-from trainers.theory.mixed_limits import THEOREMS, Parts, least_delta_lr, parts, rate_limit
+from trainers.theory.mixed_limits import THEOREMS, QuadraticParts, least_delta_lr, parts, rate_limit
 from trainers.theory.prediction import Predictor
 from trainers.theory.rounds.central import central_of
 from trainers.trial.parts import Part
@@ -119,7 +119,7 @@ def _predictor(task: Any) -> Predictor:
 
 
 @lru_cache(maxsize=32)
-def _parts(task: Any, weight: float) -> Parts:
+def _parts(task: Any, weight: float) -> QuadraticParts:
     known = _predictor(task)
     assert known.central is not None
     return parts(known.clients, known.central, weight)

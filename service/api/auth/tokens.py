@@ -25,12 +25,14 @@ class Access:
 
     Attributes:
         project: The project whose studies it may see and submit.
-        scopes: "read", "write" (submit, pause, resume, cancel, extend, retry), "driver" (what only a study's driver
-            may do), "admin" (tokens, quotas and audit trail of all projects; studies only of its own project).
+        scopes: "read", "write" (submit, pause, resume, cancel, extend, retry, delete), "driver" (what only a study's
+            driver may do), "admin" (tokens, quotas and audit trail of all projects; studies only of its own project).
         study: The only study it may access; None for all studies of the project.
         id: Id of the token; for a token that is not stored, the beginning of its hash.
         name: Name of the token.
         expires_at: When the token expires; None: never.
+        over: Whether this is the token of a driver whose study has finished or was deleted. Only requests with scope
+            "driver" are still accepted: the store knows the attempt, and lets its driver repeat its release.
     """
 
     project: str = "default"
@@ -39,6 +41,7 @@ class Access:
     id: str = field(default="", compare=False)
     name: str = field(default="", compare=False)
     expires_at: datetime | None = field(default=None, compare=False)
+    over: bool = field(default=False, compare=False)
 
     @property
     def actor(self) -> Actor:
@@ -54,13 +57,25 @@ class Access:
 
         Raises:
             Forbidden: The token does not allow it.
+            Unauthorized: The token has expired with its study.
         """
+        if scope != "driver":
+            self.require_current()
         if self.study is not None and study != self.study:
             raise Forbidden(f"this token is only for study {self.study}, got {study or 'a request about all studies'}")
         own = scope == "read" and self.study is not None and "driver" in self.scopes
         if scope not in self.scopes and not own:
             have = ", ".join(sorted(self.scopes)) or "none"
             raise Forbidden(f"this needs a token with scope {scope!r}, got one with: {have}")
+
+    def require_current(self) -> None:
+        """Refuse a driver's token whose study is over.
+
+        Raises:
+            Unauthorized: The study has finished or was deleted.
+        """
+        if self.over:
+            raise Unauthorized(f"this driver's token has expired: study {self.study} is over")
 
 
 class Issuer(Protocol):

@@ -26,6 +26,7 @@ Project = Annotated[str, Path(pattern=PROJECT, description="Name of a project; i
 @ROUTER.get("/whoami", operation_id="whoami")
 def whoami(allowed: Allowed) -> Whoami:
     """What the request's token allows."""
+    allowed.require_current()
     return Whoami(
         id=allowed.id,
         name=allowed.name,

@@ -20,9 +20,9 @@ from driftline.wire.driver_messages import (
     StorePlan,
 )
 from driftline.wire.records import StudyPlan, StudyRecord, TrialPage
+from service.api.curve_checks import check_report
 from service.api.dependencies import Asked, DrivenStudy
 from service.api.request_bodies import DriverRoute
-from service.store.leases import desired
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=DriverRoute)
 
@@ -67,14 +67,11 @@ def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPag
 @ROUTER.post("/reports", operation_id="reportPack")
 def report(study_id: DrivenStudy, body: Report, asked: Asked) -> Stored:
     """Store a pack's new reports; upserted on (trial, round)."""
-    return _stored(study_id, asked.store.curves.report(study_id, body), asked)
+    check_report(body, asked.limits.body_bytes)
+    return asked.store.curves.report(study_id, body)
 
 
 @ROUTER.post("/results", operation_id="finishTrials")
 def finish(study_id: DrivenStudy, body: Results, asked: Asked) -> Stored:
     """Store how trials ended; state WAITING hands a trial back. Finished states are final."""
-    return _stored(study_id, asked.store.trials.finish(study_id, body.attempt, body.results), asked)
-
-
-def _stored(study_id: str, version: int, asked: Asked) -> Stored:
-    return Stored(version=version, desired=desired(asked.store.studies.glance(study_id).state))
+    return asked.store.trials.finish(study_id, body.attempt, body.results)

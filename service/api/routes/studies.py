@@ -1,4 +1,4 @@
-"""Routes for studies: submit, list, pause, resume, cancel, extend, retry."""
+"""Routes for studies: submit, list, pause, resume, cancel, extend, retry, delete."""
 
 from typing import Annotated, Any
 
@@ -94,6 +94,17 @@ def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token
 def study(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
     """One study: its state, specification and progress. The answer has an ETag for If-None-Match."""
     return Body.of(asked.store.studies.get(study_id).model_dump(mode="json")).answer(request)
+
+
+@ROUTER.delete("/{study_id}", operation_id="deleteStudy", status_code=204)
+def delete(study_id: WritableStudy, asked: Asked, allowed: Allowed) -> None:
+    """Delete a study with everything that belongs to it: trials, curves, checkpoints, logs, runs in MLflow.
+
+    The study is hidden at once, and removed soon after. A study that runs or waits to run is refused: cancel it first.
+    Its entries in the audit trail stay, and its GPU-hours still count for the project.
+    """
+    asked.store.deletions.request(study_id, actor=allowed.actor)
+    asked.wake()
 
 
 @ROUTER.post("/{study_id}:pause", operation_id="pauseStudy")

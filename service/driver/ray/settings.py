@@ -33,6 +33,7 @@ def variables(private: bool) -> dict[str, str]:
         "RAY_ENABLE_AUTO_CONNECT": "0",  # if Ray has ended, that is an error: do not start another
     }
     if private:
+        found["RAY_enable_metrics_collection"] = "0"  # each node would show its metrics to everybody, without a token
         mode = os.environ.get("RAY_AUTH_MODE", "token")
         found["RAY_AUTH_MODE"] = mode
         if mode == "token" and not _TOKENS & set(os.environ):

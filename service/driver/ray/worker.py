@@ -1,6 +1,6 @@
-"""Trains one pack at a time: the Ray Tune Trainable. Imports Ray, the trainers, `checkpoints` and `job` only.
+"""Trains one pack at a time: the Ray Tune Trainable. Imports Ray, the trainers, `checkpoints`, `job`, `curve_codec`.
 
-A pack arrives as one JSON string (`job.Job`), and a report goes back as one JSON string (see `Worker.step`), so that
+A pack arrives as one JSON string (`PackJob`), and a report goes back as one JSON string (see `Worker.step`), so that
 Tune does not resolve, flatten or copy their content. Each step trains for about two seconds. The report of a step has
 been stored by the time the next step begins. Checkpoints are therefore written at the *beginning* of a step: they never
 contain rounds whose reports may still be lost. Errors of the pack come back as a report, not as an exception, so that
@@ -9,6 +9,7 @@ the process survives and the driver learns the reason.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
@@ -20,8 +21,9 @@ from typing import Any
 
 from ray.tune import PlacementGroupFactory, Trainable
 
+from driftline.wire.curve_codec import Columns, encode
 from service.driver import checkpoints
-from service.driver.job import MARK, Job
+from service.driver.job import MARK, PackJob
 
 FIRST_SECONDS = 0.5
 """Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
@@ -49,7 +51,7 @@ class Worker(Trainable):
 
     def take(self, config: dict[str, Any]) -> None:
         """Takes a pack; it is built in its first step, which can report an error."""
-        self.job = Job.from_config(config)
+        self.job = PackJob.from_config(config)
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
         self.pack: Any = None
         self.saved_at = 0.0
@@ -66,7 +68,7 @@ class Worker(Trainable):
             ``done``, and ``report``: a JSON string with
 
             * pack, pid, host, done (trained to the end), stopped (asked to stop; a checkpoint is written)
-            * reports: for each member, its new rounds in columns
+            * reports: for each member, its new rounds as blocks (`curve_codec.encode`) in base64
             * rounds_done, plan (how it is computed): null until the pack is built
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
             * error: why the pack cannot continue, or null; out_of_memory: whether it is a lack of memory
@@ -108,7 +110,10 @@ class Worker(Trainable):
                 self._save(report)
         if not report["stopped"]:
             lines = self.train_for(seconds)
-            report["reports"] = columns(lines, self.pack.members)
+            report["reports"] = [
+                [base64.b64encode(block).decode("ascii") for block in encode(curve)]
+                for curve in columns(lines, self.pack.members)
+            ]
             report["done"] = self.pack.done
         report["rounds_done"] = self.pack.round
         report["plan"] = self.pack.plan.to_json()
@@ -128,7 +133,7 @@ class Worker(Trainable):
             report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
 
 
-def build(job: Job) -> tuple[Any, str | None, str | None]:
+def build(job: PackJob) -> tuple[Any, str | None, str | None]:
     """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable."""
     import torch
 
@@ -159,7 +164,7 @@ def out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
 
 
-def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[dict[str, list[Any]]]:
+def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[Columns]:
     """A pack's report lines as columns for each member.
 
     Args:
@@ -177,7 +182,7 @@ def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[dict[str, 
     rows: list[list[Mapping[str, Any]]] = [[] for _ in range(members)]
     for line in lines:
         rows[int(line.get("member", 0))].append(line)
-    found: list[dict[str, list[Any]]] = []
+    found: list[Columns] = []
     for own in rows:
         kept = dict.fromkeys(key for line in own for key, value in line.items() if key != "member" and _is_cell(value))
         found.append({name: [_cell(line.get(name)) for line in own] for name in kept})

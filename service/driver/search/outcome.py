@@ -7,10 +7,15 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results import objectives
-from driftline.results.curves import TrialCurve
-from driftline.study.spec import Study
+from driftline.results.curves import COSTS, TrialCurve
+from driftline.study.spec import Objective, Study
 from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import TrialRecord, Values
+
+
+def needed(objective: Objective) -> frozenset[str]:
+    """The columns from which `trial_result` is computed."""
+    return frozenset({"round", "diverged", objective.quality, *COSTS[objective.cost]})
 
 
 def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialResult:
@@ -19,7 +24,7 @@ def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequen
     Args:
         study: The study, for its objective and budget.
         record: The trial.
-        columns: Everything that it reported.
+        columns: All its rounds, with the columns that are `needed`.
 
     Returns:
         DIVERGED if the trial reported that, FAILED if its metric was never finite, otherwise COMPLETE with its values.

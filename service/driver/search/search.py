@@ -15,14 +15,15 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
+from driftline.wire.curve_codec import Columns, decode, upsert
 from driftline.wire.driver_messages import Desired, NewTrial, Released, Report, TrialResult
 from driftline.wire.ids import pack_id
 from driftline.wire.records import StudyPlan, TrialRecord
 from service.driver import checkpoints
-from service.driver.job import Job
-from service.driver.search.outcome import outcome, trial_result
+from service.driver.job import PackJob
+from service.driver.search.outcome import needed, outcome, trial_result
 from service.driver.search.policy import Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
-from service.driver.search.state import Pack, Table, append
+from service.driver.search.state import Pack, Table
 from service.driver.search.study_plan import adopted, data_seed, decided, halved, rounded, sampler_seed
 from service.samplers.base import Sampler
 from service.samplers.build import build
@@ -45,7 +46,7 @@ class Search:
         slots: Gives how many packs may run at once; called before every decision.
         gpus: GPUs for each pack, below 1 a share of one.
         build_sampler: Builds a label's sampler.
-        options: Further fields of `Job`: chunk_seconds, checkpoint_seconds.
+        options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds.
 
     Attributes:
         study_plan: How trials are asked for and packed; None before `load`.
@@ -78,6 +79,7 @@ class Search:
         self._options = dict(options or {})
         self.folder = checkpoints.join(folder, study_id)
         self.table = Table(study.objective.objectives)
+        self._needed = needed(study.objective)
         self._build_sampler = build_sampler
         self._untold: set[str] = set()  # search trials of which the samplers have heard no result
         self._packs_started = 0
@@ -110,7 +112,7 @@ class Search:
             if record.phase == "search":
                 self._propose(record)
 
-    def next_job(self) -> Job | None:
+    def next_job(self) -> PackJob | None:
         """The next pack to run; None if there is none now. Sets `finished` if nothing is left to do.
 
         Raises:
@@ -283,13 +285,13 @@ class Search:
 
     # ---- packs
 
-    def _launch(self, launch: Launch) -> Job:
+    def _launch(self, launch: Launch) -> PackJob:
         first = self.table.trials[launch.trials[0]]
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
         configurations = [self.table.trials[trial].hyperparameters for trial in launch.trials]
         prefix = checkpoints.join(self.folder, f"pack.{_digest(' '.join(launch.trials))}")
-        job = Job(
+        job = PackJob(
             pack=name,
             document=trial_document(self._study, first.label, configurations, first.seed),
             prefix=prefix,
@@ -312,25 +314,29 @@ class Search:
         return None if engine is None else {**engine, "width": width}
 
     def _store(self, pack: Pack, report: Mapping[str, Any]) -> None:
-        fresh = {trial: new for trial, new in zip(pack.trials, report["reports"], strict=False) if new.get("round")}
-        answer = self._client.report(
-            self._study_id,
-            Report(
-                attempt=self._attempt,
-                pack=pack.id,
-                reports=fresh,
-                rounds_done=report["rounds_done"],
-                checkpoint=report["checkpoint"],
-                plan=report["plan"],
-            ),
+        body = Report(
+            attempt=self._attempt,
+            pack=pack.id,
+            reports={trial: blocks for trial, blocks in zip(pack.trials, report["reports"], strict=False) if blocks},
+            rounds_done=report["rounds_done"],
+            checkpoint=report["checkpoint"],
+            plan=report["plan"],
         )
+        answer = self._client.report(self._study_id, body)
         self.desired = answer.desired
         known = {name: report[name] for name in ("checkpoint", "plan") if report[name] is not None}
         self.table.change(pack.trials, rounds_done=report["rounds_done"], **known)
         if self.study_plan.engine is None and report["plan"] is not None:
             self._replan(self.study_plan.model_copy(update={"engine": report["plan"]}))
-        for trial, new in fresh.items():
-            self.table.curves[trial] = append(self.table.curves.get(trial), new)
+        for trial, blocks in body.reports.items():
+            curve = self.table.curves.setdefault(trial, {})
+            for block in blocks:
+                upsert(curve, self._decoded(block))
+
+    def _decoded(self, block: bytes) -> Columns:
+        """The columns of a block that a result needs; all if the study's metric is missing, for the error message."""
+        columns = decode(block, self._needed)
+        return columns if self._study.objective.quality in columns else decode(block)
 
     def _finish(self, pack: Pack) -> None:
         trials, curves = self.table.trials, self.table.curves

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftline.wire.curve_codec import Columns
 from driftline.wire.records import Hyperparameters, TrialRecord
 from service.driver.search.policy import Row
-
-Columns = dict[str, list[Any]]
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Table:
     Attributes:
         objectives: Names of the values to maximise.
         trials: Trials by id.
-        curves: Columns that unfinished trials have reported, by trial id.
+        curves: Columns of unfinished trials that their results need, by trial id.
         structures: Structure of each trial, by trial id.
         packs: Running packs by id.
     """
@@ -94,32 +93,3 @@ class Table:
             return None
         values: Mapping[str, float] = record.values.model_dump()
         return tuple(values[name] for name in self.objectives)
-
-
-def append(old: Columns | None, new: Columns) -> Columns:
-    """Appends new columns to old ones; from the first new round on, new values replace old ones.
-
-    A pack that resumes from a checkpoint reports some rounds again.
-
-    Args:
-        old: Columns so far, changed in place; None if there are none.
-        new: Columns with increasing rounds.
-
-    Examples:
-        >>> append({"round": [0, 1, 2], "loss": [3.0, 2.0, 1.0]}, {"round": [2, 3], "loss": [1.0, 0.5], "norm": [7, 8]})
-        {'round': [0, 1, 2, 3], 'loss': [3.0, 2.0, 1.0, 0.5], 'norm': [None, None, 7, 8]}
-    """
-    if not new.get("round"):
-        return old or {}
-    if not old:
-        return {name: list(column) for name, column in new.items()}
-    first = new["round"][0]
-    kept = len(old["round"])
-    while kept and old["round"][kept - 1] >= first:
-        kept -= 1
-    added = len(new["round"])
-    for name in new:
-        old.setdefault(name, [None] * kept)
-    for name, column in old.items():
-        column[kept:] = new.get(name, [None] * added)
-    return old

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from driftline.backoff import pauses
 from driftline.errors import DriftlineError, Unavailable
-from driftline.retry import pauses
 from service.launchers.kubernetes.api_server import Api, Expired, Item
 
 _LOG = logging.getLogger(__name__)

@@ -176,6 +176,12 @@ class LocalLauncher(Launcher):
         for study_id in list(self._ending):
             self._reap(study_id)
 
+    def forget(self, study_id: str) -> None:
+        """Removes the study's log and lock."""
+        self._children.pop(study_id, None)
+        for file in (self._log_file(study_id), self._lock_file(study_id)):
+            file.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Does nothing; drivers keep running."""
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 
+from driftline.backoff import pauses
 from driftline.errors import Conflict, DriftlineError, NotFound, Unavailable
-from driftline.retry import pauses
 
 TIMEOUT_S = 20.0
 ATTEMPTS = 3

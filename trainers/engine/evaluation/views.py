@@ -135,7 +135,7 @@ class RoundView:
         return self.cohort.peek(self.before.params, self.data)
 
 
-class Report(Protocol):
+class ReportModule(Protocol):
     """A module in trainers/reports; a report changes nothing. Only `METRICS` is required.
 
     Attributes:

@@ -14,7 +14,7 @@ from trainers.engine.evaluation.views import ModelView, RoundView
 from trainers.engine.packs.build import RATES, given_rates, hyper_of, rates_of, settings_of
 from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
-from trainers.engine.packs.setting import Draw, Setting
+from trainers.engine.packs.setting import Draw, PackSetting
 from trainers.engine.rounds.client_states import ClientStore
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
@@ -34,7 +34,7 @@ class Lane:
         members: number of slots that are not idle; these come first.
     """
 
-    def __init__(self, setting: Setting, order: NDArray[np.int64], members: int) -> None:
+    def __init__(self, setting: PackSetting, order: NDArray[np.int64], members: int) -> None:
         self._setting = setting
         self._order = order
         self._members = members

@@ -14,7 +14,7 @@ from trainers.engine.packs import checkpoint
 from trainers.engine.packs.build import slots
 from trainers.engine.packs.lane import Lane
 from trainers.engine.packs.plan import Plan
-from trainers.engine.packs.setting import Setting
+from trainers.engine.packs.setting import PackSetting
 from trainers.errors import CheckpointError
 from trainers.trial.document import TrialSpec
 
@@ -34,7 +34,7 @@ class Pack:
     def __init__(self, spec: TrialSpec, device: str, plan: Plan | None) -> None:
         keep_freed_memory()
         self.spec = spec
-        self._setting = Setting(spec, device, plan)
+        self._setting = PackSetting(spec, device, plan)
         self.device = self._setting.device
         self._lanes = [Lane(self._setting, order, members) for order, members in slots(spec, self.plan)]
         self._round = 0

@@ -44,7 +44,7 @@ class Draw:
     examples: float
 
 
-class Setting:
+class PackSetting:
     """Model, data and plan of a pack.
 
     Args:

@@ -19,8 +19,8 @@ from trainers.theory.figures.curves import (
     Curve,
     FigureData,
     FigureMaker,
-    Line,
     Panel,
+    ReferenceLine,
     simulated_maml,
     step_counts,
     trade_off,
@@ -150,7 +150,7 @@ def figure_a10() -> FigureData:
 
 def _simulated(
     smoothness: float, server: str, prox: float, dimensions: Sequence[int], limit: bool = False
-) -> tuple[list[Curve], list[Line]]:
+) -> tuple[list[Curve], list[ReferenceLine]]:
     """FedAvg and simulated MAML at the slow client rate, with the height of one-shot averaging."""
     curvature = Curvature(1, smoothness)
     counts = step_counts(around=[cusp(curvature, SLOW_RATE, prox).cusp_at])
@@ -164,7 +164,7 @@ def _simulated(
         if dimension in dimensions:
             label = f"MAML, d = {dimension}"
             curves.append(simulated_maml(label, spectrum, SLOW_RATE, counts, server, prox, style))
-    return curves, [Line(one_shot_suboptimality(curvature), "one-shot averaging")]
+    return curves, [ReferenceLine(one_shot_suboptimality(curvature), "one-shot averaging")]
 
 
 FIGURES: dict[str, FigureMaker] = {

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.theory.families import continuum_optimum
-from trainers.theory.figures.curves import Curve, FigureData, Line, Panel
+from trainers.theory.figures.curves import Curve, FigureData, Panel, ReferenceLine
 from trainers.theory.spectrum import phi
 from trainers.theory.weights import all_steps
 
@@ -52,7 +52,7 @@ def figure_b1() -> FigureData:
     by_rate = [(client_lr, 20) for client_lr in (0.0, 0.01, 0.05, 0.1, 0.5, 1.0)]
     models = runs(by_steps + by_rate)
     rounds = np.arange(1, models.shape[1] + 1) * float(EVERY)
-    lines = [Line(TRUE_OPTIMUM, "optimum"), Line(ONE_SHOT, "mean of minimizers")]
+    lines = [ReferenceLine(TRUE_OPTIMUM, "optimum"), ReferenceLine(ONE_SHOT, "mean of minimizers")]
     panels = []
     for title, settings, values, labels in (
         ("client rate 0.5", by_steps, models[:6], [f"{steps} local step{'s' * (steps > 1)}" for _, steps in by_steps]),

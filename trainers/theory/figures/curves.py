@@ -46,7 +46,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Line:
+class ReferenceLine:
     """A horizontal reference line; the lines of a panel have different dashes."""
 
     y: float
@@ -65,7 +65,7 @@ class Panel:
 
     title: str
     curves: Sequence[Curve]
-    lines: Sequence[Line] = ()
+    lines: Sequence[ReferenceLine] = ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from service.samplers.optuna_base import Heard
 from service.samplers.optuna_parameters import encode
 
 
-class Trials:
+class History:
     """The trials of one label, as Optuna reads them.
 
     Every proposal needs all of them, and making them costs more than the proposal. So each is made once, and again only
@@ -69,11 +69,11 @@ class Trials:
             user_attrs={"number": number},
             **facts,
         )
-        trial.__class__ = _Shared
+        trial.__class__ = _SharedTrial
         return trial
 
 
-class _Shared(FrozenTrial):
+class _SharedTrial(FrozenTrial):
     """A finished or running trial; Optuna's storage copies each one deeply, though nobody changes what it holds."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:

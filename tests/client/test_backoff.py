@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from driftline.retry import pauses
+from driftline.backoff import pauses
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""Deletes expired studies and what remains of deleted ones, and measures curves, a little at each look.
+
+All work is derived from the database and the folder of checkpoints, so it continues after a crash. Only folders of
+studies in this database are touched: another service may use the same folder of checkpoints.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from driftline.wire.access import Quota
+from service.driver import checkpoints
+from service.launchers.base import Launcher
+from service.store.store import Store
+
+_LOG = logging.getLogger(__name__)
+TURN_S = 0.25
+"""Seconds of a look that are spent on deleting rows and measuring curves."""
+
+FAILED_KEPT_S = 30 * 24 * 3600.0
+"""For how long the checkpoints of a FAILED study are kept, so that a resumed study continues from them."""
+
+STUDIES = 20
+"""Maximum number of deleted studies whose files are removed at a time."""
+
+FOLDERS = 200
+"""Maximum number of studies' folders that a sweep looks at."""
+
+EXPIRED = 100
+"""Maximum number of expired studies that are deleted at a time."""
+
+SWEEP_S = 60.0
+MEASURE_S = 15.0
+_EVERYTHING = sys.maxsize  # later than every attempt
+
+
+class Removed(NamedTuple):
+    """What the thread has removed: the studies without checkpoints now, and errors of the others."""
+
+    studies: list[str]
+    errors: list[Exception]
+
+
+class Cleanup:
+    """Deletes expired studies, what remains of deleted studies, and old checkpoints.
+
+    Checkpoints are removed in a thread, so that a hanging storage does not block the scheduler.
+
+    Args:
+        store: The database.
+        launcher: Removes drivers' logs, and shows whether a driver of a deleted study is still alive.
+        folder: Path or URL of the folder of checkpoints; None if the scheduler cannot reach it.
+        quota: Limits of projects without their own.
+        steady: A monotonic clock in seconds.
+    """
+
+    def __init__(
+        self, store: Store, launcher: Launcher, folder: str | None, quota: Quota, steady: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._launcher = launcher
+        self._folder = folder
+        self._quota = quota
+        self._steady = steady
+        self._expire_at = self._files_at = self._sweep_at = self._measure_at = float("-inf")  # when each is due
+        self._last = ""  # last folder of the previous sweep, if others remain
+        self._removal: Future[Removed] | None = None
+
+    def step(self) -> None:
+        """Do some of the pending work.
+
+        Raises:
+            Unavailable: The store does not answer.
+        """
+        now = self._steady()
+        if now >= self._expire_at:
+            self._expire_at = now + SWEEP_S
+            for study_id in self._store.deletions.expire(self._quota, EXPIRED):
+                _LOG.info("study %s was deleted: the retention time of its project is over", study_id)
+        deadline = time.monotonic() + TURN_S
+        while self._store.deletions.purge() and time.monotonic() < deadline:
+            pass
+        while now >= self._measure_at and time.monotonic() < deadline:
+            if not self._store.sizes.measure():
+                self._measure_at = now + MEASURE_S
+        try:
+            self._remove_files(now)
+        except Exception as error:  # storages raise errors of their own packages
+            self._files_at = now + SWEEP_S
+            _LOG.warning("checkpoints or logs could not be removed, next attempt in %.0f s: %s", SWEEP_S, error)
+
+    def _remove_files(self, now: float) -> None:
+        """Record what the thread has removed and give it the next studies, unless it still works."""
+        if self._folder is None or (self._removal is not None and not self._removal.done()):
+            return
+        self._note_removed()
+        if now < self._files_at:
+            return
+        pending = self._store.deletions.pending("files", STUDIES)
+        deleted = [deletion.study_id for deletion in pending if self._driver_gone(deletion.study_id)]
+        sweep = now >= self._sweep_at
+        if deleted or sweep:
+            self._sweep_at = now + SWEEP_S if sweep else self._sweep_at
+            self._start(self._folder, deleted, sweep=sweep)
+
+    def _driver_gone(self, study_id: str) -> bool:
+        """Whether a deleted study has no live driver; stops a live one."""
+        if self._launcher.seen(study_id).alive:
+            self._launcher.stop(study_id)
+            return False
+        return True
+
+    def _start(self, folder: str, deleted: Sequence[str], *, sweep: bool) -> None:
+        removal: Future[Removed] = Future()
+
+        def remove() -> None:
+            removed = Removed([], [])
+            try:
+                for study_id in deleted:
+                    with _collected(removed.errors):
+                        checkpoints.clear(checkpoints.join(folder, study_id), _EVERYTHING)
+                        removed.studies.append(study_id)
+                if sweep:
+                    with _collected(removed.errors):
+                        self._sweep(folder, removed.errors)
+                removal.set_result(removed)
+            except BaseException as error:
+                removal.set_exception(error)
+
+        self._removal = removal
+        threading.Thread(target=remove, name="driftline-cleanup", daemon=True).start()
+
+    def _note_removed(self) -> None:
+        """Remove the logs of studies whose checkpoints were removed.
+
+        Raises:
+            Exception: The first error, after all other studies were handled.
+        """
+        removal, self._removal = self._removal, None
+        if removal is None:
+            return
+        removed = removal.result()
+        for study_id in removed.studies:
+            with _collected(removed.errors):
+                self._launcher.forget(study_id)
+                self._store.deletions.done(study_id, "files")
+        if removed.errors:
+            raise removed.errors[0]
+
+    def _sweep(self, folder: str, errors: list[Exception]) -> None:
+        """Remove checkpoints of studies that were cancelled, succeeded, or failed long ago."""
+        names = sorted(checkpoints.folders(folder))
+        part = [name for name in names if name > self._last][:FOLDERS]
+        self._last = part[-1] if len(part) == FOLDERS else ""
+        failed_before = self._store.session.clock() - FAILED_KEPT_S
+        for study_id, attempt in self._store.studies.ended(part, failed_before).items():
+            with _collected(errors):
+                checkpoints.clear(checkpoints.join(folder, study_id), attempt)
+
+
+@contextmanager
+def _collected(errors: list[Exception]) -> Iterator[None]:
+    """Collects an error, so that a study whose files cannot be removed does not block the others."""
+    try:
+        yield
+    except Exception as error:
+        errors.append(error)

@@ -1,0 +1,282 @@
+"""Deleted studies in MLflow: their experiments move to the trash, also after an outage or a crash."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fsspec.implementations.local import LocalFileSystem
+
+from driftline.wire.access import Quota
+from service.driver import checkpoints
+from service.launchers.local.launcher import LocalLauncher
+from service.recorder import study_recorder
+from service.recorder.recorder_loop import StudiesRecorder
+from service.scheduler.cleanup import SWEEP_S, Cleanup
+from service.store.schema import METADATA
+from service.store.session import Session
+from service.store.store import Store
+from tests.waiting import until
+
+from .test_study_recorder import Stored, connect, pytestmark, shown, trials
+
+__all__ = ["pytestmark"]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+
+
+def recorded(store: Store, name: str) -> Stored:
+    study = Stored(store, ["fedavg"], 20, name)
+    study.add(trials("fedavg", 2))
+    study.succeed()
+    return study
+
+
+def delete(store: Store, study: Stored) -> None:
+    store.deletions.request(study.id)
+    store.deletions.done(study.id, "files")
+    while store.deletions.purge():
+        pass
+
+
+def test_a_deleted_study_goes_to_the_bin_and_others_stay(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    first, second = recorded(store, "digits"), recorded(store, "digits")
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
+    recorder.sync()
+    before = shown(client)
+    delete(store, first)
+    assert recorder.sync()
+    after = shown(client)
+    names = {f"digits {second.id[-6:]}", f"digits {second.id[-6:]} trials"}
+    assert after == {name: before[name] for name in names}
+    assert store.deletions.pending("mlflow", 9) == []
+    assert not recorder.sync()
+    experiment = client.get_experiment_by_name(f"digits {first.id[-6:]} trials")
+    assert experiment.lifecycle_stage == "deleted"
+    assert client.search_runs([experiment.experiment_id]) == []
+
+
+def test_mlflow_being_away_loses_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    delete(store, study)
+    assert store.studies.find() == []
+
+    def away(_: str) -> Any:
+        raise ConnectionError("connection refused")
+
+    with pytest.raises(ConnectionError):
+        StudiesRecorder(store, uri, client=away).sync()
+    assert shown(client)
+    assert StudiesRecorder(store, uri).sync()
+    assert shown(client) == {}
+    assert store.deletions.pending("mlflow", 9) == []
+
+
+@pytest.mark.parametrize("call", ["create_experiment", "create_run", "log_batch", "set_terminated"])
+def test_what_was_half_written_is_forgotten(
+    store: Store, uri: str, client: Any, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorder died after its first request to MLflow, before it told the store."""
+    study = recorded(store, "digits")
+
+    def dying(where: str) -> Any:
+        made = connect(where)
+        method = getattr(made, call)
+
+        def once(*arguments: Any, **options: Any) -> Any:
+            method(*arguments, **options)
+            raise ConnectionError("power cut")
+
+        monkeypatch.setattr(made, call, once)
+        return made
+
+    with pytest.raises(ConnectionError, match="power cut"):
+        StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=dying).sync()
+    assert shown(client)
+    delete(store, study)
+    StudiesRecorder(store, uri).sync()
+    assert shown(client) == {}
+
+
+def test_a_study_that_is_deleted_while_it_is_recorded(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, other = recorded(store, "digits"), recorded(store, "digits")
+    find = store.studies.find
+
+    def then_deleted() -> Any:
+        found = find()
+        if len(found) == 2:
+            delete(store, study)
+        return found
+
+    monkeypatch.setattr(store.studies, "find", then_deleted)
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
+    assert recorder.sync()
+    assert {name[:13] for name in shown(client)} == {f"digits {other.id[-6:]}"}
+
+
+def test_another_recorder_of_the_study_is_waited_for(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    delete(store, study)
+    store.locks.release(f"recorder/{study.id}", StudiesRecorder(store, uri)._holder)
+    assert store.locks.take(f"recorder/{study.id}", "another/1", 60.0)
+    assert not StudiesRecorder(store, uri).sync()
+    assert shown(client)
+    store.locks.release(f"recorder/{study.id}", "another/1")
+    assert StudiesRecorder(store, uri).sync()
+    assert shown(client) == {}
+
+
+@pytest.mark.slow
+def test_the_bin_is_emptied_with_artifacts_as_the_page_says(
+    store: Store, uri: str, client: Any, tmp_path: Path
+) -> None:
+    from mlflow.entities import ViewType
+
+    study, kept = recorded(store, "digits"), recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    before = shown(client)
+    delete(store, study)
+    StudiesRecorder(store, uri).sync()
+    assert len(list((tmp_path / "artifacts").rglob("frontier.json"))) == 2
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    (command,) = [line.strip() for line in page.splitlines() if line.startswith("    mlflow gc ")]
+    done = subprocess.run([sys.executable, "-m", *command.replace("$uri", uri).split()], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "artifacts").rglob("frontier.json"))) == 1
+    assert {experiment.name for experiment in client.search_experiments(ViewType.ALL)} == {"Default", *shown(client)}
+    assert shown(client) == {name: before[name] for name in before if kept.id[-6:] in name}
+
+
+def test_an_experiment_of_somebody_else_is_left_alone(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = recorded(store, "digits")
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    name = f"digits {study.id[-6:]}"
+    client.set_experiment_tag(client.get_experiment_by_name(name).experiment_id, "driftline.study", "another")
+    delete(store, study)
+    StudiesRecorder(store, uri).sync()
+    assert set(shown(client)) == {name}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: the process does nothing more."""
+
+
+class KillSwitch:
+    """Kills before the given step: a commit, a file that is removed, or a request to MLflow."""
+
+    def __init__(self) -> None:
+        self.left: float = float("inf")
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left <= 0:  # and so is every later step
+            raise Killed
+
+    def around(self, do: Callable[..., Any]) -> Callable[..., Any]:
+        def cut(*arguments: Any, **options: Any) -> Any:
+            self.step()
+            return do(*arguments, **options)
+
+        return cut
+
+
+class Remover:
+    """What removes studies, over one database and folder; a new one is a service that was started again."""
+
+    def __init__(self, store: Store, uri: str, folder: Path) -> None:
+        self.store, self._uri, self._folder, self._now = store, uri, folder, 0.0
+        (folder / "logs").mkdir(exist_ok=True)
+        launcher = LocalLauncher("http://127.0.0.1:1", str(folder / "checkpoints"), folder / "logs")
+        self._cleanup = Cleanup(store, launcher, str(folder / "checkpoints"), Quota(), lambda: self._now)
+
+    def study(self) -> Stored:
+        """A new paused study with files and runs."""
+        study = Stored(self.store, ["fedavg"], 20)
+        study.add(trials("fedavg", 1))
+        self.store.studies.intend(study.id, "pause")
+        self.store.leases.release(study.id, study.attempt, "PAUSED")
+        checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.1", (1, 1), 5, b"5")
+        checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.2", (1, 1), 5, b"5")
+        (self._folder / "logs" / f"{study.id}.log").touch()
+        StudiesRecorder(self.store, self._uri, str(self._folder / "artifacts")).sync()
+        return study
+
+    def clean(self) -> None:
+        """Look until nothing is left to remove."""
+        while self.store.deletions.purge(rows=7):
+            pass
+        for _ in range(2):
+            self._now += SWEEP_S
+            self._cleanup.step()
+            until(lambda: self._cleanup._removal is None or self._cleanup._removal.done())
+        StudiesRecorder(self.store, self._uri).sync()
+
+    def contents(self) -> dict[str, Any]:
+        """Rows by table, and names of files and experiments."""
+        with self.store.session.read() as connection:
+            tables = [table for table in METADATA.tables.values() if table.name not in ("audit", "locks")]
+            count = sa.select(sa.func.count())
+            found = {table.name: connection.execute(count.select_from(table)).scalar_one() for table in tables}
+        files = sorted(str(path) for name in ("checkpoints", "logs") for path in (self._folder / name).rglob("*"))
+        experiments = {experiment.name for experiment in connect(self._uri).search_experiments()}
+        return {**found, "files": files, "experiments": experiments}
+
+
+@pytest.mark.slow
+def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = KillSwitch()
+    write = Session.write
+
+    @contextmanager
+    def transaction(session: Session) -> Iterator[sa.Connection]:
+        with write(session) as connection:
+            yield connection
+            switch.step()
+
+    monkeypatch.setattr(Session, "write", transaction)
+    for target, name in (
+        (LocalFileSystem, "rm_file"),
+        (LocalFileSystem, "rmdir"),
+        (LocalLauncher, "forget"),
+        (type(client), "delete_experiment"),
+    ):
+        monkeypatch.setattr(target, name, switch.around(getattr(target, name)))
+    first = Remover(store, uri, tmp_path)
+    first.study()
+    kept = first.contents()
+    for number in itertools.count(1):
+        study = first.study()
+        everything = first.contents()
+        switch.left = number
+        try:
+            store.deletions.request(study.id)
+            Remover(store, uri, tmp_path).clean()
+            killed = False
+        except Killed:
+            killed = True
+        switch.left = float("inf")
+        with closing(Store(store.session.database.url.render_as_string(hide_password=False))) as again:
+            remover = Remover(again, uri, tmp_path)
+            if study.id in {found.id for found in again.studies.find()}:
+                assert remover.contents() == everything
+                again.deletions.request(study.id)
+            remover.clean()
+            assert remover.contents() == kept, number
+        assert len(store.audit.find(action="study.delete")) == number
+        if not killed:
+            break
+    assert number > 10
