@@ -106,11 +106,11 @@ def kill(bench: Bench, trials: list[str]) -> None:
 
 
 def learning(trials_per_method: int) -> Study:
-    """A study of one label with generations of 4, whose sampler learns from the fifth on, in packs of one."""
-    budget = {"trials_per_method": trials_per_method, "rounds": 20, "seeds": 1, "confirm": 1}
+    """A study of one label with generations of 4, whose sampler learns from the third on, in packs of one."""
+    budget = {"trials_per_method": trials_per_method, "rounds": 5, "seeds": 1, "confirm": 1}
     return quadratic(
         budget=budget,
-        sampler="tpe",
+        sampler={"name": "tpe", "startup": 4},
         resources={"gpu": 0, "packs": 1},
         methods=[
             {
@@ -124,15 +124,15 @@ def learning(trials_per_method: int) -> Study:
 
 def test_a_trial_retried_before_its_result_was_needed_changes_nothing(client: StoreClient, tmp_path: Path) -> None:
     """What is proposed afterwards is what it would have been."""
-    study, larger = learning(18), learning(25)
+    study, larger = learning(10), learning(14)
     whole = undisturbed(client, larger, tmp_path / "whole")
     study_id = client.submit(study)
     first = Bench(client, study_id, study, tmp_path / "broken")
-    kill(first, ["only.s00013", "only.s00017"])
-    assert first.search.outcome() == ("SUCCEEDED", "2 of 19 trials have failed")
+    kill(first, ["only.s00005", "only.s00009"])
+    assert first.search.outcome() == ("SUCCEEDED", "2 of 11 trials have failed")
     client.store.leases.release(study_id, first.attempt, "SUCCEEDED")
     client.store.retries.request(study_id)
-    assert extend(client, study_id, trials_per_method=25) == larger
+    assert extend(client, study_id, trials_per_method=14) == larger
     heard: list[Any] = []
     second = Bench(
         client,
@@ -141,10 +141,10 @@ def test_a_trial_retried_before_its_result_was_needed_changes_nothing(client: St
         tmp_path / "broken",
         build_sampler=lambda *given, **more: Spy(build(*given, **more), heard),
     )
-    assert heard == [("pending", number) for number in range(18)]
+    assert heard == [("pending", number) for number in range(10)]
     heard.clear()
     second.run()
-    assert heard == [("values", number) for number in range(20)], "no result of the last generations is used"
+    assert heard == [("values", number) for number in range(8)], "no result of the last generations is used"
     assert second.search.outcome() == ("SUCCEEDED", "")
     searched = [fact for fact in facts(client, study_id) if ".s" in fact[0]]
     assert searched == [fact for fact in facts(client, whole) if ".s" in fact[0]]
