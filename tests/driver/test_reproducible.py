@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from driftline.errors import Unavailable
 from driftline.results.trial_list import first_difference
-from driftline.study.spec import Study
+from driftline.study.spec import Resources, Study
 from service.api.computed_results import computed_frontier
 from service.samplers.build import build
 from service.store.schema import STUDIES
@@ -131,6 +132,33 @@ def test_packs_of_a_study_are_computed_as_its_first_pack(client: StoreClient, tm
     second.run()
     later = [trial for trial in client.store.trials.find(study_id) if not str(trial.pack).endswith(".p1.00001")]
     assert {trial.plan["eval_every"] for trial in later if trial.plan} == {2}
+
+
+def test_a_new_driver_takes_the_plan_of_what_was_trained(client: StoreClient, tmp_path: Path) -> None:
+    """The first driver dies after the first report, before it stores the plan; the second has more CPU cores."""
+    study = learning(8, methods=[one()])
+    study_id = client.submit(study)
+    first = Bench(client, study_id, study, tmp_path, OneRound)
+
+    def die(call: str) -> None:
+        if call == "store_plan":
+            raise Unavailable("gone")
+
+    client.before = die
+    pack = first.start()
+    assert pack is not None
+    with pytest.raises(Unavailable):
+        first.step(pack)
+    client.before = lambda call: None
+    engine = client.store.trials.find(study_id)[0].plan
+    assert engine is not None
+    larger = study.model_copy(update={"resources": Resources(gpu=0, cpus=2)})
+    for threads, given in ((1, study), (2, larger), (2, larger)):
+        Bench(client, study_id, given, tmp_path)
+        plan = client.store.studies.get(study_id).plan
+        assert plan is not None
+        assert plan.engine == {**engine, "threads": threads}
+    assert plan.exceptions == ["packs compute with 2 threads instead of 1: resources.cpus was changed"]
 
 
 def test_a_study_that_an_older_version_began_goes_on(client: StoreClient, tmp_path: Path) -> None:

@@ -261,8 +261,12 @@ class Search:
         return self._client.store_plan(self._study_id, self._attempt, adopted(plan, records) if records else plan)
 
     def _complete_plan(self, records: list[TrialRecord]) -> None:
-        """Takes the engine's plan from trials whose driver died before it stored it; follows `resources.cpus`."""
-        engine = self.study_plan.engine or next((record.plan for record in records if record.plan), None)
+        """Takes the engine's plan from trials whose driver died before it stored it; follows `resources.cpus`.
+
+        Finished trials are left out: in a study of an older version they may name an oracle that no longer exists.
+        """
+        plans = (record.plan for record in records if record.plan and not record.finished)
+        engine = self.study_plan.engine or next(plans, None)
         if engine is None:
             return
         threads = max(1, int(self._study.resources.cpus))
