@@ -1,4 +1,4 @@
-"""The list of a study's trials: a digest of it, whether it can be had again, and where two lists differ."""
+"""The list of a study's trials: its digest, whether it is reproducible, and the first difference of two lists."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
 
     Returns:
         ``{"digest", "trials", "asking", "plan", "reproducible", "exceptions"}``. Two studies with the same digest have
-        the same trials: labels, numbers, seeds and hyperparameters. `reproducible` says whether the study gives them
-        again under the same plan; if not, `exceptions` says why, one line each.
+        the same trials: labels, numbers, seeds and hyperparameters. `reproducible` says whether the same study under
+        the same plan has them again; if not, `exceptions` says why, one line each.
     """
     whole, plan = study.study, study.plan
     lines = [] if plan is None else list(plan.exceptions)
@@ -37,7 +37,7 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
         "asking": whole.budget.asking,
         "plan": None if plan is None else plan.model_dump(exclude={"exceptions"}),
         "reproducible": plan is not None and not lines,
-        "exceptions": lines,
+        "exceptions": list(dict.fromkeys(lines)),
     }
 
 

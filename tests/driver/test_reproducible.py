@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from driftline.study.spec import Resources, Study
 from service.api.computed_results import computed_frontier
 from service.samplers.build import build
 from service.store.schema import STUDIES
+from tests.commands.conftest import Drivers
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_retry import facts, kill
 from tests.driver.test_search import Bench, OneRound, one
+from tests.service.api_setup import running
 
 
 def learning(trials_per_method: int = 14, **changes: Any) -> Study:
@@ -79,6 +82,17 @@ def test_neither_workers_nor_deaths_change_a_trial(client: StoreClient, tmp_path
         assert facts(client, study_id) == expected
         assert trial_list(client, study_id) == listed
         assert max(trial.attempt for trial in client.store.trials.find(study_id)) > 1, "nothing died"
+
+
+def test_a_driver_of_a_service_gives_the_same_trials(client: StoreClient, tmp_path: Path) -> None:
+    """Its requests go over HTTP, and it trains one pack after the other."""
+    study = learning(10, methods=[one()])
+    whole, study_id = client.submit(study), client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole").run()
+    with running(client.store) as service, service.client() as remote:
+        Drivers(tmp_path / "remote").drive(remote, study_id, threading.Event())
+    assert facts(client, study_id) == facts(client, whole)
+    assert trial_list(client, study_id) == trial_list(client, whole)
 
 
 def test_asynchronous_asking_uses_every_result(client: StoreClient, tmp_path: Path) -> None:
