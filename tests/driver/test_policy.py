@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftline.study.spec import Budget, Resources
 from service.driver.search.policy import (
     ATTEMPTS,
     Action,
@@ -24,6 +25,7 @@ from service.driver.search.policy import (
     decide,
     packs,
 )
+from service.driver.search.study_plan import data_seed, decided, sampler_seed
 
 PLAN = Plan(labels=("a", "b"), trials_per_method=4, confirm=2, seeds=2, width=2, confirmation_width=2)
 
@@ -102,6 +104,38 @@ def test_without_seeds_the_search_is_all() -> None:
     plan = replace(PLAN, labels=("a",), seeds=0)
     done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
     assert decide(plan, done, {}, slots=2) == [Finish()]
+
+
+@pytest.mark.parametrize(
+    ("trials", "packs", "sampler", "gpus", "expected"),
+    [
+        (64, "auto", "tpe", 0, (8, 4, 4)),
+        (64, "auto", "tpe", 1, (8, 8, 4)),
+        (1000, "auto", "gp", 0, (16, 8, 4)),
+        (6, "auto", "tpe", 1, (4, 2, 3)),
+        (1, "auto", "tpe", 0, (4, 1, 1)),
+        (64, "auto", "random", 0, (0, 4, 4)),
+        (64, 3, "tpe", 0, (8, 3, 3)),
+        (64, 12, "tpe", 0, (8, 8, 12)),  # a pack holds trials of one generation
+        (64, 12, "grid", 0, (0, 12, 12)),
+    ],
+)
+def test_the_plan_of_a_new_study(
+    trials: int, packs: int | str, sampler: str, gpus: float, expected: tuple[int, int, int]
+) -> None:
+    budget = Budget(trials_per_method=trials, rounds=1)
+    plan = decided(budget, Resources.from_json({"packs": packs}), sampler, gpus)
+    assert (plan.generation, plan.width, plan.confirmation_width) == expected
+    waiting = decided(budget.model_copy(update={"asking": "asynchronous"}), Resources(), sampler, gpus)
+    assert waiting.generation == 0
+
+
+def test_seeds_of_samplers_differ_by_label_and_those_of_the_data_do_not() -> None:
+    assert len({sampler_seed(study, label, search) for study in (0, 1) for label in "ab" for search in (0, 1)}) == 8
+    assert all(0 <= sampler_seed(7, label) < 2**32 for label in "abcdef")
+    assert sampler_seed(0, "fedavg") == 3479103498
+    assert (data_seed(5), data_seed(5, 1) == data_seed(5, 1)) == (5, True)
+    assert len({data_seed(5, search) for search in range(4)} | {data_seed(6, 1)}) == 5
 
 
 def generations(label: str, count: int, finished: int) -> list[Row]:
