@@ -19,10 +19,11 @@ from driftline.wire.driver_messages import (
     Results,
     StartPack,
     Stored,
+    StorePlan,
     TrialResult,
 )
 from driftline.wire.logs import NewLine, NewLines, StoredLines
-from driftline.wire.records import StudyRecord, TrialPage, TrialRecord
+from driftline.wire.records import StudyPlan, StudyRecord, TrialPage, TrialRecord
 
 
 class DriverClient(ApiClient):
@@ -48,6 +49,11 @@ class DriverClient(ApiClient):
         """
         path = study_path(study_id, "/driver:heartbeat")
         return self._post(path, Heartbeat(attempt=attempt), HeartbeatAnswer).desired
+
+    def store_plan(self, study_id: str, attempt: int, plan: StudyPlan, reason: str = "") -> StudyPlan:
+        """Stores how the study is asked for and packed from now on, and why that changes; returns it as stored."""
+        body = StorePlan(attempt=attempt, plan=plan, reason=reason)
+        return self._post(study_path(study_id, "/plan"), body, StudyPlan)
 
     def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
         """Creates trials; returns them in the given order, existing ones unchanged."""

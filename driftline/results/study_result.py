@@ -12,6 +12,7 @@ from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
+from driftline.results.trial_list import trial_list
 from driftline.study.chance import nothing_random
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
@@ -101,7 +102,8 @@ def study_result(
     whole = study.study
     reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)
     rounds = whole.budget.rounds
-    curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in trials)
+    records = list(trials)
+    curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in records)
     own = (reading.quality, reading.cost) == (whole.objective.quality, whole.objective.cost)
     document = frontier_document(
         study.name,
@@ -116,4 +118,5 @@ def study_result(
         from driftline.results.theory import with_theory
 
         document = with_theory(document, whole, curves, reading, rounds)
+    document["trial_list"] = trial_list(study, records)
     return StudyResult(document, curves, reading, rounds)

@@ -52,12 +52,14 @@ _SECTIONS: dict[str, type[_Plain]] = {
     "gp": _Gp,
 }
 NAMES = tuple(_SECTIONS)
+_LEARNERS = ("tpe", "nsga2", "gp")
 
 
 class _Settable(Protocol):
     """The part of `service.samplers.base.SamplerModule` that this module reads."""
 
     SETTINGS: tuple[Hyperparameter, ...]
+    LEARNS: bool
 
 
 @cache
@@ -108,6 +110,12 @@ def name_of(chosen: Chosen) -> str:
 def settings_of(chosen: Chosen) -> dict[str, Any]:
     """The settings of a sampler from `read`."""
     return {} if isinstance(chosen, str) else {key: value for key, value in chosen.items() if key != "name"}
+
+
+def learns(chosen: Chosen) -> bool:
+    """Whether the proposals of a sampler from `read` depend on results."""
+    name = name_of(chosen)
+    return name in _LEARNERS if name in NAMES else registry()[name].LEARNS
 
 
 def _known(name: Any, path: str) -> None:

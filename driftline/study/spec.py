@@ -115,6 +115,9 @@ class Budget(Section):
         rungs: Not available yet: must be left out.
         seeds: Fresh seeds on which the best configurations are confirmed; with 0, results come from the search.
         confirm: How many configurations of each entry are run again, on fresh seeds.
+        asking: "generations" asks samplers for an eighth of the configurations at once and tells them each result two
+            such generations later, so that the trials do not depend on the number of workers; "asynchronous" tells
+            them every result at once.
     """
 
     trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
@@ -122,6 +125,7 @@ class Budget(Section):
     rungs: list[Whole] | None = None
     seeds: Whole = Key(default=3, ge=0, le=MOST_SEEDS)
     confirm: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
+    asking: Literal["generations", "asynchronous"] = "generations"
 
     @model_validator(mode="after")
     def _no_rungs_yet(self) -> Self:
@@ -281,6 +285,8 @@ class Study(Section):
         del document["budget"]["rungs"]
         if self.objective.scale is None:
             del document["objective"]["scale"]
+        if self.budget.asking == "generations":
+            del document["budget"]["asking"]
         for entry in document["methods"]:
             for key in ("start", "client", "central", "merge"):
                 if not entry[key]:

@@ -47,7 +47,7 @@ class StudyEstimate(Record):
 
     Attributes:
         trials: Trials, repeats on fresh seeds included.
-        packs: Packs they run in, on one worker; more workers may split them further.
+        packs: Packs they run in; more if structural values (`server.nesterov`, ...) split them.
         rounds: Rounds over all trials.
         client_gradients: Gradients that clients evaluate, if no trial diverges.
         bytes_up: Bytes that clients send.

@@ -24,7 +24,7 @@ from pydantic import (
 
 from driftline.wire.curve_codec import PLAIN, Cell, encode, head
 from driftline.wire.curve_columns import CurveColumns
-from driftline.wire.records import Hyperparameters, Phase, Record, Values
+from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
 Desired = Literal["run", "pause", "cancel"]
 Outcome = Literal["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
@@ -96,6 +96,20 @@ class HeartbeatAnswer(Record):
     """What the study's owner wants the driver to do."""
 
     desired: Desired
+
+
+class StorePlan(Record):
+    """POST plan. Answered with the stored `StudyPlan`, which keeps the exceptions that were stored before.
+
+    Attributes:
+        attempt: The driver's attempt.
+        plan: The plan, from now on; its own exceptions are added to the stored ones.
+        reason: Why it changes; becomes an event of the study, and an exception. "" for the first plan.
+    """
+
+    attempt: int
+    plan: StudyPlan
+    reason: str = ""
 
 
 class NewTrial(Record):

@@ -112,6 +112,27 @@ class LabelProgress(Record):
     rounds_total: int = 0
 
 
+class StudyPlan(Record):
+    """How a study asks its samplers and forms packs; decided before its first trial, whatever the number of workers.
+
+    Attributes:
+        generation: Configurations of a label that its sampler proposes at once; the results of a generation are told
+            two generations later. 0 tells every result at the next proposal.
+        width: Most search trials in a pack.
+        confirmation_width: Most confirmation trials in a pack.
+        engine: How the first pack was computed (oracle, threads, ...), and so all others; None before that.
+        one_seed: Whether all samplers have the study's seed, as in studies of version 0.1, not seeds of their own.
+        exceptions: What the trials depend on besides the study and this plan, one line each.
+    """
+
+    generation: int = Field(ge=0)
+    width: int = Field(ge=1)
+    confirmation_width: int = Field(ge=1)
+    engine: dict[str, JsonValue] | None = None
+    one_seed: bool = False
+    exceptions: list[str] = []
+
+
 class StudyRecord(Record):
     """A stored study.
 
@@ -125,6 +146,7 @@ class StudyRecord(Record):
         fingerprint: `Study.fingerprint` of it.
         version: Increases with every stored result.
         progress: Progress of each label.
+        plan: How its trials are asked for and packed; None until a driver has decided it.
         mlflow_url: Address of its curves in MLflow; None until they are there.
         created_at: When it was submitted.
         updated_at: When it last changed.
@@ -141,6 +163,7 @@ class StudyRecord(Record):
     fingerprint: str = ""
     version: int = 0
     progress: dict[str, LabelProgress] = {}
+    plan: StudyPlan | None = Field(default=None, exclude_if=lambda plan: plan is None)  # 0.2.0 does not know the key
     mlflow_url: str | None = None
     created_at: datetime
     updated_at: datetime

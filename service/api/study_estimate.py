@@ -11,6 +11,7 @@ from driftline.errors import DriftlineError
 from driftline.study.spec import Budget, Resources
 from driftline.wire.budgets import StudyEstimate
 from service.driver.search.policy import Plan, packs
+from service.driver.search.study_plan import decided
 from service.store.speeds import COUNTERS, Measured, Speed
 from service.store.store import Store
 
@@ -38,8 +39,9 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     budget = Budget.from_json(spec["budget"])
     resources = Resources.from_json(spec.get("resources", {}))
     trials = budget.trials * len(methods)
-    packed = "as wide as on one worker" if resources.packs == "auto" else "as wide as resources.packs says"
-    rests_on = [f"trials and rounds: the budget, if no trial diverges; packs: {packed}"]
+    gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
+    plan = decided(budget, resources, spec.get("sampler", "tpe"), gpus)
+    rests_on = ["trials and rounds: the budget, if no trial diverges; packs: as few as the study's plan allows"]
     measured = store.speeds.measured(project, spec)
     rounds = budget.trials * budget.rounds
     totals = {name: _total(methods, name, measured, rounds, rests_on) for name in COUNTERS}
@@ -47,7 +49,7 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     finish = None if time is None else _finish(store, time.seconds, rests_on)
     return StudyEstimate(
         trials=trials,
-        packs=packs(Plan.of(tuple(methods), budget, resources)),
+        packs=packs(Plan.of(tuple(methods), budget, plan)),
         rounds=trials * budget.rounds,
         client_gradients=totals["client_gradients"],
         bytes_up=totals["bytes_up"],

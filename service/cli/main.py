@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from driftline.errors import DriftlineError
+from driftline.errors import DriftlineError, InvalidSpec
 from service.cli import remote, theory
 from service.cli.remote import Json, TokenFile, Url
 from trainers import PluginError
@@ -154,15 +154,27 @@ def frontier(
 @app.command()
 def compare(
     study: Where,
-    first: Annotated[str, typer.Argument(metavar="LABEL", help="A label of the study.")],
-    second: Annotated[str, typer.Argument(metavar="LABEL", help="Another label.")],
+    first: Annotated[str | None, typer.Argument(metavar="LABEL", help="A label of the study.")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="LABEL", help="Another label.")] = None,
+    other: Annotated[
+        str | None,
+        typer.Option("--with", metavar="DIR|STUDY", help="Instead of labels: another study that should be the same."),
+    ] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two labels at equal budgets; says what is compared, and when no verdict is possible."""
-    from service.cli.show import show_comparison
+    """Compare two labels at equal budgets; says what is compared, and when no verdict is possible.
 
+    With --with it compares the lists of trials of two studies, and names the first trial that differs.
+    """
+    from service.cli.show import show_comparison, show_first_difference
+
+    if other is not None and first is None:
+        show_first_difference(study, other, url=url, token_file=token_file)
+        return
+    if other is not None or first is None or second is None:
+        raise InvalidSpec("LABEL", "give two labels of the study, or another study with --with")
     show_comparison(study, first, second, as_json=as_json, url=url, token_file=token_file)
 
 

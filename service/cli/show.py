@@ -12,12 +12,14 @@ import typer
 
 from driftline.client.environment import environment
 from driftline.errors import NotFound
+from driftline.results.trial_list import first_difference
 from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown, withdrawals
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
 from trainers.registry import methods, optimizers, schedules, tasks
 
 if TYPE_CHECKING:
     from driftline.sdk.frontier import Frontier
+    from driftline.wire.records import TrialRecord
 
 
 def show_frontier(
@@ -52,6 +54,12 @@ def show_comparison(
     for span in verdict["ranges"]:
         better = span["better"] or "neither (the band of the difference holds 0)"
         typer.echo(f"  from {span['from']:g} to {span['to']:g}: {better}")
+
+
+def show_first_difference(study: str, other: str, *, url: str | None = None, token_file: Path | None = None) -> None:
+    """Prints the first trial that differs between two studies, or that they have the same trials."""
+    one, two = (_trials(place, url, token_file) for place in (study, other))
+    typer.echo(first_difference(one, two) or f"the same {len(one)} trials")
 
 
 def show_methods(name: str | None) -> None:
@@ -101,6 +109,17 @@ def _frontier(study: str, quality: str | None, cost: str | None, url: str | None
     from service.embedded.folder_results import stored_frontier
 
     return stored_frontier(Path(study), quality, cost)
+
+
+def _trials(study: str, url: str | None, token_file: Path | None) -> list[TrialRecord]:
+    if is_remote(study, url):
+        from service.cli.jobs import connected
+
+        with connected(url, token_file) as client:
+            return client.job(study).trials()
+    from service.embedded.folder_results import stored_trials
+
+    return stored_trials(Path(study))
 
 
 def _settings(module: object) -> tuple[Hyperparameter, ...]:

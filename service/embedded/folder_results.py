@@ -13,7 +13,7 @@ from pathlib import Path
 from driftline.errors import NotFound
 from driftline.results.study_result import StudyResult, study_result
 from driftline.sdk.frontier import Frontier
-from driftline.wire.records import StudyRecord
+from driftline.wire.records import StudyRecord, TrialRecord
 from service.embedded.folder import DATABASE
 from service.store.store import Store
 
@@ -34,6 +34,16 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | None =
         result = stored_result(store, _study(store, folder).id, quality, cost)
         result.require_reported(quality)
         return Frontier(result.document, lambda: result.curves)
+
+
+def stored_trials(folder: Path) -> list[TrialRecord]:
+    """The trials of a folder's study so far.
+
+    Raises:
+        NotFound: The folder holds no study.
+    """
+    with _opened(folder) as store:
+        return store.trials.find(_study(store, folder).id)
 
 
 def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:

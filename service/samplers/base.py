@@ -63,7 +63,9 @@ class SamplerModule(Protocol):
     Attributes:
         Sampler: Its class; settings are passed by keyword.
         SETTINGS: Settings of an entry point's sampler; those of the samplers here are in `driftline.study.sampler`.
+        LEARNS: Whether proposals of an entry point's sampler depend on results; if not, they wait for none.
     """
 
     Sampler: type[Sampler]
     SETTINGS: tuple[Hyperparameter, ...] = ()
+    LEARNS: bool = True

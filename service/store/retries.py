@@ -6,11 +6,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from driftline.errors import Conflict
+from driftline.results.trial_list import missed
 from driftline.wire.access import Quota
 from driftline.wire.records import STUDY_FINISHED, StudyRecord
 from service.store import trial_rows
 from service.store.idempotency import IdempotencyKeys
 from service.store.leases import RETRIED
+from service.store.plans import Plans, of
 from service.store.quotas import Quotas
 from service.store.schema import TRIALS
 from service.store.session import Actor, Session
@@ -21,8 +23,9 @@ from service.store.studies import study_record
 class Retries:
     """Requests to run FAILED trials again."""
 
-    def __init__(self, session: Session, quotas: Quotas, idempotency: IdempotencyKeys) -> None:
+    def __init__(self, session: Session, plans: Plans, quotas: Quotas, idempotency: IdempotencyKeys) -> None:
         self._session = session
+        self._plans = plans
         self._quotas = quotas
         self._idempotency = idempotency
 
@@ -69,6 +72,7 @@ class Retries:
             rows = self._failed(connection, study_id, trials)
             if study.state in STUDY_FINISHED:
                 self._quotas.allow(connection, study.project, 1, study.planned, limits)
+            self._plans.add_exceptions(connection, study, self._missed(connection, study, rows))
             values = {"state": "WAITING", "error": None, "checkpoint": None, "deaths": 0, "death_round": None}
             for ids in trial_rows.chunks([row.id for row in rows]):
                 connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values, updated_at=now))
@@ -89,6 +93,14 @@ class Retries:
                 self._idempotency.add(connection, project, key, request_hash, study_id, now)
             self._session.changed(connection, self._session.locked(connection, study_id))
             return study_record(connection, self._session.locked(connection, study_id))
+
+    def _missed(self, connection: sa.Connection, study: sa.Row[Any], failed: Sequence[sa.Row[Any]]) -> list[str]:
+        """What the driver has decided without the results of these trials, which it will now have."""
+        plan = of(study.plan)
+        generation = 0 if plan is None else plan.generation
+        query = sa.select(TRIALS.c.label, TRIALS.c.phase, TRIALS.c.number).where(TRIALS.c.study_id == study.id)
+        trials = connection.execute(query).all()
+        return [line for row in failed if (line := missed(row, trials, generation))]
 
     def _failed(self, connection: sa.Connection, study_id: str, trials: Sequence[str]) -> list[sa.Row[Any]]:
         """The rows of these trials, which must be FAILED; by default of all FAILED ones."""

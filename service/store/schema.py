@@ -47,6 +47,7 @@ STUDIES = Table(
     Column("fingerprint", String(64), nullable=False),
     Column("version", Integer, nullable=False),  # increases with every stored result
     Column("planned", BigInteger, nullable=False, server_default="0"),  # trials that the budget asks for
+    Column("plan", _Json),  # how trials are asked for and packed, see `plans`
     Column("mlflow_url", Text),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),

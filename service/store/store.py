@@ -23,6 +23,7 @@ from service.store.idempotency import IdempotencyKeys
 from service.store.leases import Leases
 from service.store.locks import Locks
 from service.store.logs import Logs
+from service.store.plans import Plans
 from service.store.quotas import Quotas
 from service.store.recorder_state import RecorderState
 from service.store.retries import Retries
@@ -57,7 +58,8 @@ class Store:
         self.trials = Trials(session)
         self.curves = Curves(session)
         self.leases = Leases(session)
-        self.retries = Retries(session, self.quotas, self.idempotency)
+        self.plans = Plans(session)
+        self.retries = Retries(session, self.plans, self.quotas, self.idempotency)
         self.events = Events(session)
         self.logs = Logs(session)
         self.tokens = StoredTokens(session)

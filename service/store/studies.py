@@ -9,7 +9,7 @@ from driftline.errors import Conflict
 from driftline.wire.access import Quota
 from driftline.wire.ids import new_study_id
 from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
-from service.store import progress, trial_rows
+from service.store import plans, progress, trial_rows
 from service.store.idempotency import IdempotencyKeys
 from service.store.quotas import Quotas, planned
 from service.store.schema import DRIVERS, STUDIES
@@ -305,6 +305,7 @@ def _study(row: sa.Row[Any], labels: Mapping[str, LabelProgress]) -> StudyRecord
         fingerprint=row.fingerprint,
         version=row.version,
         progress=dict(labels),
+        plan=plans.of(row.plan),
         mlflow_url=row.mlflow_url,
         created_at=created,
         updated_at=updated,

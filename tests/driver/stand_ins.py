@@ -5,7 +5,7 @@ from typing import Any
 
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import Desired, Lease, NewTrial, Released, Report, Stored, TrialResult
-from driftline.wire.records import StudyRecord, TrialRecord
+from driftline.wire.records import StudyPlan, StudyRecord, TrialRecord
 from service.store.store import Store
 from tests.clients import EveryClient
 
@@ -56,6 +56,10 @@ class StoreClient(EveryClient):
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
         self._call("heartbeat")
         return self.store.leases.heartbeat(study_id, attempt)
+
+    def store_plan(self, study_id: str, attempt: int, plan: StudyPlan, reason: str = "") -> StudyPlan:
+        self._call("store_plan")
+        return self.store.plans.put(study_id, attempt, plan, reason)
 
     def create_trials(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
         self._call("create_trials")

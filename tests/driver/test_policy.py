@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driftline.study.spec import Budget, Resources
 from service.driver.search.policy import (
     ATTEMPTS,
     Action,
@@ -22,10 +23,11 @@ from service.driver.search.policy import (
     confirmed_configurations,
     deaths_in_a_row,
     decide,
-    width,
+    packs,
 )
+from service.driver.search.study_plan import data_seed, decided, sampler_seed
 
-PLAN = Plan(labels=("a", "b"), trials_per_method=4, confirm=2, seeds=2, packs=2)
+PLAN = Plan(labels=("a", "b"), trials_per_method=4, confirm=2, seeds=2, width=2, confirmation_width=2)
 
 
 def searched(label: str, count: int, **changes: object) -> list[Row]:
@@ -53,19 +55,24 @@ def test_nothing_is_done_without_a_free_slot() -> None:
 def test_trials_of_another_structure_get_another_pack() -> None:
     rows = searched("a", 4)
     rows[1] = replace(rows[1], structure="nesterov")
-    assert decide(PLAN, rows, {}, slots=3) == [Launch(("a0", "a2")), Launch(("a1",)), Launch(("a3",))]
+    plan = replace(PLAN, generation=4)
+    assert decide(plan, rows, {}, slots=3) == [Launch(("a0", "a2")), Launch(("a1",)), Launch(("a3",))]
 
 
 def test_a_lost_pack_is_formed_again_whole_and_first() -> None:
-    plan = replace(PLAN, packs=1)
-    rows = [*searched("a", 3, pack="p"), *searched("b", 1)]
-    assert decide(plan, rows, {}, slots=1) == [Launch(("a0", "a1", "a2"), resume=True)]
+    rows = [*searched("a", 2, pack="p"), *searched("b", 1)]
+    assert decide(PLAN, rows, {}, slots=1) == [Launch(("a0", "a1"), resume=True)]
+
+
+def test_a_pack_that_is_too_wide_is_cut_anew() -> None:
+    rows = searched("a", 4, pack="p")
+    assert decide(PLAN, rows, {}, slots=2) == [Launch(("a0", "a1")), Launch(("a2", "a3"))]
 
 
 def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
     rows = searched("a", 3, pack="p")
     rows[0] = replace(rows[0], state="FAILED")
-    assert decide(replace(PLAN, labels=("a",)), rows, {}, slots=1) == [Launch(("a1", "a2"))]
+    assert decide(replace(PLAN, labels=("a",), generation=4), rows, {}, slots=1) == [Launch(("a1", "a2"))]
 
 
 def test_the_best_configurations_of_a_finished_label_are_confirmed() -> None:
@@ -89,7 +96,7 @@ def test_one_objective_orders_confirmation_by_itself() -> None:
 def test_a_pack_of_confirmation_trials_holds_one_seed() -> None:
     done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
     confirmed = [Row(f"c{n}", "a", "confirmation", n, seed=1 + n % 2, configuration=n // 2) for n in range(4)]
-    plan = replace(PLAN, labels=("a",), packs=8)
+    plan = replace(PLAN, labels=("a",), confirmation_width=8)
     assert decide(plan, done + confirmed, {}, slots=2) == [Launch(("c0", "c2")), Launch(("c1", "c3"))]
 
 
@@ -100,12 +107,77 @@ def test_without_seeds_the_search_is_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "labels", "slots", "expected"),
-    [(64, 2, 2, 8), (64, 2, 32, 4), (3, 1, 2, 1), (1000, 2, 4, 16), (8, 1, 1, 1), (24, 1, 1, 3), (64, 1, 0, 8)],
+    ("trials", "packs", "sampler", "gpus", "expected"),
+    [
+        (64, "auto", "tpe", 0, (8, 4, 4)),
+        (64, "auto", "tpe", 1, (8, 8, 4)),
+        (1000, "auto", "gp", 0, (16, 8, 4)),
+        (6, "auto", "tpe", 1, (4, 2, 3)),
+        (1, "auto", "tpe", 0, (4, 1, 1)),
+        (64, "auto", "random", 0, (0, 4, 4)),
+        (64, 3, "tpe", 0, (8, 3, 3)),
+        (64, 12, "tpe", 0, (8, 8, 12)),  # a pack holds trials of one generation
+        (64, 12, "grid", 0, (0, 12, 12)),
+    ],
 )
-def test_width_of_a_search_pack(trials: int, labels: int, slots: int, expected: int) -> None:
-    plan = Plan(labels=tuple("abcdefgh"[:labels]), trials_per_method=trials)
-    assert width(plan, "search", slots) == expected
+def test_the_plan_of_a_new_study(
+    trials: int, packs: int | str, sampler: str, gpus: float, expected: tuple[int, int, int]
+) -> None:
+    budget = Budget(trials_per_method=trials, rounds=1)
+    plan = decided(budget, Resources.from_json({"packs": packs}), sampler, gpus)
+    assert (plan.generation, plan.width, plan.confirmation_width) == expected
+    waiting = decided(budget.model_copy(update={"asking": "asynchronous"}), Resources(), sampler, gpus)
+    assert waiting.generation == 0
+
+
+def test_seeds_of_samplers_differ_by_label_and_those_of_the_data_do_not() -> None:
+    assert len({sampler_seed(study, label, search) for study in (0, 1) for label in "ab" for search in (0, 1)}) == 8
+    assert all(0 <= sampler_seed(7, label) < 2**32 for label in "abcdef")
+    assert sampler_seed(0, "fedavg") == 3479103498
+    assert (data_seed(5), data_seed(5, 1) == data_seed(5, 1)) == (5, True)
+    assert len({data_seed(5, search) for search in range(4)} | {data_seed(6, 1)}) == 5
+
+
+def generations(label: str, count: int, finished: int) -> list[Row]:
+    """Search trials of which the first ones are finished, the others in training."""
+    return [replace(row, state="COMPLETE" if row.number < finished else "RUNNING") for row in searched(label, count)]
+
+
+def test_a_generation_is_asked_for_when_the_one_before_the_last_is_complete() -> None:
+    plan = Plan(labels=("a",), trials_per_method=11, width=2, generation=4)
+    assert decide(plan, [], {}, slots=1) == [Ask("a", 0, 4)]
+    assert decide(plan, generations("a", 4, 0), {}, slots=1) == [Ask("a", 4, 4)]
+    assert decide(plan, generations("a", 8, 3), {}, slots=1) == []
+    assert decide(plan, generations("a", 8, 4), {}, slots=1) == [Ask("a", 8, 3)]
+    late = [replace(row, state="RUNNING" if row.number == 2 else "COMPLETE") for row in searched("a", 8)]
+    assert decide(plan, late, {}, slots=1) == []
+
+
+def test_a_generation_that_was_cut_off_is_completed_first() -> None:
+    plan = Plan(labels=("a",), trials_per_method=12, width=4, generation=4)
+    assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 2)]
+
+
+def test_without_generations_no_result_is_waited_for() -> None:
+    plan = Plan(labels=("a",), trials_per_method=12, width=4)
+    assert decide(plan, generations("a", 8, 0), {}, slots=1) == [Ask("a", 8, 4)]
+
+
+def test_a_pack_holds_trials_of_one_generation() -> None:
+    plan = Plan(labels=("a",), trials_per_method=12, width=3, generation=4)
+    assert decide(plan, searched("a", 8), {}, slots=9) == [
+        Launch(("a0", "a1", "a2")),
+        Launch(("a3",)),
+        Launch(("a4", "a5", "a6")),
+        Launch(("a7",)),
+    ]
+
+
+def test_packs_of_a_whole_study() -> None:
+    plan = Plan(
+        labels=("a", "b"), trials_per_method=11, confirm=3, seeds=2, width=3, confirmation_width=2, generation=4
+    )
+    assert packs(plan) == 2 * (2 + 2 + 1 + 2 * 2)
 
 
 def test_a_trial_has_failed_after_the_third_death_without_progress() -> None:
@@ -137,6 +209,8 @@ class Simulation:
     """A driver's loop with workers that finish, diverge, die and get stopped as a random generator says."""
 
     def __init__(self, plan: Plan, chance: random.Random, deadliness: float) -> None:
+        self.asked: dict[str, set[str]] = {}  # by the first trial of a question: what its sampler could learn from
+        self.packs: set[tuple[str, ...]] = set()
         self.plan = plan
         self.chance = chance
         self.deadliness = deadliness
@@ -172,8 +246,16 @@ class Simulation:
         plan = self.plan
         match action:
             case Ask(label, first, count):
+                before = {row.id for row in self.rows.values() if row.label == label and row.phase == "search"}
+                learned = {
+                    row.id for row in self.rows.values() if row.id in before and row.number < plan.learned_from(first)
+                }
+                if plan.generation:
+                    assert all(self.rows[trial].state in ("COMPLETE", "DIVERGED", "FAILED") for trial in learned)
+                self.asked[f"{label}.s{first}"] = learned
                 for number in range(first, first + count):
-                    self.add(Row(f"{label}.s{number}", label, "search", number, plan.seed, self.chance.choice("xxy")))
+                    structure = random.Random(f"{label}{number}").choice("xxy")
+                    self.add(Row(f"{label}.s{number}", label, "search", number, plan.seed, structure))
             case Repeat(label, repeats, first):
                 for number, (configuration, index) in enumerate(repeats, first):
                     structure = self.rows[f"{label}.s{configuration}"].structure
@@ -199,6 +281,7 @@ class Simulation:
                     packs = {self.rows[trial].pack for trial in trials}
                     assert len(packs) == 1
                     assert {row.id for row in self.rows.values() if row.pack in packs} == set(trials)
+                self.packs.add(trials)
                 self.started += 1
                 name = f"p{self.started}"
                 self.running[name] = trials
@@ -224,10 +307,10 @@ class Simulation:
                 self.rows[trial] = replace(row, state=after_death(self.deaths[trial]))
             elif fate < self.deadliness + 0.1:
                 self.rows[trial] = replace(row, state="WAITING")  # stopped, or the driver was replaced
-            elif self.chance.random() < 0.1:
+            elif (result := random.Random(trial)).random() < 0.1:
                 self.rows[trial] = replace(row, state="DIVERGED")
             else:
-                values = (self.chance.random(), self.chance.random())
+                values = (result.random(), result.random())
                 self.rows[trial] = replace(row, state="COMPLETE", values=values)
 
 
@@ -237,15 +320,24 @@ class Simulation:
     trials=st.integers(1, 20),
     confirm=st.integers(1, 6),
     seeds=st.integers(0, 3),
-    packs=st.sampled_from([None, 1, 3, 16]),
+    width=st.sampled_from([1, 3, 16]),
+    generation=st.sampled_from([0, 1, 2, 5]),
     slots=st.integers(1, 5),
     deadliness=st.sampled_from([0.0, 0.2, 0.6]),
     seed=st.integers(0, 10**6),
 )
 def test_every_study_comes_to_its_end_with_exact_numbers(
-    labels: int, trials: int, confirm: int, seeds: int, packs: int | None, slots: int, deadliness: float, seed: int
+    labels: int,
+    trials: int,
+    confirm: int,
+    seeds: int,
+    width: int,
+    generation: int,
+    slots: int,
+    deadliness: float,
+    seed: int,
 ) -> None:
-    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, seed=7, packs=packs)
+    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, 7, generation, width, width)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(slots)
     rows = list(simulation.rows.values())
@@ -261,6 +353,28 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
         trial for trial, deaths in simulation.deaths.items() if deaths == ATTEMPTS
     }
     assert max(simulation.deaths.values(), default=0) <= ATTEMPTS
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    trials=st.integers(1, 20),
+    width=st.sampled_from([1, 3, 16]),
+    generation=st.sampled_from([1, 2, 5, 8]),
+    slots=st.integers(2, 8),
+    seed=st.integers(0, 10**6),
+)
+def test_neither_workers_nor_interruptions_change_packs_or_what_samplers_learn_from(
+    trials: int, width: int, generation: int, slots: int, seed: int
+) -> None:
+    plan = Plan(("a", "b"), trials, 3, 2, 7, generation, width, width)
+    runs = [Simulation(plan, random.Random(seed + index), 0.0) for index in range(2)]
+    for simulation, workers in zip(runs, (1, slots), strict=True):
+        simulation.run(workers)
+    assert runs[0].asked == runs[1].asked
+    assert runs[0].packs == runs[1].packs
+    assert {row.id: row.values for row in runs[0].rows.values()} == {
+        row.id: row.values for row in runs[1].rows.values()
+    }
 
 
 # ---- a study that is given more
@@ -336,7 +450,7 @@ def test_seeds_for_a_study_that_had_none() -> None:
 def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
     labels: int, trials: int, confirm: int, seeds: int, more: list[tuple[int, int]], deadliness: float, seed: int
 ) -> None:
-    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, seed=7)
+    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, seed=7, generation=2, width=2, confirmation_width=4)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(2)
     for further_trials, further_seeds in more:

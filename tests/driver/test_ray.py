@@ -12,11 +12,13 @@ import pytest
 
 from driftline.errors import Conflict
 from driftline.study.trial_document import trial_document
+from service.api.computed_results import computed_frontier
 from service.driver.checkpoints import round_of
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import mutex
 from service.driver.ray.worker import columns
 from service.driver.search.search import Search
+from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.waiting import until
@@ -50,7 +52,9 @@ def uninterrupted() -> dict[str, Any]:
     study = quadratic(**LONG)
     found: dict[str, Any] = {}
     for label in study.labels:
-        sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), study.seed)
+        sampler = build(
+            "quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed, label)
+        )
         for first in (0, 2):
             settings = [sampler.ask(number) for number in (first, first + 1)]
             pack = Pack.from_spec(parse(trial_document(study, label, settings, study.seed)))
@@ -251,8 +255,50 @@ def test_a_trial_whose_worker_is_killed_five_times_is_complete_in_the_end(
     (trial,) = client.store.trials.find(study_id)
     assert (trial.state, trial.attempt, trial.rounds_done) == ("COMPLETE", 6, 100)
     assert (trial.deaths, trial.death_round) == (1, kills[-1][1])
-    sampler = build("quasi_random", study.entry("one").parameters(), ("quality", "speed"), study.seed)
+    sampler = build(
+        "quasi_random", study.entry("one").parameters(), ("quality", "speed"), sampler_seed(study.seed, "one")
+    )
     pack = Pack.from_spec(parse(trial_document(study, "one", [sampler.ask(0)], study.seed)))
     (undisturbed,) = columns(pack.advance(), 1)
     del undisturbed["wall_seconds"]
     assert plain(client, study_id) == {"one.s00000": undisturbed}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_neither_workers_nor_deaths_change_a_trial(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One, two and eight workers, as many as packs of these CPU cores fit; workers die under all but the first."""
+    budget = {"trials_per_method": 12, "rounds": 100, "seeds": 1, "confirm": 2}
+    take, kills = Search.report, list[int]()
+
+    def spy(search: Search, report: Mapping[str, Any]) -> None:
+        take(search, report)
+        if report["checkpoint"] and not report["done"] and len(kills) < 2:
+            kills.append(report["pid"])
+            os.kill(report["pid"], signal.SIGKILL)
+
+    found = []
+    for cpus in (1.5, 1.0, 0.25):
+        study = quadratic(
+            **{
+                **LONG,
+                "budget": budget,
+                "sampler": {"name": "tpe", "startup": 4},
+                "resources": {"gpu": 0, "cpus": cpus},
+            }
+        )
+        study_id = client.submit(study)
+        quick = {"chunk_seconds": 0.02, "checkpoint_seconds": 0.0}
+        assert Driven(client, study_id, tmp_path / str(cpus), **quick).end() == "SUCCEEDED"
+        found.append((computed_frontier(client.store, study_id)["trial_list"], plain(client, study_id)))
+        assert len(kills) == (0 if cpus == 1.5 else 2)
+        kills.clear()
+        monkeypatch.setattr(Search, "report", spy)
+    assert found[0][0]["reproducible"]
+    assert found[0][0]["trials"] == 2 * (12 + 2)
+    for listed, curves in found[1:]:
+        assert listed == found[0][0]
+        same = {trial for trial, curve in curves.items() if curve == found[0][1].get(trial)}
+        assert same == set(found[0][1])

@@ -16,6 +16,7 @@ from driftline.wire.curve_codec import decode
 from service.driver import checkpoints
 from service.driver.ray.worker import Worker, columns
 from service.driver.search.search import Search
+from service.driver.search.study_plan import sampler_seed
 from service.samplers.base import Sampler
 from service.samplers.build import build
 from service.store.curve_segments import join
@@ -45,6 +46,7 @@ class Bench:
         folder: Path,
         kind: type[Worker] = Worker,
         build_sampler: Callable[..., Sampler] = build,
+        slots: int = 2,
         **options: Any,
     ) -> None:
         self.client = client
@@ -56,7 +58,7 @@ class Bench:
             study,
             self.attempt,
             folder=str(folder),
-            slots=lambda: 2,
+            slots=lambda: slots,
             build_sampler=build_sampler,
             options={"chunk_seconds": 60.0, **options},
         )
@@ -145,7 +147,9 @@ def test_curves_are_stored_to_the_bit_and_the_driver_keeps_what_its_results_need
     (trial, _) = bench.search.table.packs[pack].trials
     assert set(bench.search.table.curves[trial]) == {"round", "diverged", "loss"}
     bench.run()
-    sampler = build(study.sampler, study.entry("only").parameters(), study.objective.objectives, study.seed)
+    sampler = build(
+        study.sampler, study.entry("only").parameters(), study.objective.objectives, sampler_seed(study.seed, "only")
+    )
     configurations = [sampler.ask(number) for number in range(2)]
     alone = Pack.from_spec(parse(trial_document(study, "only", configurations, study.seed)))
     expected = columns(alone.advance(), 2)
@@ -189,8 +193,11 @@ def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreCl
     Bench(client, whole, study, tmp_path / "whole").run()
     broken = client.submit(study)
     first = Bench(client, broken, study, tmp_path / "broken", OneRound)
-    packs = [first.start(), first.start()]
-    for _ in range(20):
+    packs = [first.start()]
+    assert first.start() is None, "the first pack decides how the others are computed"
+    first.step(str(packs[0]))
+    packs.append(first.start())
+    for _ in range(19):
         first.step(str(packs[0]))
     first.request_stop()
     stopped = [first.step(str(pack)) for pack in packs]

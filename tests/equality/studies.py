@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import io
 import itertools
 import json
@@ -27,11 +28,13 @@ from typing import Any
 
 import httpx
 
+from tests.equality import tree as tree_of
 from tests.equality.record import Tree, environment, exact, write
 from tests.equality.tree import COMMAND
 from tests.ports import free_port
 
 Json = dict[str, Any]
+RECORDED = Path(__file__).parent / "version_0_1" / "studies"
 
 MASKED = frozenset(
     {
@@ -202,8 +205,26 @@ STUDIES: list[Json] = [
 ]
 
 
+def tried(name: str) -> dict[str, list[Json]]:
+    """The configurations that version 0.1 tried in the search of a study, by label, in the spelling of this tree."""
+    recording = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
+    trials = tree_of.results(recording["cases"][name])["api"]["trials"]["trials"]
+    found: dict[str, list[Json]] = {}
+    for trial in sorted((trial for trial in trials if trial["phase"] == "search"), key=lambda trial: trial["number"]):
+        values = {name: _number(value) for name, value in trial["hyperparameters"].items()}
+        found.setdefault(trial["label"], []).append(values)
+    return found
+
+
+def _number(value: Any) -> Any:
+    """What `exact` made a text of."""
+    return float.fromhex(value) if isinstance(value, str) and "0x" in value else value
+
+
 def run(tree: Path, document: Json, folder: Path) -> None:
     """Runs a study as `driftline run` does; its folder must be new.
+
+    Later trees give samplers other seeds than 0.1, so the configurations that 0.1 tried are given to them as `start`.
 
     Args:
         tree: a checkout.
@@ -215,6 +236,11 @@ def run(tree: Path, document: Json, folder: Path) -> None:
         scratch = Path(name)
         with Tree(tree, scratch) as process:
             spelled = process.ask(do="study", document=document)["document"]
+            later = bool(process.ask(do="about")["renamed"])
+        if later:
+            points = tried(document["name"])
+            for entry in spelled["methods"]:
+                entry["start"] = points[entry.get("label") or entry["preset"]]
         file = scratch / "study.yaml"
         file.write_text(json.dumps(spelled, indent=1))
         command = [sys.executable, "-P", *COMMAND, "run", str(file), "--out", str(folder.resolve())]
@@ -303,16 +329,30 @@ def masked(value: Any) -> Any:
     return exact(value)
 
 
-def recorded(tree: Path, folder: Path) -> Json:
+def _without_news(api: Json, document: Json) -> None:
+    """Removes what 0.1 did not have: a study's plan, its list of trials, and the `start` that `run` has added."""
+    starts = [entry.get("start") for entry in document["methods"]]
+    for study in (api["study"], *api["studies"]["studies"]):
+        study.pop("plan", None)
+        for entry, start in zip(study["spec"]["methods"], starts, strict=True):
+            given = entry.pop("start", None)
+            if start is not None and given is not None:
+                entry["start"] = given[: len(start)]
+    api["frontier"].pop("trial_list", None)
+
+
+def recorded(tree: Path, folder: Path, document: Json) -> Json:
     """The recording of a study that was run into a folder."""
     with served(tree, folder / "driftline.db") as client:
         api = answers(client)
+    _without_news(api, document)
     study = get_id(folder)
     table = (folder / "trials.csv").read_text().replace(study, "STUDY")
-    frontier = (folder / "frontier.json").read_text().replace(study, "STUDY")
+    frontier = json.loads((folder / "frontier.json").read_text().replace(study, "STUDY"))
+    frontier.pop("trial_list", None)
     return {
         "api": masked(api),
-        "frontier.json": masked(json.loads(frontier)),
+        "frontier.json": masked(frontier),
         "trials.csv": {row["trial"]: masked(row) for row in csv.DictReader(io.StringIO(table))},
     }
 
@@ -339,7 +379,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as scratch, Tree(options.tree, Path(scratch)) as process:
                 about = process.ask(do="about")
             write(
-                {"about": about, "cases": {name: recorded(options.tree, options.out / name)}},
+                {"about": about, "cases": {name: recorded(options.tree, options.out / name, document)}},
                 options.out / f"{name}.json.gz",
             )
             print(f"{name}: {time.monotonic() - start:.0f} s")

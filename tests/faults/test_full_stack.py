@@ -22,6 +22,7 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyRecord
 from service.driver.ray.worker import columns
+from service.driver.search.study_plan import sampler_seed
 from service.recorder.tracking import KEY, connect
 from service.samplers.build import build
 from service.server.home import ADMIN_TOKEN
@@ -259,7 +260,9 @@ def asked(record: StudyRecord) -> int:
 def undisturbed(number: int) -> dict[str, Any]:
     """The curve of a trial, trained in this process in one go."""
     whole = study()
-    sampler = build("quasi_random", whole.entry("one").parameters(), ("quality", "speed"), whole.seed)
+    sampler = build(
+        "quasi_random", whole.entry("one").parameters(), ("quality", "speed"), sampler_seed(whole.seed, "one")
+    )
     settings = [sampler.ask(each) for each in range(number + 1)][number:]
     pack = Pack.from_spec(parse(trial_document(whole, "one", settings, whole.seed)))
     return plain(columns(pack.advance(), 1)[0])

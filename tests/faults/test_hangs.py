@@ -14,6 +14,7 @@ import pytest
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from service.driver.ray.worker import columns
+from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
 from service.store.store import Store
 from tests.commands.processes import LARGER, SMALL, begun, running
@@ -31,7 +32,9 @@ def undisturbed(trials: int) -> list[dict[str, Any]]:
     """The curves of the study's first trials, each trained in this process in one go."""
     study = Study.from_json(SMALL)
     (label,) = study.labels
-    sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), study.seed)
+    sampler = build(
+        "quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed, label)
+    )
     found = []
     for number in range(trials):
         pack = Pack.from_spec(parse(trial_document(study, label, [sampler.ask(number)], study.seed)))

@@ -78,7 +78,7 @@ def test_without_earlier_studies_only_the_budget_is_known(sqlite_store: Store, m
     document = POINTS | {"methods": [{"name": "fedavg", "space": SPACE}, {"name": "scaffold", "space": SPACE}]}
     found = estimate(sqlite_store, document)
     assert (found["trials"], found["rounds"]) == (2 * (8 + 3 * 2), 2 * ROUNDS)
-    assert found["packs"] == 2 * (8 + 2)  # on one worker packs of 1 in the search, and of all three in the front
+    assert found["packs"] == 2 * (4 + 2 * 2)  # packs of 2
     assert [found[name] for name in (*MEASURED, "finish")] == [None] * 7
     why = "unknown, no earlier study of this project trained fedavg, scaffold on this task with the same local steps"
     for name in ("client_gradients", "bytes_up", "bytes_down", "time"):

@@ -4,6 +4,7 @@ import pytest
 
 from search_spaces.parameters import Choice, Float
 from service.driver.search.search import Search
+from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import NAMES, build
 from service.store.store import Store
 from tests.driver.stand_ins import StoreClient, quadratic
@@ -94,7 +95,7 @@ def test_a_study_tries_them_first_within_its_budget(tmp_path):
             {"label": "started", "name": "fedavg", "space": space, "start": start},
             {"label": "plain", "name": "fedavg", "space": space},
         ],
-        budget={"trials_per_method": 4, "rounds": 5, "seeds": 0},
+        budget={"trials_per_method": 8, "rounds": 5, "seeds": 0},
         resources={"packs": 1},
         sampler="tpe",
     )
@@ -106,9 +107,14 @@ def test_a_study_tries_them_first_within_its_budget(tmp_path):
         search.load()
         for _ in range(packs):
             search.next_job()
+        engine = {"oracle": "closed_form"}  # as if the first pack had reported
+        client.store.plans.put(study_id, attempt, search.study_plan.model_copy(update={"engine": engine}))
     rows = {(trial.label, trial.number): trial.hyperparameters for trial in client.store.trials.find(study_id)}
     client.store.close()
-    assert sorted(rows) == [(label, number) for label in ("plain", "started") for number in range(4)]
-    for number in range(4):
-        given = start[number] if number < 3 else {}
-        assert rows["started", number] == rows["plain", number] | given
+    assert sorted(rows) == [(label, number) for label in ("plain", "started") for number in range(8)]
+    for label in study.labels:
+        parameters, seed = study.entry(label).parameters(), sampler_seed(study.seed, label)
+        sampler = build("tpe", parameters, study.objective.objectives, seed)
+        for number in range(8):
+            given = start[number] if label == "started" and number < 3 else {}
+            assert rows[label, number] == sampler.ask(number) | given

@@ -103,6 +103,16 @@ def test_fingerprint_changes_with_every_value_and_not_with_the_spelling():
         assert study(TEXT.replace(old, new, 1)).fingerprint() != study().fingerprint()
 
 
+def test_how_samplers_are_asked_changes_the_fingerprint_only_when_it_is_chosen():
+    told = study(TEXT.replace("rounds: 200}", "rounds: 200, asking: generations}"))
+    assert "asking" not in told.to_json()["budget"]
+    assert told.fingerprint() == study().fingerprint()
+    other = study(TEXT.replace("rounds: 200}", "rounds: 200, asking: asynchronous}"))
+    assert other.to_json()["budget"]["asking"] == "asynchronous"
+    assert other.fingerprint() != study().fingerprint()
+    assert Study.from_json(other.to_json()) == other
+
+
 def test_objective_follows_the_task():
     text = TEXT.replace("objective: {quality: test_accuracy, cost: bytes}\n", "")
     assert study(text).objective == Objective(quality="test_accuracy")

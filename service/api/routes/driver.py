@@ -17,8 +17,9 @@ from driftline.wire.driver_messages import (
     Results,
     StartPack,
     Stored,
+    StorePlan,
 )
-from driftline.wire.records import StudyRecord, TrialPage
+from driftline.wire.records import StudyPlan, StudyRecord, TrialPage
 from service.api.curve_checks import check_report
 from service.api.dependencies import Asked, DrivenStudy
 from service.api.request_bodies import DriverRoute
@@ -43,6 +44,12 @@ def release(study_id: DrivenStudy, body: Release, asked: Asked) -> StudyRecord:
     """Release the study, and say how it ended."""
     asked.store.leases.release(study_id, body.attempt, body.state, body.reason)
     return asked.store.studies.get(study_id)
+
+
+@ROUTER.post("/plan", operation_id="storePlan")
+def store_plan(study_id: DrivenStudy, body: StorePlan, asked: Asked) -> StudyPlan:
+    """Store how the study's trials are asked for and packed; a change of the plan gives its reason."""
+    return asked.store.plans.put(study_id, body.attempt, body.plan, body.reason)
 
 
 @ROUTER.post("/trials", operation_id="createTrials")

@@ -71,7 +71,8 @@ class Worker(Trainable):
             * reports: for each member, its new rounds as blocks (`curve_codec.encode`) in base64
             * rounds_done, plan (how it is computed): null until the pack is built
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
-            * error: why the pack cannot continue, or null; remark: a warning, or null
+            * error: why the pack cannot continue, or null; out_of_memory: whether it is a lack of memory
+            * remark: a warning, or null
         """
         report: dict[str, Any] = {
             "pack": self.job.pack,
@@ -80,12 +81,14 @@ class Worker(Trainable):
             "reports": [],
             "done": False,
             "stopped": False,
+            "out_of_memory": False,
             **dict.fromkeys(("rounds_done", "checkpoint", "plan", "error", "remark")),
         }
         try:
             self._step(report)
         except Exception as error:
             report["error"] = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+            report["out_of_memory"] = out_of_memory(error)
         ended = bool(report["done"] or report["stopped"] or report["error"])
         if ended:
             self.pack = None
@@ -148,6 +151,17 @@ def build(job: PackJob) -> tuple[Any, str | None, str | None]:
     plan = Plan.from_json(job.plan) if job.plan is not None else None
     remark = "; ".join([*bad, "started again from round 0"]) if bad else None
     return Pack.from_spec(spec, plan=plan), None, remark
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error is a lack of memory: of Python's, torch's on a GPU, or torch's on a CPU.
+
+    Examples:
+        >>> out_of_memory(MemoryError()), out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
+        (True, False)
+    """
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
 
 
 def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[Columns]:

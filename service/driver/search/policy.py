@@ -5,6 +5,10 @@ search is finished, its best `confirm` configurations are each run again on `see
 of one label, phase, seed and structure run together in a pack; a pack whose worker died, or that was stopped, is formed
 again from exactly the same trials, so that its checkpoint fits.
 
+A label's sampler is asked for one generation of configurations after the other. Generation g waits until generation g-2
+is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in which
+trials end changes a proposal.
+
 A study may be extended with more configurations or seeds, even after it has finished. Its search continues, then the
 configurations that are best now are repeated in addition to those that were repeated before, all of them on every seed.
 If one label has found more new best configurations than another, the other repeats its next best ones, so that all
@@ -20,14 +24,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from driftline.results.pareto import select
-from driftline.study.spec import Budget, Resources, confirmed
-from driftline.wire.records import TRIAL_FINISHED, Phase, TrialState
+from driftline.study.spec import Budget, confirmed
+from driftline.wire.records import TRIAL_FINISHED, Phase, StudyPlan, TrialState
 
 ATTEMPTS = 3
 """A trial fails when its worker has died this many times in a row without a newer checkpoint in between."""
-
-WIDEST = 16
-"""Most trials in a pack whose width the study leaves open."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,10 @@ class Plan:
         confirm: Configurations of each label that are run again.
         seeds: Fresh seeds on which they are repeated; 0 skips confirmation.
         seed: Seed of the search; confirmation uses seed + 1 .. seed + seeds.
-        packs: Trials in a pack; None lets `width` choose.
+        generation: Configurations that a label's sampler is asked for at once; 0 asks for a pack at once, and waits for
+            no results.
+        width: Most search trials in a pack.
+        confirmation_width: Most confirmation trials in a pack.
     """
 
     labels: tuple[str, ...]
@@ -48,18 +52,37 @@ class Plan:
     confirm: int = 8
     seeds: int = 3
     seed: int = 0
-    packs: int | None = None
+    generation: int = 0
+    width: int = 1
+    confirmation_width: int = 1
 
     @classmethod
-    def of(cls, labels: tuple[str, ...], budget: Budget, resources: Resources, seed: int = 0) -> Plan:
-        """What a study with these labels, budget and resources asks for."""
-        packs = None if resources.packs == "auto" else int(resources.packs)
-        return cls(labels, budget.trials_per_method, budget.confirm, budget.seeds, seed, packs)
+    def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> Plan:
+        """What a study with these labels, this budget and this plan asks for."""
+        widths = (plan.generation, plan.width, plan.confirmation_width)
+        return cls(labels, budget.trials_per_method, budget.confirm, budget.seeds, seed, *widths)
 
     @property
     def repeated(self) -> int:
         """Configurations that each label confirms: the same number for every label."""
         return confirmed(self.trials_per_method, self.confirm, self.seeds)
+
+    @property
+    def asked_at_once(self) -> int:
+        """Configurations that a label's sampler is asked for at once."""
+        return self.generation or self.width
+
+    def learned_from(self, first: int) -> int:
+        """How many of a label's trials its sampler learns from when it is asked for trial `first` and those after it.
+
+        Examples:
+            >>> plan = Plan(labels=("fedavg",), trials_per_method=64, generation=8)
+            >>> [plan.learned_from(first) for first in (0, 8, 16, 24)]
+            [0, 0, 8, 16]
+        """
+        if not self.generation:
+            return first
+        return max(0, first // self.generation - 1) * self.generation
 
 
 @dataclass(frozen=True)
@@ -158,7 +181,7 @@ def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]]
     if free <= 0:
         return []
     busy = {trial for trials in running.values() for trial in trials}
-    candidates = sorted([*_groups(plan, rows, busy, slots), *_questions(plan, rows, slots)], key=lambda found: found[0])
+    candidates = sorted([*_groups(plan, rows, busy), *_questions(plan, rows)], key=lambda found: found[0])
     launches: list[Action] = []
     for _, action in candidates[:free]:
         if isinstance(action, Ask):
@@ -167,32 +190,16 @@ def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]]
     return launches or [action for _, action in candidates[:1]]
 
 
-def width(plan: Plan, phase: Phase, slots: int) -> int:
-    """Trials in a pack.
-
-    In the search an eighth of a label's trials, at least 1 and at most `WIDEST`, so that the sampler gets results at
-    least eight times; in confirmation, where nothing is learned, `WIDEST`. Fewer if otherwise some slots would have no
-    pack.
-
-    Examples:
-        >>> plan = Plan(labels=("fedavg", "fedprox"), trials_per_method=64)
-        >>> width(plan, "search", slots=2), width(plan, "search", slots=32), width(plan, "confirmation", slots=6)
-        (8, 4, 8)
-    """
-    if plan.packs is not None:
-        return plan.packs
-    slots = max(slots, 1)
-    if phase == "search":
-        eighth = min(max(plan.trials_per_method // 8, 1), WIDEST)
-        return max(1, min(eighth, len(plan.labels) * plan.trials_per_method // slots))
-    repeats = len(plan.labels) * plan.repeated * plan.seeds
-    return max(1, min(WIDEST, repeats // slots))
+def width(plan: Plan, phase: Phase) -> int:
+    """Most trials in a pack of this phase."""
+    return plan.width if phase == "search" else plan.confirmation_width
 
 
 def packs(plan: Plan) -> int:
-    """Number of packs of a whole study on one worker, if none is restarted."""
-    searched = -(-plan.trials_per_method // width(plan, "search", 1))
-    confirmed = plan.seeds * -(-plan.repeated // width(plan, "confirmation", 1))
+    """Number of packs of a whole study if all trials have the same structure and none is restarted."""
+    generations, rest = divmod(plan.trials_per_method, plan.asked_at_once)
+    searched = generations * -(-plan.asked_at_once // plan.width) + -(-rest // plan.width)
+    confirmed = plan.seeds * -(-plan.repeated // plan.confirmation_width)
     return len(plan.labels) * (searched + confirmed)
 
 
@@ -306,7 +313,7 @@ class _Order:
         return (rank, self._handed[label], self._place[label], question, number)
 
 
-def _groups(plan: Plan, rows: Sequence[Row], busy: set[str], slots: int) -> list[tuple[_Key, Action]]:
+def _groups(plan: Plan, rows: Sequence[Row], busy: set[str]) -> list[tuple[_Key, Action]]:
     """A `Launch` for every set of waiting trials that may run together, with its place in the order."""
     order = _Order(plan, rows)
     waiting = sorted(
@@ -318,18 +325,19 @@ def _groups(plan: Plan, rows: Sequence[Row], busy: set[str], slots: int) -> list
         if row.pack is not None:
             members[row.pack].append(row)
     packs: dict[str, list[Row]] = defaultdict(list)
-    fresh: dict[tuple[str, Phase, int, str], list[Row]] = defaultdict(list)
+    fresh: dict[tuple[str, Phase, int, str, int], list[Row]] = defaultdict(list)
     for row in waiting:
-        if row.pack is not None and all(other.state == "WAITING" for other in members[row.pack]):
+        if row.pack is not None and _whole(members[row.pack], width(plan, row.phase)):
             packs[row.pack].append(row)
         else:
-            fresh[row.label, row.phase, row.seed, row.structure].append(row)
+            generation = row.number // plan.asked_at_once if row.phase == "search" else 0
+            fresh[row.label, row.phase, row.seed, row.structure, generation].append(row)
     found: list[tuple[_Key, Action]] = []
     for group in packs.values():
         launch = Launch(tuple(row.id for row in group), resume=True)
         found.append((order.key(group[0].label, 0, 0, group[0].number), launch))
-    for (label, phase, _, _), group in fresh.items():
-        size = width(plan, phase, slots)
+    for (label, phase, *_), group in fresh.items():
+        size = width(plan, phase)
         for start in range(0, len(group), size):
             some = group[start : start + size]
             rank = 1 if phase == "search" else 2
@@ -337,14 +345,21 @@ def _groups(plan: Plan, rows: Sequence[Row], busy: set[str], slots: int) -> list
     return found
 
 
-def _questions(plan: Plan, rows: Sequence[Row], slots: int) -> list[tuple[_Key, Action]]:
-    """An `Ask` for every label with fewer search trials than its budget, with its place in the order."""
+def _whole(pack: Sequence[Row], widest: int) -> bool:
+    """Whether a pack may be formed again: all its trials wait, and it did not run out of memory at this width."""
+    return len(pack) <= widest and all(row.state == "WAITING" for row in pack)
+
+
+def _questions(plan: Plan, rows: Sequence[Row]) -> list[tuple[_Key, Action]]:
+    """An `Ask` for every label whose next generation may be asked for, with its place in the order."""
     order = _Order(plan, rows)
     found: list[tuple[_Key, Action]] = []
     for label in plan.labels:
-        asked = len(_of(rows, label, "search"))
+        search = _of(rows, label, "search")
+        asked = len(search)
         left = plan.trials_per_method - asked
-        if left > 0:
-            ask = Ask(label, asked, min(width(plan, "search", slots), left))
+        needed = plan.learned_from(asked) if plan.generation else 0
+        if left > 0 and all(_finished(row) for row in search if row.number < needed):
+            ask = Ask(label, asked, min(plan.asked_at_once - asked % plan.asked_at_once, left))
             found.append((order.key(label, 1, 1, asked), ask))
     return found

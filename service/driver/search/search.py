@@ -18,12 +18,13 @@ from driftline.study.trial_document import trial_document
 from driftline.wire.curve_codec import Columns, decode, upsert
 from driftline.wire.driver_messages import Desired, NewTrial, Released, Report, TrialResult
 from driftline.wire.ids import pack_id
-from driftline.wire.records import TRIAL_FINISHED, TrialRecord
+from driftline.wire.records import StudyPlan, TrialRecord
 from service.driver import checkpoints
 from service.driver.job import PackJob
 from service.driver.search.outcome import needed, outcome, trial_result
 from service.driver.search.policy import Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
 from service.driver.search.state import Pack, Table
+from service.driver.search.study_plan import adopted, data_seed, decided, halved, rounded, sampler_seed
 from service.samplers.base import Sampler
 from service.samplers.build import build
 from trainers import structure_key
@@ -48,6 +49,7 @@ class Search:
         options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds.
 
     Attributes:
+        study_plan: How trials are asked for and packed; None before `load`.
         plan: What the study asks for, as `decide` sees it.
         table: The study's trials, curves and packs.
         folder: Folder of its checkpoints.
@@ -76,14 +78,10 @@ class Search:
         self._gpus = gpus
         self._options = dict(options or {})
         self.folder = checkpoints.join(folder, study_id)
-        self.plan = Plan.of(study.labels, study.budget, study.resources, study.seed)
-        names = study.objective.objectives
-        self.table = Table(names)
+        self.table = Table(study.objective.objectives)
         self._needed = needed(study.objective)
-        self._samplers = {
-            entry.label: build_sampler(study.sampler, entry.parameters(), names, study.seed, start=entry.start)
-            for entry in study.methods
-        }
+        self._build_sampler = build_sampler
+        self._untold: set[str] = set()  # search trials of which the samplers have heard no result
         self._packs_started = 0
         self._failed_packs = 0
         self._waiting_at: tuple[int, int] | None = None  # (slots, packs) when there was nothing to hand out
@@ -91,16 +89,28 @@ class Search:
         self.finished = False
 
     def load(self) -> None:
-        """Reads all trials, and the curves of unfinished ones, from the API, and informs the samplers."""
+        """Reads all trials, and the curves of unfinished ones, from the API; decides the plan if the study has none.
+
+        Raises:
+            StaleDriver: Another driver has taken over.
+        """
         records = self._client.trials(self._study_id)
         self.table.put(records)
         begun = [record.id for record in records if not record.finished and record.pack]
         self.table.curves = self._client.curves(self._study_id, begun) if begun else {}
+        self._adopt(self._client.study(self._study_id).plan or self._first_plan(records))
+        self._complete_plan(records)
+        study, names = self._study, self._study.objective.objectives
+        self._samplers = {}
+        for entry in study.methods:
+            seed = study.seed if self.study_plan.one_seed else sampler_seed(study.seed, entry.label)
+            made = self._build_sampler(study.sampler, entry.parameters(), names, seed, start=entry.start)
+            self._samplers[entry.label] = made
         for record in sorted(records, key=lambda record: record.number):
             if not record.finished:
                 self._classify(record.id)
             if record.phase == "search":
-                self._inform(record.id)
+                self._propose(record)
 
     def next_job(self) -> PackJob | None:
         """The next pack to run; None if there is none now. Sets `finished` if nothing is left to do.
@@ -110,6 +120,8 @@ class Search:
             DriftlineError: The API or a sampler failed.
         """
         slots = self._slots()
+        if self.study_plan.engine is None:
+            slots = min(slots, 1)  # the first pack decides how all others are computed
         if self.finished or self._waiting_at == (slots, len(self.table.packs)):
             return None
         while actions := decide(self.plan, self.table.rows(), self.table.running(), slots):
@@ -143,7 +155,9 @@ class Search:
             _LOG.warning("pack %s: %s", pack.id, report["remark"])
         if report["rounds_done"] is not None:
             self._store(pack, report)
-        if report["error"]:
+        if report["error"] and report["out_of_memory"] and len(pack.trials) > 1:
+            self._narrow(pack, report["error"])
+        elif report["error"]:
             self._retry(pack, report["error"])
         elif report["done"]:
             self._finish(pack)
@@ -177,9 +191,10 @@ class Search:
 
     def _ask(self, ask: Ask) -> None:
         sampler, seed = self._samplers[ask.label], self.plan.seed
+        self._tell(ask.label, before=self.plan.learned_from(ask.first))
         numbers = range(ask.first, ask.first + ask.count)
         configurations = [sampler.ask(number) for number in numbers]
-        self._create(
+        created = self._create(
             [
                 NewTrial(
                     label=ask.label,
@@ -192,6 +207,7 @@ class Search:
                 for number, hyperparameters in zip(numbers, configurations, strict=True)
             ]
         )
+        self._untold |= {record.id for record in created}
 
     def _repeat(self, repeat: Repeat) -> None:
         configurations = self.table.configurations(repeat.label, [number for number, _ in repeat.repeats])
@@ -210,26 +226,66 @@ class Search:
         ]
         self._create(fresh)
 
-    def _create(self, fresh: list[NewTrial]) -> None:
+    def _create(self, fresh: list[NewTrial]) -> list[TrialRecord]:
         records = self._client.create_trials(self._study_id, self._attempt, fresh)
         self.table.put(records)
         for record in records:
             self._classify(record.id)
+        return records
 
     def _classify(self, trial: str) -> None:
         record = self.table.trials[trial]
         document = trial_document(self._study, record.label, [record.hyperparameters], record.seed)
         self.table.structures[trial] = _digest(structure_key(document))
 
-    def _inform(self, trial: str) -> None:
-        """Tells the label's sampler the state of a search trial."""
-        record = self.table.trials[trial]
-        sampler = self._samplers[record.label]
-        if record.state not in TRIAL_FINISHED:
-            sampler.pending(record.number, record.hyperparameters)
+    def _propose(self, record: TrialRecord) -> None:
+        """Tells the label's sampler of a search trial that an earlier driver has created."""
+        self._samplers[record.label].pending(record.number, record.hyperparameters)
+        self._untold.add(record.id)
+
+    def _tell(self, label: str, before: int) -> None:
+        """Tells a label's sampler, in the order of their numbers, the new results of trials before this number."""
+        untold = [self.table.trials[trial] for trial in self._untold]
+        due = [record for record in untold if record.label == label and record.number < before and record.finished]
+        for record in sorted(due, key=lambda record: record.number):
+            values = rounded(record.values.model_dump()) if record.values is not None else None
+            diverged = record.state == "DIVERGED"
+            self._samplers[label].tell(record.number, record.hyperparameters, values, diverged)
+            self._untold.remove(record.id)
+
+    # ---- the plan
+
+    def _first_plan(self, records: list[TrialRecord]) -> StudyPlan:
+        """Decides and stores the plan of a study that has none."""
+        plan = decided(self._study.budget, self._study.resources, self._study.sampler, self._gpus)
+        return self._client.store_plan(self._study_id, self._attempt, adopted(plan, records) if records else plan)
+
+    def _complete_plan(self, records: list[TrialRecord]) -> None:
+        """Takes the engine's plan from trials whose driver died before it stored it; follows `resources.cpus`.
+
+        Finished trials are left out: in a study of an older version they may name an oracle that no longer exists.
+        """
+        plans = (record.plan for record in records if record.plan and not record.finished)
+        engine = self.study_plan.engine or next(plans, None)
+        if engine is None:
             return
-        values = record.values.model_dump() if record.values is not None else None
-        sampler.tell(record.number, record.hyperparameters, values, record.state == "DIVERGED")
+        threads = max(1, int(self._study.resources.cpus))
+        was, reason = engine.get("threads", threads), ""
+        if was != threads:
+            reason = f"packs compute with {threads} threads instead of {was}: resources.cpus was changed"
+        plan = self.study_plan.model_copy(update={"engine": {**engine, "threads": threads}})
+        if plan != self.study_plan:
+            self._replan(plan, reason)
+
+    def _adopt(self, plan: StudyPlan) -> None:
+        """Works by this plan from now on."""
+        self.study_plan = plan
+        self.plan = Plan.of(self._study.labels, self._study.budget, plan, data_seed(self._study.seed))
+        self._waiting_at = None
+
+    def _replan(self, plan: StudyPlan, reason: str = "") -> None:
+        """Stores another plan, and works by it."""
+        self._adopt(self._client.store_plan(self._study_id, self._attempt, plan, reason))
 
     # ---- packs
 
@@ -246,7 +302,7 @@ class Search:
             start=(self._attempt, self._packs_started),
             resume=launch.resume,
             rounds_known=min(self.table.trials[trial].rounds_done for trial in launch.trials),
-            plan=first.plan if launch.resume else None,
+            plan=first.plan if launch.resume else self._engine_plan(len(launch.trials)),
             cpus=self._study.resources.cpus,
             gpus=self._gpus,
             **self._options,
@@ -255,6 +311,11 @@ class Search:
         self.table.packs[name] = Pack(name, launch.trials, prefix)
         self._waiting_at = None
         return job
+
+    def _engine_plan(self, width: int) -> dict[str, Any] | None:
+        """How a new pack is computed: as the study's first pack; None leaves it to the pack."""
+        engine = self.study_plan.engine
+        return None if engine is None else {**engine, "width": width}
 
     def _store(self, pack: Pack, report: Mapping[str, Any]) -> None:
         body = Report(
@@ -269,6 +330,8 @@ class Search:
         self.desired = answer.desired
         known = {name: report[name] for name in ("checkpoint", "plan") if report[name] is not None}
         self.table.change(pack.trials, rounds_done=report["rounds_done"], **known)
+        if self.study_plan.engine is None and report["plan"] is not None:
+            self._replan(self.study_plan.model_copy(update={"engine": report["plan"]}))
         for trial, blocks in body.reports.items():
             curve = self.table.curves.setdefault(trial, {})
             for block in blocks:
@@ -285,12 +348,19 @@ class Search:
         self._end(pack, results)
         for trial in pack.trials:
             self.table.curves.pop(trial, None)
-            if self.table.trials[trial].phase == "search":
-                self._inform(trial)
         try:
             checkpoints.remove(pack.prefix)
         except OSError as error:
             _LOG.warning("checkpoints %s could not be removed: %s", pack.prefix, error)
+
+    def _narrow(self, pack: Pack, error: str) -> None:
+        """Halves the width of packs after one ran out of memory; its trials start again."""
+        trials = len(pack.trials)
+        _LOG.warning("pack %s of %d trials: %s", pack.id, trials, error)
+        plan = halved(self.study_plan, trials)
+        if plan != self.study_plan:
+            self._replan(plan, f"a pack of {trials} trials ran out of memory: since then packs are half as wide")
+        self._end(pack, [TrialResult(trial=trial, state="WAITING") for trial in pack.trials])
 
     def _retry(self, pack: Pack, reason: str) -> None:
         """Puts trials back to WAITING, or fails them, after their worker died or their training raised an error."""
@@ -298,9 +368,6 @@ class Search:
         results = [self._after_death(self.table.trials[trial], reason) for trial in pack.trials]
         self._end(pack, results)
         failed = [result.trial for result in results if result.state == "FAILED"]
-        for trial in failed:
-            if self.table.trials[trial].phase == "search":
-                self._inform(trial)
         if failed:
             self._failed_packs += 1
             nothing = not any(record.rounds_done for record in self.table.trials.values())

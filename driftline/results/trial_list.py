@@ -1,0 +1,101 @@
+"""The list of a study's trials: its digest, whether it is reproducible, and the first difference of two lists."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from driftline.study.sampler import learns
+from driftline.wire.ids import trial_id
+from driftline.wire.records import StudyRecord, TrialRecord
+from trainers import shown
+
+
+def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """What the result says about the list of trials.
+
+    Args:
+        study: The study.
+        trials: All its trials, in any order.
+
+    Returns:
+        ``{"digest", "trials", "asking", "plan", "reproducible", "exceptions"}``. Two studies with the same digest have
+        the same trials: labels, numbers, seeds and hyperparameters. `reproducible` says whether the same study under
+        the same plan has them again; if not, `exceptions` says why, one line each.
+    """
+    whole, plan = study.study, study.plan
+    lines = [] if plan is None else list(plan.exceptions)
+    if whole.budget.asking == "asynchronous" and learns(whole.sampler):
+        lines.append("asked asynchronously: what is tried depends on the order in which trials end")
+    generation = 0 if plan is None else plan.generation
+    lines += [line for trial in trials if trial.state == "FAILED" and (line := missed(trial, trials, generation))]
+    return {
+        "digest": hashlib.sha256(json.dumps([_facts(trial) for trial in _ordered(trials)]).encode()).hexdigest(),
+        "trials": len(trials),
+        "asking": whole.budget.asking,
+        "plan": None if plan is None else plan.model_dump(exclude={"exceptions"}),
+        "reproducible": plan is not None and not lines,
+        "exceptions": list(dict.fromkeys(lines)),
+    }
+
+
+def missed(failed: Any, trials: Iterable[Any], generation: int) -> str | None:
+    """What was decided without the result of a failed trial; None if nothing was.
+
+    Args:
+        failed: The trial, or anything with its label, phase and number.
+        trials: All trials of the study, the same way.
+        generation: As in `StudyPlan`.
+    """
+    if failed.phase != "search":
+        return None
+    without = f"without the result of {name(failed)}, which had failed"
+    own = [trial for trial in trials if trial.label == failed.label]
+    first = (failed.number // generation + 2) * generation if generation else 0
+    if generation and any(trial.phase == "search" and trial.number >= first for trial in own):
+        return f"{failed.label}.s{first:05d} and later trials were asked for {without}"
+    if any(trial.phase == "confirmation" for trial in own):
+        return f"the configurations of {failed.label} to confirm were chosen {without}"
+    return None
+
+
+def first_difference(one: Iterable[TrialRecord], other: Iterable[TrialRecord]) -> str | None:
+    """The first trial that differs between two studies, and in what; None if they have the same trials.
+
+    Trials are in the order of their numbers, first those of the search. A trial that only one study has so far differs.
+    """
+    left, right = ({name(trial): trial for trial in _ordered(trials)} for trials in (one, other))
+    for trial in _ordered({**right, **left}.values()):
+        key = name(trial)
+        if key not in left or key not in right:
+            return f"{key}: only the {'first' if key in left else 'second'} study has it"
+        a, b = _values(left[key]), _values(right[key])
+        for item in {**a, **b}:
+            if a.get(item) != b.get(item):
+                return f"{key}: {item} is {shown(a.get(item))} and {shown(b.get(item))}"
+    return None
+
+
+def name(trial: Any) -> str:
+    """A trial's name within its study.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> name(SimpleNamespace(label="fedavg", phase="search", number=3))
+        'fedavg.s00003'
+    """
+    return trial_id("", trial.label, trial.phase, trial.number).removeprefix(".")
+
+
+def _ordered(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
+    return sorted(trials, key=lambda trial: (trial.phase != "search", trial.number, trial.label))
+
+
+def _values(trial: TrialRecord) -> Mapping[str, Any]:
+    return {"seed": trial.seed, "configuration": trial.configuration, **dict(sorted(trial.hyperparameters.items()))}
+
+
+def _facts(trial: TrialRecord) -> list[Any]:
+    return [name(trial), *(list(pair) for pair in _values(trial).items())]

@@ -1,0 +1,109 @@
+"""The plan of a study: generations, widths of packs and seeds, whatever the number of workers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from driftline.study.sampler import Chosen, learns
+from driftline.study.spec import Budget, Resources
+from driftline.wire.records import StudyPlan, TrialRecord
+
+NARROWEST, WIDEST = 4, 16
+"""Least and most configurations in a generation, and trials in a pack whose width the study leaves open."""
+
+DIGITS = 4
+"""Significant digits of the values that samplers are told, so that rounding in a trial seldom changes a proposal."""
+
+
+def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0) -> StudyPlan:
+    """The plan of a new study.
+
+    A generation is an eighth of a label's configurations, but at least 4 and at most 16. Packs are as wide as
+    `resources.packs` says, within a generation. By default a search pack is a whole generation on a GPU and half of one
+    on CPU cores, where width saves little and many workers want packs; a label's search takes at least four packs, and
+    confirmation two for each seed. Samplers that do not learn have no generations.
+
+    Args:
+        budget: The study's budget.
+        resources: Its resources.
+        sampler: Its sampler.
+        gpus: GPUs of a pack, below 1 a share of one.
+
+    Examples:
+        >>> plan = decided(Budget(trials_per_method=64, rounds=200), Resources(), "tpe")
+        >>> plan.generation, plan.width, plan.confirmation_width
+        (8, 4, 4)
+    """
+    eighth = min(max(budget.trials_per_method // 8, NARROWEST), WIDEST)
+    generation = eighth if budget.asking == "generations" and learns(sampler) else 0
+    if resources.packs == "auto":
+        width = min(eighth if gpus else eighth // 2, -(-budget.trials_per_method // 4))
+        half = -(-budget.confirmed // 2)
+        return StudyPlan(generation=generation, width=width, confirmation_width=min(max(half, 1), WIDEST))
+    packs = int(resources.packs)
+    return StudyPlan(generation=generation, width=min(packs, generation or packs), confirmation_width=packs)
+
+
+def adopted(plan: StudyPlan, trials: Sequence[TrialRecord]) -> StudyPlan:
+    """The plan of a study that has trials but no plan, because an older version has begun it.
+
+    Its packs keep their widths, so that their checkpoints fit, and its samplers keep their seed.
+
+    Args:
+        plan: The plan that the study would get if it were new.
+        trials: Its trials.
+    """
+    packs = Counter((trial.phase, trial.pack) for trial in trials if trial.pack and not trial.finished)
+    widths = {
+        name: max([getattr(plan, name), *(size for (phase, _), size in packs.items() if phase == wanted)])
+        for name, wanted in (("width", "search"), ("confirmation_width", "confirmation"))
+    }
+    counts = Counter(trial.label for trial in trials if trial.phase == "search")
+    lines = [f"the first {count} trials of {label} were asked for without this plan" for label, count in counts.items()]
+    return plan.model_copy(update={**widths, "one_seed": True, "exceptions": lines})
+
+
+def halved(plan: StudyPlan, trials: int) -> StudyPlan:
+    """The plan after a pack of this many trials ran out of memory: no pack is wider than half of it."""
+    widest = max(1, trials // 2)
+    narrower = {name: min(getattr(plan, name), widest) for name in ("width", "confirmation_width")}
+    return plan.model_copy(update=narrower)
+
+
+def sampler_seed(study_seed: int, label: str, search: int = 0) -> int:
+    """Seed of a label's sampler, below 2^32.
+
+    Args:
+        study_seed: The study's seed.
+        label: The label: labels with the same space do not try the same configurations.
+        search: Number of the search, if a label is searched more than once.
+    """
+    return _hash([study_seed, label, search], bits=32)
+
+
+def data_seed(study_seed: int, search: int = 0) -> int:
+    """Seed of the cohorts, batches and initial models of a search, the same for all labels; confirmation counts on.
+
+    Args:
+        study_seed: The study's seed, which is that of the first search.
+        search: Number of the search.
+    """
+    return study_seed if search == 0 else _hash([study_seed, search], bits=48)
+
+
+def rounded(values: Mapping[str, float]) -> dict[str, float]:
+    """The values of a trial as its sampler is told.
+
+    Examples:
+        >>> rounded({"quality": -0.123456, "speed": 1e-300})
+        {'quality': -0.1235, 'speed': 1e-300}
+    """
+    return {name: float(f"{value:.{DIGITS}g}") for name, value in values.items()}
+
+
+def _hash(parts: list[int | str], bits: int) -> int:
+    digest = hashlib.sha256(json.dumps(parts).encode()).digest()
+    return int.from_bytes(digest[: bits // 8], "big")

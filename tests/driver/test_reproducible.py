@@ -1,0 +1,225 @@
+"""The same study gives the same trials, to the bit, whatever its workers do: with a real store, real packs, no Ray."""
+
+import json
+import random
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from driftline.errors import Unavailable
+from driftline.results.trial_list import first_difference
+from driftline.study.spec import Resources, Study
+from service.api.computed_results import computed_frontier
+from service.samplers.build import build
+from service.store.schema import STUDIES
+from tests.commands.conftest import Drivers
+from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.test_retry import facts, kill
+from tests.driver.test_search import Bench, OneRound, one
+from tests.service.api_setup import running
+
+
+def learning(trials_per_method: int = 14, **changes: Any) -> Study:
+    """Generations of 4, of which TPE learns from the third on; two structures; some trials diverge."""
+    space = {"client_lr": {"float": [1e-3, 2.0], "log": True}, "server_lr": {"float": [1e-2, 200.0], "log": True}}
+    momentum = {"nesterov": {"choice": [False, True]}, "momentum": 0.5}
+    entry = {"name": "fedavg", "space": {**space, "local_steps": {"choice": [1, 2]}}}
+    budget = {"trials_per_method": trials_per_method, "rounds": 4, "seeds": 1, "confirm": 3}
+    document: dict[str, Any] = {
+        "methods": [
+            {**entry, "label": "plain"},
+            {**entry, "label": "fast", "server": {"name": "sgd", "space": momentum}},
+        ],
+        "budget": budget,
+        "sampler": {"name": "tpe", "startup": 4},
+        "resources": {"gpu": 0},
+    }
+    return quadratic(**{**document, **changes})
+
+
+def disturbed(client: StoreClient, study_id: str, study: Study, folder: Path, workers: int, seed: int) -> None:
+    """Drives a study to its end; workers report in any order, and die, and so do drivers."""
+    chance = random.Random(seed)
+    while True:
+        bench = Bench(client, study_id, study, folder, OneRound, slots=workers, checkpoint_seconds=0.0)
+        while True:
+            while bench.start():
+                pass
+            if bench.search.finished:
+                client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
+                return
+            pack = chance.choice(sorted(bench.workers))
+            fate = chance.random()
+            if fate < 0.02:
+                break  # the driver dies
+            if fate < 0.1 and bench.workers[pack].pack is not None and bench.workers[pack].pack.round > 1:
+                bench.kill(pack)  # after a new checkpoint
+            else:
+                bench.step(pack)
+
+
+def trial_list(client: StoreClient, study_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = computed_frontier(client.store, study_id)["trial_list"]
+    return found
+
+
+def test_neither_workers_nor_deaths_change_a_trial(client: StoreClient, tmp_path: Path) -> None:
+    study = learning()
+    whole = client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    expected, listed = facts(client, whole), trial_list(client, whole)
+    assert len(expected) == 2 * (14 + 3)
+    assert {fact[1] for fact in expected} >= {"COMPLETE", "DIVERGED"}
+    assert (listed["reproducible"], listed["trials"]) == (True, len(expected))
+    for workers, seed in ((2, 1), (8, 2)):
+        study_id = client.submit(study)
+        disturbed(client, study_id, study, tmp_path / str(workers), workers, seed)
+        assert first_difference(client.store.trials.find(whole), client.store.trials.find(study_id)) is None
+        assert facts(client, study_id) == expected
+        assert trial_list(client, study_id) == listed
+        assert max(trial.attempt for trial in client.store.trials.find(study_id)) > 1, "nothing died"
+
+
+def test_a_driver_of_a_service_gives_the_same_trials(client: StoreClient, tmp_path: Path) -> None:
+    """Its requests go over HTTP, and it trains one pack after the other."""
+    study = learning(10, methods=[one()])
+    whole, study_id = client.submit(study), client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole").run()
+    with running(client.store) as service, service.client() as remote:
+        Drivers(tmp_path / "remote").drive(remote, study_id, threading.Event())
+    assert facts(client, study_id) == facts(client, whole)
+    assert trial_list(client, study_id) == trial_list(client, whole)
+
+
+def test_asynchronous_asking_uses_every_result(client: StoreClient, tmp_path: Path) -> None:
+    budget = {"trials_per_method": 12, "rounds": 3, "seeds": 0, "asking": "asynchronous"}
+    study = learning(budget=budget, resources={"gpu": 0, "packs": 2})
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    bench.run()
+    found = trial_list(client, study_id)
+    assert (found["asking"], found["plan"]["generation"], found["reproducible"]) == ("asynchronous", 0, False)
+
+
+def test_labels_with_the_same_space_try_other_configurations(client: StoreClient, tmp_path: Path) -> None:
+    study = quadratic(
+        budget={"trials_per_method": 2, "rounds": 2, "seeds": 0}, methods=[one(), {**one(), "label": "b"}]
+    )
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path).run()
+    tried = [json.dumps(trial.hyperparameters) for trial in client.store.trials.find(study_id)]
+    assert len(set(tried)) == 4
+
+
+def test_a_retried_trial_ends_reproducibility_two_generations_later(client: StoreClient, tmp_path: Path) -> None:
+    study = learning(12, resources={"gpu": 0, "packs": 1}, methods=[one()])
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    kill(bench, ["only.s00002"])
+    line = "only.s00008 and later trials were asked for without the result of only.s00002, which had failed"
+    assert trial_list(client, study_id)["exceptions"] == [line]
+    client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
+    client.store.retries.request(study_id)
+    Bench(client, study_id, study, tmp_path).run()
+    assert not client.store.trials.find(study_id, state="FAILED")
+    assert trial_list(client, study_id)["exceptions"] == [line]
+
+
+def test_packs_of_a_study_are_computed_as_its_first_pack(client: StoreClient, tmp_path: Path) -> None:
+    study = learning(8)
+    study_id = client.submit(study)
+    first = Bench(client, study_id, study, tmp_path)
+    pack = first.start()
+    assert pack is not None
+    first.step(pack)
+    plan = client.store.studies.get(study_id).plan
+    assert plan is not None
+    assert plan.engine is not None
+    client.store.plans.put(
+        study_id, first.attempt, plan.model_copy(update={"engine": {**plan.engine, "eval_every": 2}})
+    )
+    second = Bench(client, study_id, study, tmp_path)
+    second.run()
+    later = [trial for trial in client.store.trials.find(study_id) if not str(trial.pack).endswith(".p1.00001")]
+    assert {trial.plan["eval_every"] for trial in later if trial.plan} == {2}
+
+
+def test_a_new_driver_takes_the_plan_of_what_was_trained(client: StoreClient, tmp_path: Path) -> None:
+    """The first driver dies after the first report, before it stores the plan; the second has more CPU cores."""
+    study = learning(8, methods=[one()])
+    study_id = client.submit(study)
+    first = Bench(client, study_id, study, tmp_path, OneRound)
+
+    def die(call: str) -> None:
+        if call == "store_plan":
+            raise Unavailable("gone")
+
+    client.before = die
+    pack = first.start()
+    assert pack is not None
+    with pytest.raises(Unavailable):
+        first.step(pack)
+    client.before = lambda call: None
+    engine = client.store.trials.find(study_id)[0].plan
+    assert engine is not None
+    larger = study.model_copy(update={"resources": Resources(gpu=0, cpus=2)})
+    for threads, given in ((1, study), (2, larger), (2, larger)):
+        Bench(client, study_id, given, tmp_path)
+        plan = client.store.studies.get(study_id).plan
+        assert plan is not None
+        assert plan.engine == {**engine, "threads": threads}
+    assert plan.exceptions == ["packs compute with 2 threads instead of 1: resources.cpus was changed"]
+
+
+def test_a_study_that_an_older_version_began_goes_on(client: StoreClient, tmp_path: Path) -> None:
+    """It has trials and no plan: its packs are formed again, and its samplers keep their seed."""
+    grid = {"client_lr": {"choice": [0.001, 0.002, 0.003]}, "server_lr": {"choice": [0.01, 0.1]}, "local_steps": 2}
+    study = learning(6, sampler="grid", methods=[{**one(), "space": grid}])
+    study_id = client.submit(study)
+    old = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    old.search.plan = replace(old.search.plan, width=3)
+    sampler = build("grid", study.methods[0].parameters(), study.objective.objectives, study.seed)
+    old.search._samplers["only"] = sampler
+    pack = old.start()
+    assert pack is not None
+    for _ in range(3):
+        old.step(pack)
+    with client.store.session.write() as connection:
+        connection.execute(sa.update(STUDIES).values(plan=None))
+    again = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    resumed = again.start()
+    assert resumed is not None
+    assert again.step(resumed)["rounds_done"] == 3, "from its checkpoint of round 2"
+    again.run()
+    trials = client.store.trials.find(study_id, phase="search")
+    assert len({json.dumps(trial.hyperparameters) for trial in trials}) == 6, "each point of the grid once"
+    found = trial_list(client, study_id)
+    assert found["exceptions"] == ["the first 3 trials of only were asked for without this plan"]
+
+
+@pytest.mark.parametrize("trials", [4, 3])
+def test_a_pack_that_runs_out_of_memory_is_halved(client: StoreClient, tmp_path: Path, trials: int) -> None:
+    study = learning(8, methods=[one()], resources={"gpu": 0, "packs": trials})
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    pack = bench.start()
+    assert pack is not None
+    report = json.loads(bench.workers.pop(pack).step()["report"])
+    bench.search.report(
+        {**report, "done": False, "error": "OutOfMemoryError: CUDA out of memory", "out_of_memory": True}
+    )
+    plan = client.store.studies.get(study_id).plan
+    assert plan is not None
+    assert (plan.width, plan.confirmation_width) == (trials // 2, trials // 2)
+    assert plan.exceptions == [f"a pack of {trials} trials ran out of memory: since then packs are half as wide"]
+    bench.run()
+    found = client.store.trials.find(study_id)
+    assert {(trial.state, trial.deaths) for trial in found} <= {("COMPLETE", 0), ("DIVERGED", 0)}
+    sizes = [len([other for other in found if other.pack == trial.pack]) for trial in found]
+    assert max(sizes) == trials // 2
+    events = [str(event.data["message"]) for event in client.store.events.read(study_id) if event.kind == "log"]
+    assert events == plan.exceptions

@@ -1,0 +1,60 @@
+"""`driftline compare DIR --with DIR`: the first trial that differs between two studies."""
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from driftline.errors import InvalidSpec
+from driftline.wire.driver_messages import NewTrial
+from service.cli.main import app
+from service.store.store import Store
+from tests.driver.stand_ins import quadratic
+
+
+def folder(place: Path, *rates: float) -> Path:
+    """An output folder whose study has tried these rates."""
+    place.mkdir()
+    store = Store(place / "driftline.db")
+    study = quadratic()
+    study_id = store.studies.create(study.to_json(), study.fingerprint()).id
+    store.trials.create(
+        study_id,
+        store.leases.acquire(study_id, "host/1").attempt,
+        [
+            NewTrial(
+                label="long",
+                phase="search",
+                number=number,
+                seed=0,
+                configuration=number,
+                hyperparameters={"client_lr": rate},
+            )
+            for number, rate in enumerate(rates)
+        ],
+    )
+    store.close()
+    return place
+
+
+def test_the_first_trial_that_differs_is_printed(tmp_path: Path) -> None:
+    one, same, other = (
+        folder(tmp_path / "one", 0.1, 0.2),
+        folder(tmp_path / "b", 0.1, 0.2),
+        folder(tmp_path / "c", 0.1, 0.3),
+    )
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(app, ["compare", *words])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert run(str(one), "--with", str(same)) == "the same 2 trials\n"
+    assert run(str(one), "--with", str(other)) == "long.s00001: client_lr is 0.2 and 0.3\n"
+
+
+def test_labels_or_another_study_must_be_given(tmp_path: Path) -> None:
+    place = str(folder(tmp_path / "one", 0.1))
+    for words in ([], ["long"], ["long", "short", "--with", place]):
+        done = CliRunner().invoke(app, ["compare", place, *words])
+        assert isinstance(done.exception, InvalidSpec)
+        assert "give two labels of the study, or another study with --with" in done.exception.message
