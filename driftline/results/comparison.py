@@ -58,7 +58,7 @@ CLAIMS = (
         "seeds (budget.seeds)",
         "those of {0} beat those of {1}",
     ),
-    _Claim("methods", "The methods", "search", "searches", "searches", "{0} beats {1}"),
+    _Claim("methods", "The methods", "search", "searches", "searches (budget.searches)", "{0} beats {1}"),
 )
 
 

@@ -64,13 +64,16 @@ class TrialCurve:
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def from_record(cls, record: TrialRecord, columns: Mapping[str, Sequence[Any] | Array]) -> TrialCurve:
+    def from_record(
+        cls, record: TrialRecord, columns: Mapping[str, Sequence[Any] | Array], search: int = 0
+    ) -> TrialCurve:
         """Builds a curve from a stored trial and its columns (lists with None, or arrays with NaN, for missing values).
 
         Args:
             record: The trial.
             columns: ``{"round": [...], "test_loss": [...], ...}``, of equal lengths; empty when nothing was reported.
                 Arrays of float64 are not copied; none is changed.
+            search: Number of the search that proposed its configuration.
         """
         return cls(
             trial=record.id,
@@ -83,6 +86,7 @@ class TrialCurve:
             state=record.state,
             columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},
             error=record.error or "",
+            search=search,
         )
 
     @property

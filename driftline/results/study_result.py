@@ -103,7 +103,12 @@ def study_result(
     reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)
     rounds = whole.budget.rounds
     records = list(trials)
-    curves = tuple(TrialCurve.from_record(trial, columns.get(trial.id) or {"round": []}) for trial in records)
+    curves = tuple(
+        TrialCurve.from_record(
+            trial, columns.get(trial.id) or {"round": []}, whole.budget.search_of(trial.configuration)
+        )
+        for trial in records
+    )
     own = (reading.quality, reading.cost) == (whole.objective.quality, whole.objective.cost)
     document = frontier_document(
         study.name,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from driftline.study.spec import Study
+if TYPE_CHECKING:
+    from driftline.study.spec import Study
 
 _FIXED_START = ("softmax", "linear")  # models that start from 0
 _ONE_CLIENT = ("lookahead",)  # methods that draw one client a round

@@ -17,7 +17,7 @@ from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import share_remark
 from driftline.study.sampler import name_of
-from driftline.study.spec import Study
+from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
 from driftline.study.validation import from_spec_error
 from search_spaces.parameters import Choice, Space
@@ -77,12 +77,18 @@ def check(study: Study) -> list[str]:
     _check_packs(study, first)
     _check_quality(study, first)
     remarks += share_remark(study)
-    if study.budget.seeds and study.budget.confirm > study.budget.trials_per_method:
-        remarks.append(
-            f"budget.confirm: {study.budget.confirm} configurations are to be confirmed, but only "
-            f"{study.budget.trials_per_method} are searched: all of them will be confirmed"
-        )
-    return remarks
+    return [*remarks, *_confirmation(study.budget)]
+
+
+def _confirmation(budget: Budget) -> list[str]:
+    """A remark if another number of configurations is confirmed than the budget says."""
+    if not budget.seeds or budget.confirmed == budget.confirm:
+        return []
+    said = f"budget.confirm: {budget.confirm} configurations are to be confirmed, but "
+    if budget.confirm > budget.trials_per_method:
+        return [f"{said}only {budget.trials_per_method} are searched: all of them will be confirmed"]
+    each = f"{budget.confirmed_per_search} of each"
+    return [f"{said}there are {budget.searches} equal searches: {each} will be confirmed, {budget.confirmed} in all"]
 
 
 def _readable(study: Study, label: str, configurations: Sequence[Mapping[str, Any]]) -> bool:

@@ -62,7 +62,13 @@ def _claims(study: Study) -> list[str]:
         found = f"over {seeds} seeds"
     else:
         found = f"with at least {LEAST_PAIRS} seeds, not with {seeds} (budget.seeds)"
-    methods = f"It cannot judge the methods themselves: that needs {LEAST_PAIRS} independent searches."
+    searches = study.budget.searches
+    if searches >= LEAST_PAIRS:
+        methods = f"It can judge the methods themselves over {searches} independent searches."
+    else:
+        has = f"not {searches}" if searches > 1 else "not one"
+        methods = f"It cannot judge the methods themselves: that needs {LEAST_PAIRS} independent searches, {has} "
+        methods += "(budget.searches)."
     return [f"Claims: compare can judge the configurations found {found}. {methods}"]
 
 

@@ -38,6 +38,7 @@ from pydantic import Field as Key
 from driftline.errors import InvalidSpec
 from driftline.study import version_0_1
 from driftline.study import yaml_files as loading
+from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.sampler import SamplerField
@@ -113,8 +114,10 @@ class Budget(Section):
         trials_per_method: Configurations searched for each entry.
         rounds: Server updates of a trial.
         rungs: Not available yet: must be left out.
-        seeds: Fresh seeds on which the best configurations are confirmed; with 0, results come from the search.
+        seeds: Fresh seeds on which chosen configurations are confirmed; with 0, results come from the search. 6 by
+            default, the fewest that allow a verdict; 0 where nothing in the study is random.
         confirm: How many configurations of each entry are run again, on fresh seeds.
+        searches: Independent searches of each entry, which share its configurations; each has random seeds of its own.
         asking: "generations" asks samplers for an eighth of the configurations at once and tells them each result two
             such generations later, so that the trials do not depend on the number of workers; "asynchronous" tells
             them every result at once.
@@ -123,8 +126,9 @@ class Budget(Section):
     trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
     rounds: Whole = Key(ge=1, le=MOST_ROUNDS)
     rungs: list[Whole] | None = None
-    seeds: Whole = Key(default=3, ge=0, le=MOST_SEEDS)
+    seeds: Whole = Key(default=LEAST_PAIRS, ge=0, le=MOST_SEEDS)
     confirm: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
+    searches: Whole = Key(default=1, ge=1, le=MOST_SEEDS)
     asking: Literal["generations", "asynchronous"] = "generations"
 
     @model_validator(mode="after")
@@ -133,10 +137,34 @@ class Budget(Section):
             raise InvalidSpec("rungs", "stopping trials at rungs is not available yet: leave it out")
         return self
 
+    @model_validator(mode="after")
+    def _equal_searches(self) -> Self:
+        if self.trials_per_method % self.searches:
+            raise InvalidSpec(
+                "trials_per_method",
+                f"must be a multiple of searches, so that all searches are equal, got "
+                f"trials_per_method={self.trials_per_method} and searches={self.searches}",
+            )
+        return self
+
+    @property
+    def trials_per_search(self) -> int:
+        """Configurations of each entry that one search tries."""
+        return self.trials_per_method // self.searches
+
+    @property
+    def confirmed_per_search(self) -> int:
+        """Configurations of each search that are run again: the same for all, so that ledgers stay equal."""
+        return min(max(self.confirm // self.searches, 1), self.trials_per_search) if self.seeds else 0
+
     @property
     def confirmed(self) -> int:
-        """Number of configurations of each entry that are run again: the same for all, so that ledgers stay equal."""
-        return confirmed(self.trials_per_method, self.confirm, self.seeds)
+        """Configurations of each entry that are run again."""
+        return self.confirmed_per_search * self.searches
+
+    def search_of(self, configuration: int) -> int:
+        """Number of the search that proposes this configuration: searches take turns."""
+        return configuration % self.searches
 
     @property
     def confirmation_trials(self) -> int:
@@ -147,11 +175,6 @@ class Budget(Section):
     def trials(self) -> int:
         """Trials of each entry, those on fresh seeds included."""
         return self.trials_per_method + self.confirmation_trials
-
-
-def confirmed(trials_per_method: int, confirm: int, seeds: int) -> int:
-    """Number of configurations of an entry that are run again; see `Budget`."""
-    return min(confirm, trials_per_method) if seeds else 0
 
 
 class Resources(Section):
@@ -229,15 +252,22 @@ class Study(Section):
                 problem = f"must be unique, got {shown(entry.label)}, which {twin} has: give one of them another label"
                 raise InvalidSpec(f"methods[{index}].label", problem)
             seen[entry.label] = index
-            if len(entry.start) > self.budget.trials_per_method:
+            most = self.budget.trials_per_search
+            if len(entry.start) > most:
+                whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
                 raise InvalidSpec(
                     f"methods[{index}].start",
-                    f"must hold at most {self.budget.trials_per_method} configurations, the trials_per_method of the "
-                    f"budget, got {len(entry.start)}",
+                    f"must hold at most {most} configurations, {whose}, got {len(entry.start)}",
                 )
         for key in ("task", "init"):
             if not is_json(getattr(self, key)):
                 raise InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}")
+        return self
+
+    @model_validator(mode="after")
+    def _seeds_where_something_is_random(self) -> Self:
+        if "seeds" not in self.budget.model_fields_set and nothing_random(self):
+            self.__dict__["budget"] = Budget(**{**self.budget.model_dump(exclude={"rungs"}), "seeds": 0})
         return self
 
     @property
@@ -285,8 +315,9 @@ class Study(Section):
         del document["budget"]["rungs"]
         if self.objective.scale is None:
             del document["objective"]["scale"]
-        if self.budget.asking == "generations":
-            del document["budget"]["asking"]
+        for name, default in (("asking", "generations"), ("searches", 1)):
+            if document["budget"][name] == default:
+                del document["budget"][name]
         for entry in document["methods"]:
             for key in ("start", "client", "central", "merge"):
                 if not entry[key]:

@@ -117,7 +117,7 @@ class StudyPlan(Record):
     """How a study asks its samplers and forms packs; decided before its first trial, whatever the number of workers.
 
     Attributes:
-        generation: Configurations of a label that its sampler proposes at once; the results of a generation are told
+        generation: Configurations of a label that its samplers propose at once; the results of a generation are told
             two generations later. 0 tells every result at the next proposal.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.

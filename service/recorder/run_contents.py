@@ -59,6 +59,7 @@ def study_params(study: StudyRecord) -> dict[str, str]:
         "rounds": budget.rounds,
         "seeds": budget.seeds,
         "confirm": budget.confirm,
+        "searches": budget.searches,
     }
     return {name: _text(value) for name, value in shown.items()}
 

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,24 +10,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftline.study.spec import Budget, Resources
+from service.driver.search import policy
 from service.driver.search.policy import (
     ATTEMPTS,
     Action,
     Ask,
+    Choose,
     Finish,
     Launch,
     Plan,
     Repeat,
     Row,
     after_death,
-    confirmed_configurations,
     deaths_in_a_row,
-    decide,
     packs,
 )
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
 
-PLAN = Plan(labels=("a", "b"), trials_per_method=4, confirm=2, seeds=2, width=2, confirmation_width=2)
+
+def budget(trials: int, **changes: int) -> Budget:
+    return Budget(trials_per_method=trials, rounds=10, **changes)  # type: ignore[arg-type]
+
+
+PLAN = Plan(labels=("a", "b"), budget=budget(4, confirm=2, seeds=2), width=2, confirmation_width=2)
+
+
+def first_come(label: str, search: int, count: int) -> Sequence[int]:
+    """Chooses configurations in the order of their numbers, of at most 20 of one search."""
+    return range(20)[:count]
+
+
+def decide(
+    plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose = first_come
+) -> list[Action]:
+    return policy.decide(plan, rows, running, slots, choose)
 
 
 def searched(label: str, count: int, **changes: object) -> list[Row]:
@@ -75,34 +91,47 @@ def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
     assert decide(replace(PLAN, labels=("a",), generation=4), rows, {}, slots=1) == [Launch(("a1", "a2"))]
 
 
-def test_the_best_configurations_of_a_finished_label_are_confirmed() -> None:
-    values = [(0.0, 3.0), (1.0, 2.0), (0.5, 0.5), (3.0, 0.0)]
-    rows = [replace(row, state="COMPLETE", values=values[row.number]) for row in searched("a", 4)]
-    assert decide(PLAN, rows, {}, slots=1) == [Repeat("a", ((0, 0), (0, 1), (3, 0), (3, 1)), first=0)]
+def chosen(*configurations: int) -> Choose:
+    """Chooses these first."""
+    return lambda label, search, count: configurations[:count]
 
 
-def test_too_few_complete_trials_are_filled_up_with_diverged_then_failed_ones() -> None:
-    rows = searched("a", 4, state="FAILED")
-    rows[2] = replace(rows[2], state="COMPLETE", values=(1.0, 1.0))
-    rows[3] = replace(rows[3], state="DIVERGED")
-    assert confirmed_configurations(rows, 3) == (2, 3, 0)
+def test_the_chosen_configurations_of_a_finished_label_are_confirmed() -> None:
+    rows = searched("a", 4, state="COMPLETE")
+    expected = Repeat("a", ((3, 1), (3, 2), (0, 1), (0, 2)), first=0)
+    assert decide(PLAN, rows, {}, slots=1, choose=chosen(3, 0, 1, 2)) == [expected]
 
 
-def test_one_objective_orders_confirmation_by_itself() -> None:
-    rows = [replace(row, state="COMPLETE", values=(float(row.number % 3),)) for row in searched("a", 6)]
-    assert confirmed_configurations(rows, 3) == (2, 5, 1)
+def test_searches_take_turns_and_each_confirms_its_own_on_seeds_of_its_own() -> None:
+    plan = replace(PLAN, labels=("a",), budget=budget(8, confirm=4, seeds=2, searches=2), generation=0)
+    seeds = [plan.search_seed(number) for number in range(8)]
+    assert seeds[::2] == [0] * 4
+    assert len(set(seeds[1::2])) == 1
+    assert seeds[1] != 0
+    rows = [replace(row, seed=seed) for row, seed in zip(searched("a", 4), seeds, strict=False)]
+    assert decide(plan, rows, {}, slots=2) == [Launch(("a0", "a2")), Launch(("a1", "a3"))]
+    assert decide(plan, [], {}, slots=1) == [Ask("a", 0, 4)]
+    rows = [replace(row, seed=seed, state="COMPLETE") for row, seed in zip(searched("a", 8), seeds, strict=True)]
+    numbers = {0: (4, 0, 2, 6), 1: (3, 7, 1, 5)}
+    found = decide(plan, rows, {}, slots=1, choose=lambda label, search, count: numbers[search][:count])
+    other = seeds[1]
+    assert found == [
+        Repeat(
+            "a", tuple((n, s) for n in (4, 0) for s in (1, 2)) + tuple((n, other + s) for n in (3, 7) for s in (1, 2))
+        )
+    ]
 
 
 def test_a_pack_of_confirmation_trials_holds_one_seed() -> None:
-    done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
+    done = [replace(row, state="COMPLETE") for row in searched("a", 4)]
     confirmed = [Row(f"c{n}", "a", "confirmation", n, seed=1 + n % 2, configuration=n // 2) for n in range(4)]
     plan = replace(PLAN, labels=("a",), confirmation_width=8)
     assert decide(plan, done + confirmed, {}, slots=2) == [Launch(("c0", "c2")), Launch(("c1", "c3"))]
 
 
 def test_without_seeds_the_search_is_all() -> None:
-    plan = replace(PLAN, labels=("a",), seeds=0)
-    done = [replace(row, state="COMPLETE", values=(0.0, 0.0)) for row in searched("a", 4)]
+    plan = replace(PLAN, labels=("a",), budget=budget(4, seeds=0))
+    done = [replace(row, state="COMPLETE") for row in searched("a", 4)]
     assert decide(plan, done, {}, slots=2) == [Finish()]
 
 
@@ -123,10 +152,14 @@ def test_without_seeds_the_search_is_all() -> None:
 def test_the_plan_of_a_new_study(
     trials: int, packs: int | str, sampler: str, gpus: float, expected: tuple[int, int, int]
 ) -> None:
-    budget = Budget(trials_per_method=trials, rounds=1)
-    plan = decided(budget, Resources.from_json({"packs": packs}), sampler, gpus)
+    whole = budget(trials, seeds=3)
+    plan = decided(whole, Resources.from_json({"packs": packs}), sampler, gpus)
     assert (plan.generation, plan.width, plan.confirmation_width) == expected
-    waiting = decided(budget.model_copy(update={"asking": "asynchronous"}), Resources(), sampler, gpus)
+    several = decided(
+        budget(6 * trials, seeds=3, confirm=48, searches=6), Resources.from_json({"packs": packs}), sampler, gpus
+    )
+    assert several == plan.model_copy(update={"generation": 6 * plan.generation}), "of each search"
+    waiting = decided(whole.model_copy(update={"asking": "asynchronous"}), Resources(), sampler, gpus)
     assert waiting.generation == 0
 
 
@@ -144,7 +177,7 @@ def generations(label: str, count: int, finished: int) -> list[Row]:
 
 
 def test_a_generation_is_asked_for_when_the_one_before_the_last_is_complete() -> None:
-    plan = Plan(labels=("a",), trials_per_method=11, width=2, generation=4)
+    plan = Plan(labels=("a",), budget=budget(11), width=2, generation=4)
     assert decide(plan, [], {}, slots=1) == [Ask("a", 0, 4)]
     assert decide(plan, generations("a", 4, 0), {}, slots=1) == [Ask("a", 4, 4)]
     assert decide(plan, generations("a", 8, 3), {}, slots=1) == []
@@ -154,17 +187,17 @@ def test_a_generation_is_asked_for_when_the_one_before_the_last_is_complete() ->
 
 
 def test_a_generation_that_was_cut_off_is_completed_first() -> None:
-    plan = Plan(labels=("a",), trials_per_method=12, width=4, generation=4)
+    plan = Plan(labels=("a",), budget=budget(12), width=4, generation=4)
     assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 2)]
 
 
 def test_without_generations_no_result_is_waited_for() -> None:
-    plan = Plan(labels=("a",), trials_per_method=12, width=4)
+    plan = Plan(labels=("a",), budget=budget(12), width=4)
     assert decide(plan, generations("a", 8, 0), {}, slots=1) == [Ask("a", 8, 4)]
 
 
 def test_a_pack_holds_trials_of_one_generation() -> None:
-    plan = Plan(labels=("a",), trials_per_method=12, width=3, generation=4)
+    plan = Plan(labels=("a",), budget=budget(12), width=3, generation=4)
     assert decide(plan, searched("a", 8), {}, slots=9) == [
         Launch(("a0", "a1", "a2")),
         Launch(("a3",)),
@@ -174,10 +207,10 @@ def test_a_pack_holds_trials_of_one_generation() -> None:
 
 
 def test_packs_of_a_whole_study() -> None:
-    plan = Plan(
-        labels=("a", "b"), trials_per_method=11, confirm=3, seeds=2, width=3, confirmation_width=2, generation=4
-    )
+    plan = Plan(("a", "b"), budget(11, confirm=3, seeds=2), width=3, confirmation_width=2, generation=4)
     assert packs(plan) == 2 * (2 + 2 + 1 + 2 * 2)
+    several = replace(plan, budget=budget(33, confirm=9, seeds=2, searches=3), generation=12)
+    assert packs(several) == 3 * packs(plan)
 
 
 def test_a_trial_has_failed_after_the_third_death_without_progress() -> None:
@@ -227,9 +260,10 @@ class Simulation:
             assert self.steps < 10_000, "no progress"
             slots_now = max(1, slots + self.chance.choice((-1, 0, 0, 1)))
             rows = list(self.rows.values())
-            actions = decide(self.plan, rows, self.running, slots_now)
+            actions = decide(self.plan, rows, self.running, slots_now, self.choose)
             self.chance.shuffle(rows)
-            assert decide(self.plan, rows, self.running, slots_now) == actions, "depends on the order of the rows"
+            again = decide(self.plan, rows, self.running, slots_now, self.choose)
+            assert again == actions, "depends on the order of the rows"
             if actions == [Finish()]:
                 assert not self.running
                 return
@@ -241,6 +275,12 @@ class Simulation:
                 self.do(action, slots_now)
             if self.running and self.chance.random() < 0.3:
                 self.end_one()
+
+    def choose(self, label: str, search: int, count: int) -> list[int]:
+        """Some order of a search's configurations."""
+        budget = self.plan.budget
+        numbers = range(search, budget.trials_per_method, budget.searches)
+        return sorted(numbers, key=lambda number: random.Random(f"{label}{number}").random())[:count]
 
     def do(self, action: Action, slots: int) -> None:
         plan = self.plan
@@ -255,9 +295,10 @@ class Simulation:
                 self.asked[f"{label}.s{first}"] = learned
                 for number in range(first, first + count):
                     structure = random.Random(f"{label}{number}").choice("xxy")
-                    self.add(Row(f"{label}.s{number}", label, "search", number, plan.seed, structure))
+                    seed = plan.search_seed(number)
+                    self.add(Row(f"{label}.s{number}", label, "search", number, seed, structure, number))
             case Repeat(label, repeats, first):
-                for number, (configuration, index) in enumerate(repeats, first):
+                for number, (configuration, seed) in enumerate(repeats, first):
                     structure = self.rows[f"{label}.s{configuration}"].structure
                     self.add(
                         Row(
@@ -265,7 +306,7 @@ class Simulation:
                             label,
                             "confirmation",
                             number,
-                            plan.seed + 1 + index,
+                            seed,
                             structure,
                             configuration,
                         )
@@ -307,11 +348,9 @@ class Simulation:
                 self.rows[trial] = replace(row, state=after_death(self.deaths[trial]))
             elif fate < self.deadliness + 0.1:
                 self.rows[trial] = replace(row, state="WAITING")  # stopped, or the driver was replaced
-            elif (result := random.Random(trial)).random() < 0.1:
-                self.rows[trial] = replace(row, state="DIVERGED")
             else:
-                values = (result.random(), result.random())
-                self.rows[trial] = replace(row, state="COMPLETE", values=values)
+                diverged = random.Random(trial).random() < 0.1
+                self.rows[trial] = replace(row, state="DIVERGED" if diverged else "COMPLETE")
 
 
 @settings(max_examples=150, deadline=None)
@@ -322,6 +361,7 @@ class Simulation:
     seeds=st.integers(0, 3),
     width=st.sampled_from([1, 3, 16]),
     generation=st.sampled_from([0, 1, 2, 5]),
+    searches=st.integers(1, 3),
     slots=st.integers(1, 5),
     deadliness=st.sampled_from([0.0, 0.2, 0.6]),
     seed=st.integers(0, 10**6),
@@ -333,21 +373,25 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     seeds: int,
     width: int,
     generation: int,
+    searches: int,
     slots: int,
     deadliness: float,
     seed: int,
 ) -> None:
-    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, 7, generation, width, width)
+    whole = budget(searches * trials, confirm=searches * confirm, seeds=seeds, searches=searches)
+    plan = Plan(tuple("abc"[:labels]), whole, 7, searches * generation, width, width)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(slots)
     rows = list(simulation.rows.values())
     for label in plan.labels:
         own = [row for row in rows if row.label == label]
-        assert sorted(row.number for row in own if row.phase == "search") == list(range(trials))
-        repeats = min(confirm, trials) * seeds
+        assert sorted(row.number for row in own if row.phase == "search") == list(range(searches * trials))
+        repeats = searches * min(confirm, trials) * seeds
         assert sorted(row.number for row in own if row.phase == "confirmation") == list(range(repeats))
-        per_seed = [sum(row.seed == 8 + index for row in own) for index in range(seeds)]
-        assert per_seed == [min(confirm, trials)] * seeds
+        for search in range(searches):
+            first = data_seed(7, search) + 1
+            per_seed = [sum(row.seed == first + index for row in own) for index in range(seeds)]
+            assert per_seed == [min(confirm, trials)] * seeds
     assert all(row.state in ("COMPLETE", "DIVERGED", "FAILED") for row in rows)
     assert {row.id for row in rows if row.state == "FAILED"} == {
         trial for trial, deaths in simulation.deaths.items() if deaths == ATTEMPTS
@@ -366,15 +410,13 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
 def test_neither_workers_nor_interruptions_change_packs_or_what_samplers_learn_from(
     trials: int, width: int, generation: int, slots: int, seed: int
 ) -> None:
-    plan = Plan(("a", "b"), trials, 3, 2, 7, generation, width, width)
+    plan = Plan(("a", "b"), budget(trials, confirm=3, seeds=2), 7, generation, width, width)
     runs = [Simulation(plan, random.Random(seed + index), 0.0) for index in range(2)]
     for simulation, workers in zip(runs, (1, slots), strict=True):
         simulation.run(workers)
     assert runs[0].asked == runs[1].asked
     assert runs[0].packs == runs[1].packs
-    assert {row.id: row.values for row in runs[0].rows.values()} == {
-        row.id: row.values for row in runs[1].rows.values()
-    }
+    assert {row.id: row.state for row in runs[0].rows.values()} == {row.id: row.state for row in runs[1].rows.values()}
 
 
 # ---- a study that is given more
@@ -392,49 +434,52 @@ def repeated(label: str, settings: Sequence[int], seeds: int) -> list[Row]:
             1 + index,
             configuration=configuration,
             state="COMPLETE",
-            values=(0.0, 0.0),
         )
         for number, (configuration, index) in enumerate(pairs)
     ]
 
 
-def finished(label: str, values: Sequence[float]) -> list[Row]:
-    rows = searched(label, len(values))
-    return [replace(row, state="COMPLETE", values=(value, value)) for row, value in zip(rows, values, strict=True)]
+def finished(label: str, count: int) -> list[Row]:
+    return searched(label, count, state="COMPLETE")
+
+
+MORE = budget(6, confirm=2, seeds=2)
 
 
 def test_more_settings_are_searched_before_anything_is_repeated_again() -> None:
-    plan = replace(PLAN, labels=("a",), trials_per_method=6)
-    rows = [*finished("a", [4, 3, 2, 1]), *repeated("a", (0, 1), 2)]
+    plan = replace(PLAN, labels=("a",), budget=MORE)
+    rows = [*finished("a", 4), *repeated("a", (0, 1), 2)]
     assert decide(plan, rows, {}, slots=1) == [Ask("a", 4, 2)]
-    assert decide(replace(plan, trials_per_method=4), rows, {}, slots=1) == [Finish()]
+    assert decide(replace(plan, budget=PLAN.budget), rows, {}, slots=1) == [Finish()]
 
 
 def test_new_best_configurations_are_repeated_beside_the_old_ones() -> None:
-    plan = replace(PLAN, labels=("a",), trials_per_method=6)
-    rows = [*finished("a", [4, 3, 2, 1, 9, 0]), *repeated("a", (0, 1), 2)]
-    assert decide(plan, rows, {}, slots=1) == [Repeat("a", ((4, 0), (4, 1)), first=4)]
+    plan = replace(PLAN, labels=("a",), budget=MORE)
+    rows = [*finished("a", 6), *repeated("a", (0, 1), 2)]
+    assert decide(plan, rows, {}, slots=1, choose=chosen(4, 0)) == [Repeat("a", ((4, 1), (4, 2)), first=4)]
 
 
 def test_the_other_labels_repeat_as_many_settings_more() -> None:
-    plan = replace(PLAN, trials_per_method=6)
-    a = [*finished("a", [4, 3, 2, 1, 9, 8]), *repeated("a", (0, 1), 2)]
-    b = [*finished("b", [4, 3, 2, 1, 0, 0.5]), *repeated("b", (0, 1), 2)]
-    assert decide(plan, [*a, *b], {}, slots=1) == [
-        Repeat("a", ((4, 0), (4, 1), (5, 0), (5, 1)), first=4),
-        Repeat("b", ((2, 0), (2, 1), (3, 0), (3, 1)), first=4),
+    plan = replace(PLAN, budget=MORE)
+    a = [*finished("a", 6), *repeated("a", (0, 1), 2)]
+    b = [*finished("b", 6), *repeated("b", (0, 1), 2)]
+    order = {"a": (4, 5, 0, 1), "b": (0, 1, 2, 3)}
+    choices: Choose = lambda label, search, count: order[label][:count]  # noqa: E731
+    assert decide(plan, [*a, *b], {}, slots=1, choose=choices) == [
+        Repeat("a", ((4, 1), (4, 2), (5, 1), (5, 2)), first=4),
+        Repeat("b", ((2, 1), (2, 2), (3, 1), (3, 2)), first=4),
     ]
 
 
 def test_more_seeds_repeat_what_was_repeated() -> None:
-    plan = replace(PLAN, labels=("a",), seeds=3)
-    rows = [*finished("a", [4, 3, 2, 1]), *repeated("a", (0, 1), 2)]
-    assert decide(plan, rows, {}, slots=1) == [Repeat("a", ((0, 2), (1, 2)), first=4)]
+    plan = replace(PLAN, labels=("a",), budget=budget(4, confirm=2, seeds=3))
+    rows = [*finished("a", 4), *repeated("a", (0, 1), 2)]
+    assert decide(plan, rows, {}, slots=1) == [Repeat("a", ((0, 3), (1, 3)), first=4)]
 
 
 def test_seeds_for_a_study_that_had_none() -> None:
-    plan = replace(PLAN, labels=("a",), seeds=1)
-    assert decide(plan, finished("a", [1, 2, 3, 4]), {}, slots=1) == [Repeat("a", ((3, 0), (2, 0)), first=0)]
+    plan = replace(PLAN, labels=("a",), budget=budget(4, confirm=2, seeds=1))
+    assert decide(plan, finished("a", 4), {}, slots=1, choose=chosen(3, 2)) == [Repeat("a", ((3, 1), (2, 1)), first=0)]
 
 
 @settings(max_examples=80, deadline=None)
@@ -450,14 +495,15 @@ def test_seeds_for_a_study_that_had_none() -> None:
 def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
     labels: int, trials: int, confirm: int, seeds: int, more: list[tuple[int, int]], deadliness: float, seed: int
 ) -> None:
-    plan = Plan(tuple("abc"[:labels]), trials, confirm, seeds, seed=7, generation=2, width=2, confirmation_width=4)
+    whole = budget(trials, confirm=confirm, seeds=seeds)
+    plan = Plan(tuple("abc"[:labels]), whole, seed=7, generation=2, width=2, confirmation_width=4)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(2)
     for further_trials, further_seeds in more:
         before = dict(simulation.rows)
-        plan = replace(
-            plan, trials_per_method=plan.trials_per_method + further_trials, seeds=plan.seeds + further_seeds
-        )
+        larger = {"trials_per_method": whole.trials_per_method + further_trials, "seeds": whole.seeds + further_seeds}
+        whole = whole.model_copy(update=larger)
+        plan = replace(plan, budget=whole)
         simulation.plan = plan
         simulation.run(2)
         rows = list(simulation.rows.values())
@@ -466,13 +512,13 @@ def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
         for label in plan.labels:
             own = [row for row in rows if row.label == label and row.phase == "confirmation"]
             search = [row for row in rows if row.label == label and row.phase == "search"]
-            assert sorted(row.number for row in search) == list(range(plan.trials_per_method))
+            assert sorted(row.number for row in search) == list(range(whole.trials_per_method))
             assert sorted(row.number for row in own) == list(range(len(own)))
             pairs = {(row.configuration, row.seed - 8) for row in own}
             again = {configuration for configuration, _ in pairs}
-            assert pairs == {(configuration, index) for configuration in again for index in range(plan.seeds)}
+            assert pairs == {(configuration, index) for configuration in again for index in range(whole.seeds)}
             assert len(pairs) == len(own)
-            if plan.seeds:
-                assert set(confirmed_configurations(search, plan.repeated)) <= again
+            if whole.seeds:
+                assert set(simulation.choose(label, 0, whole.confirmed)) <= again
             sizes.add(len(own))
         assert len(sizes) == 1, "labels repeat equally many"

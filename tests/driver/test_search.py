@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from driftline.errors import DriftlineError, InvalidSpec, StaleDriver
+from driftline.results.confirmation import to_confirm
+from driftline.results.curves import TrialCurve
+from driftline.results.study_result import study_result
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.curve_codec import decode
 from service.driver import checkpoints
 from service.driver.ray.worker import Worker, columns
 from service.driver.search.search import Search
-from service.driver.search.study_plan import sampler_seed
+from service.driver.search.study_plan import data_seed, sampler_seed
 from service.samplers.base import Sampler
 from service.samplers.build import build
 from service.store.curve_segments import join
@@ -132,6 +135,54 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     assert all(stored[trial.id]["round"] == list(range(31)) for trial in complete)
     assert not list(tmp_path.glob(f"{study_id}/*.ckpt"))
     assert client.store.leases.release(study_id, bench.attempt, "SUCCEEDED") == "SUCCEEDED"
+
+
+def test_searches_of_a_label_share_its_budget_and_have_seeds_and_samplers_of_their_own(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    budget = {"trials_per_method": 8, "rounds": 30, "seeds": 2, "confirm": 4, "searches": 2}
+    study = quadratic(budget=budget)
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path).run()
+    for label in study.labels:
+        trials = client.store.trials.find(study_id, label=label)
+        searches = [[trial for trial in trials if trial.configuration % 2 == number] for number in (0, 1)]
+        assert [len(trials) for trials in searches] == [4 + 2 * 2] * 2
+        first = (0, data_seed(0, 1))
+        for own, seed in zip(searches, first, strict=True):
+            assert [trial.seed for trial in own if trial.phase == "search"] == [seed] * 4
+            assert sorted(trial.seed for trial in own if trial.phase == "confirmation") == [
+                seed + 1,
+                seed + 1,
+                seed + 2,
+                seed + 2,
+            ]
+        one, other = ([trial.hyperparameters for trial in own if trial.phase == "search"] for own in searches)
+        assert all(point not in other for point in one)
+    result = study_result(
+        client.store.studies.get(study_id), client.store.trials.find(study_id), client.store.curves.columns(study_id)
+    )
+    for label in study.labels:
+        method = result.document["methods"][label]
+        assert method["reported"]["searches"] == 2
+        assert [row["search"] for row in method["claims"]["methods"]] == [0, 1]
+        assert method["frontier"][-1].keys() >= {"search_low", "search_high"}
+
+
+def test_what_dominates_the_largest_area_is_confirmed(client: StoreClient, tmp_path: Path) -> None:
+    study = quadratic()
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    bench.run()
+    records = {trial.id: trial for trial in client.store.trials.find(study_id)}
+    columns = client.store.curves.columns(study_id)
+    for label in study.labels:
+        own = [trial for trial in records.values() if trial.label == label]
+        searched = [TrialCurve.from_record(trial, columns[trial.id]) for trial in own if trial.phase == "search"]
+        expected = to_confirm(searched, "loss", "rounds", 2)
+        confirmed = {trial.configuration for trial in own if trial.phase == "confirmation"}
+        assert confirmed == set(expected)
+        assert len(confirmed) == 2
 
 
 def test_curves_are_stored_to_the_bit_and_the_driver_keeps_what_its_results_need(

@@ -92,7 +92,9 @@ def test_few_pairs_have_no_verdict() -> None:
     assert found["claims"]["configurations"]["reasons"] == [
         "it needs at least 6 seeds (budget.seeds), and both labels have 5"
     ]
-    assert found["claims"]["methods"]["reasons"] == ["it needs at least 6 searches, and both labels have 1"]
+    assert found["claims"]["methods"]["reasons"] == [
+        "it needs at least 6 searches (budget.searches), and both labels have 1"
+    ]
     assert found["ranges"] == []
 
 

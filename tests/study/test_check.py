@@ -143,9 +143,14 @@ def test_what_would_merely_diverge_is_fine():
 def test_remarks():
     grid = Study.from_yaml(TEXT.replace("budget:", "sampler: grid\nbudget:")).check()
     assert grid == ["methods[0]: 16 of the 360 configurations on the grid of fedavg will be tried"]
-    front = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, confirm: 17")).check()
+    front = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, confirm: 17, seeds: 2")).check()
     assert front == [
         "budget.confirm: 17 configurations are to be confirmed, but only 16 are searched: all of them will be confirmed"
+    ]
+    uneven = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, confirm: 9, seeds: 2, searches: 4")).check()
+    assert uneven == [
+        "budget.confirm: 9 configurations are to be confirmed, but there are 4 equal searches: "
+        + "2 of each will be confirmed, 8 in all"
     ]
 
 

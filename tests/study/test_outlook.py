@@ -71,20 +71,25 @@ def claims(**changes: object) -> list[str]:
 
 
 def test_a_budget_says_what_it_can_claim() -> None:
-    (few,) = claims()
+    (few,) = claims(budget=BUDGET | {"seeds": 3})
     assert few.startswith("Claims: compare can judge the configurations found with at least 6 seeds, not with 3 (")
-    assert few.endswith("It cannot judge the methods themselves: that needs 6 independent searches.")
-    (enough,) = claims(budget=BUDGET | {"seeds": 6})
+    assert few.endswith(
+        "It cannot judge the methods themselves: that needs 6 independent searches, not one (budget.searches)."
+    )
+    (enough,) = claims()
     assert "the configurations found over 6 seeds." in enough
+    (both,) = claims(budget=BUDGET | {"trials_per_method": 48, "searches": 6})
+    assert both.endswith("over 6 seeds. It can judge the methods themselves over 6 independent searches.")
     assert claims(methods=[{"name": "fedavg"}]) == []
 
 
 def test_where_nothing_is_random_one_run_is_enough() -> None:
     whole = {"clients_per_round": None, "batch_size": None}
-    (said,) = claims(**whole)
-    assert "exactly, because nothing is random: one run stands for all seeds; seeds: 0 saves 24 trials" in said
-    (done,) = claims(**whole, budget=BUDGET | {"seeds": 0})
-    assert "one run stands for all seeds. It" in done
+    (done,) = claims(**whole)
+    assert "exactly, because nothing is random: one run stands for all seeds. It" in done
+    assert Study.from_json(STUDY | whole).budget.seeds == 0
+    (said,) = claims(**whole, budget=BUDGET | {"seeds": 3})
+    assert "one run stands for all seeds; seeds: 0 saves 24 trials of each label" in said
 
 
 @pytest.mark.parametrize(

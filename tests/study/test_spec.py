@@ -48,7 +48,7 @@ def test_every_value_is_read():
         "bytes",
         ("quality", "speed"),
     )
-    assert (one.budget.trials_per_method, one.budget.rounds, one.budget.seeds, one.budget.confirm) == (64, 200, 3, 8)
+    assert (one.budget.trials_per_method, one.budget.rounds, one.budget.seeds, one.budget.confirm) == (64, 200, 6, 8)
     assert (one.resources.gpu, one.resources.cpus, one.resources.packs) == ("auto", 1.0, 4)
     assert (one.sampler, one.seed, one.clients_per_round, one.batch_size) == ("tpe", 0, 10, None)
 
@@ -97,7 +97,7 @@ def test_canonical_json_leaves_out_what_is_left_to_the_task():
 
 
 def test_fingerprint_changes_with_every_value_and_not_with_the_spelling():
-    same = TEXT.replace("1e-3", "0.001").replace("rounds: 200", "rounds: 200, seeds: 3, confirm: 8")
+    same = TEXT.replace("1e-3", "0.001").replace("rounds: 200", "rounds: 200, seeds: 6, confirm: 8, searches: 1")
     assert study(same).fingerprint() == study().fingerprint()
     for old, new in [("64", "65"), ("1e-3", "2e-3"), ("bytes", "rounds"), ("0.9]", "0.8]"), ("averaging", "a")]:
         assert study(TEXT.replace(old, new, 1)).fingerprint() != study().fingerprint()
@@ -144,6 +144,12 @@ BAD = [
     ("rounds: 200", "rounds: true", "budget.rounds: must be a whole number, got true"),
     ("rounds: 200", "rounds: 1.5", "budget.rounds: must be a whole number, got 1.5"),
     (", rounds: 200", "", "budget.rounds: must be given"),
+    (
+        "rounds: 200",
+        "rounds: 200, searches: 5",
+        "budget.trials_per_method: must be a multiple of searches, so that all searches are equal, "
+        + "got trials_per_method=64 and searches=5",
+    ),
     ("rounds: 200", "rounds: 200, seeds: -1", "budget.seeds: must be at least 0, got seeds=-1"),
     (
         "rounds: 200",

@@ -1,31 +1,34 @@
 """What a driver does next: pure rules over the rows of a study.
 
-Two phases. In the *search* every label gets `trials_per_method` configurations, all at the study's seed. When a label's
-search is finished, its best `confirm` configurations are each run again on `seeds` fresh seeds: *confirmation*. Trials
-of one label, phase, seed and structure run together in a pack; a pack whose worker died, or that was stopped, is formed
-again from exactly the same trials, so that its checkpoint fits.
+Two phases. In the *search* every label gets `trials_per_method` configurations. Its searches take turns: each proposes
+every `searches`-th configuration and has a seed of its own. When all are finished, some configurations of each search
+are run again on `seeds` fresh seeds: *confirmation*. Trials of one label, phase, seed and structure run together in a
+pack; a pack whose worker died, or that was stopped, is formed again from exactly the same trials, so that its
+checkpoint fits.
 
-A label's sampler is asked for one generation of configurations after the other. Generation g waits until generation g-2
-is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in which
-trials end changes a proposal.
+A label's samplers are asked for one generation of configurations after the other. Generation g waits until generation
+g-2 is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in
+which trials end changes a proposal.
 
 A study may be extended with more configurations or seeds, even after it has finished. Its search continues, then the
-configurations that are best now are repeated in addition to those that were repeated before, all of them on every seed.
-If one label has found more new best configurations than another, the other repeats its next best ones, so that all
-labels repeat the same number.
+configurations that are chosen now are repeated in addition to those that were repeated before, all of them on every
+seed. If one search chooses more new configurations than another, the other repeats its next ones, so that all searches
+of all labels repeat the same number.
 """
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from driftline.results.pareto import select
-from driftline.study.spec import Budget, confirmed
+from driftline.study.spec import Budget
 from driftline.wire.records import TRIAL_FINISHED, Phase, StudyPlan, TrialState
+from service.driver.search.study_plan import data_seed
+
+Choose = Callable[[str, int, int], Sequence[int]]
+"""Gives the configurations to confirm of a finished search, first choices first: (label, search, how many)."""
 
 ATTEMPTS = 3
 """A trial fails when its worker has died this many times in a row without a newer checkpoint in between."""
@@ -37,20 +40,16 @@ class Plan:
 
     Attributes:
         labels: Labels of its entries, in order.
-        trials_per_method: Configurations searched for each label, at least 1.
-        confirm: Configurations of each label that are run again.
-        seeds: Fresh seeds on which they are repeated; 0 skips confirmation.
-        seed: Seed of the search; confirmation uses seed + 1 .. seed + seeds.
-        generation: Configurations that a label's sampler is asked for at once; 0 asks for a pack at once, and waits for
-            no results.
+        budget: Trials, seeds and searches of each label.
+        seed: Seed of the study.
+        generation: Configurations that a label's samplers are asked for at once; 0 asks for a pack of each search at
+            once, and waits for no results.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
     """
 
     labels: tuple[str, ...]
-    trials_per_method: int
-    confirm: int = 8
-    seeds: int = 3
+    budget: Budget
     seed: int = 0
     generation: int = 0
     width: int = 1
@@ -59,24 +58,22 @@ class Plan:
     @classmethod
     def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> Plan:
         """What a study with these labels, this budget and this plan asks for."""
-        widths = (plan.generation, plan.width, plan.confirmation_width)
-        return cls(labels, budget.trials_per_method, budget.confirm, budget.seeds, seed, *widths)
-
-    @property
-    def repeated(self) -> int:
-        """Configurations that each label confirms: the same number for every label."""
-        return confirmed(self.trials_per_method, self.confirm, self.seeds)
+        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width)
 
     @property
     def asked_at_once(self) -> int:
-        """Configurations that a label's sampler is asked for at once."""
-        return self.generation or self.width
+        """Configurations that a label's samplers are asked for at once."""
+        return self.generation or self.width * self.budget.searches
+
+    def search_seed(self, configuration: int) -> int:
+        """Seed of a search trial; confirmation counts on from it."""
+        return data_seed(self.seed, self.budget.search_of(configuration))
 
     def learned_from(self, first: int) -> int:
-        """How many of a label's trials its sampler learns from when it is asked for trial `first` and those after it.
+        """How many of a label's trials its samplers learn from when asked for trial `first` and those after it.
 
         Examples:
-            >>> plan = Plan(labels=("fedavg",), trials_per_method=64, generation=8)
+            >>> plan = Plan(labels=("fedavg",), budget=Budget(trials_per_method=64, rounds=100), generation=8)
             >>> [plan.learned_from(first) for first in (0, 8, 16, 24)]
             [0, 0, 8, 16]
         """
@@ -99,7 +96,6 @@ class Row:
         configuration: Number of the search trial with the same hyperparameters.
         state: As in `TrialRecord`.
         pack: Pack that ran it last; None if none did.
-        values: The values that the sampler maximises, if it is complete.
     """
 
     id: str
@@ -111,12 +107,11 @@ class Row:
     configuration: int = 0
     state: TrialState = "WAITING"
     pack: str | None = None
-    values: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask the label's sampler for configurations of its next search trials: numbers `first` .. `first + count - 1`."""
+    """Ask the label's samplers for configurations of its next search trials: numbers `first` .. `first + count - 1`."""
 
     label: str
     first: int
@@ -125,11 +120,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Create the label's confirmation trials: search trials again on fresh seeds, best first.
+    """Create the label's confirmation trials: search trials again on fresh seeds, first choices first.
 
     Attributes:
         label: The label.
-        repeats: Pairs of a configuration (the number of its search trial) and a fresh seed (counted from 0).
+        repeats: Pairs of a configuration (the number of its search trial) and a fresh seed.
         first: Number of the first new confirmation trial; the others follow.
     """
 
@@ -159,7 +154,9 @@ class Finish:
 Action = Ask | Repeat | Launch | Finish
 
 
-def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int) -> list[Action]:
+def decide(
+    plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose
+) -> list[Action]:
     """What to do next; call it again once that is done.
 
     Args:
@@ -167,12 +164,13 @@ def decide(plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]]
         rows: All its trials.
         running: Trial ids by running pack.
         slots: How many packs may run at once.
+        choose: Chooses what to confirm; called for searches that are finished.
 
     Returns:
         Empty if the driver can only wait; otherwise a `Repeat` for every label whose confirmation is due, or one `Ask`,
         or a `Launch` for every free slot while there are waiting trials, or `Finish`. Deterministic.
     """
-    repeats = _confirmations(plan, rows)
+    repeats = _confirmations(plan, rows, choose)
     if repeats:
         return list(repeats)
     if _complete(plan, rows):
@@ -197,10 +195,11 @@ def width(plan: Plan, phase: Phase) -> int:
 
 def packs(plan: Plan) -> int:
     """Number of packs of a whole study if all trials have the same structure and none is restarted."""
-    generations, rest = divmod(plan.trials_per_method, plan.asked_at_once)
-    searched = generations * -(-plan.asked_at_once // plan.width) + -(-rest // plan.width)
-    confirmed = plan.seeds * -(-plan.repeated // plan.confirmation_width)
-    return len(plan.labels) * (searched + confirmed)
+    budget, at_once = plan.budget, plan.asked_at_once // plan.budget.searches
+    generations, rest = divmod(budget.trials_per_search, at_once)
+    searched = generations * -(-at_once // plan.width) + -(-rest // plan.width)
+    confirmed = budget.seeds * -(-budget.confirmed_per_search // plan.confirmation_width)
+    return len(plan.labels) * budget.searches * (searched + confirmed)
 
 
 def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
@@ -223,19 +222,6 @@ def after_death(deaths: int) -> Literal["WAITING", "FAILED"]:
     return "FAILED" if deaths >= ATTEMPTS else "WAITING"
 
 
-def confirmed_configurations(rows: Iterable[Row], count: int) -> tuple[int, ...]:
-    """Numbers of the configurations to repeat, best first.
-
-    Complete trials come first, by non-dominated sorting with crowding. If there are fewer than `count`, diverged and
-    then failed ones follow, so that every label repeats the same number.
-
-    Args:
-        rows: The finished search trials of one label.
-        count: How many.
-    """
-    return _ranked(list(rows))[:count]
-
-
 def _finished(row: Row) -> bool:
     return row.state in TRIAL_FINISHED
 
@@ -247,48 +233,56 @@ def _of(rows: Sequence[Row], label: str, phase: Phase) -> list[Row]:
 def _searched(plan: Plan, rows: Sequence[Row], label: str) -> bool:
     """Whether a label's search is finished."""
     found = _of(rows, label, "search")
-    return len(found) >= plan.trials_per_method and all(_finished(row) for row in found)
+    return len(found) >= plan.budget.trials_per_method and all(_finished(row) for row in found)
 
 
-def _confirmations(plan: Plan, rows: Sequence[Row]) -> list[Repeat]:
-    """The missing repeats of every label whose search is finished."""
-    if not plan.repeated:
+def _confirmations(plan: Plan, rows: Sequence[Row], choose: Choose) -> list[Repeat]:
+    """The missing repeats of every label whose searches are finished."""
+    budget = plan.budget
+    if not budget.confirmed:
         return []
-    had = {label: _confirmed(rows, label) for label in plan.labels}
-    ranked = {label: _ranked(_of(rows, label, "search")) for label in plan.labels if _searched(plan, rows, label)}
-    wanted = {label: tuple(dict.fromkeys((*had[label], *best[: plan.repeated]))) for label, best in ranked.items()}
-    most = max(len(configurations) for configurations in (*wanted.values(), *had.values())) if wanted else 0
+    searches = range(budget.searches)
+    had = {(label, search): _confirmed(plan, rows, label, search) for label in plan.labels for search in searches}
+    searched = [label for label in plan.labels if _searched(plan, rows, label)]
+    wanted = {
+        (label, search): _joined(had[label, search], choose(label, search, budget.confirmed_per_search))
+        for label in searched
+        for search in searches
+    }
+    most = max((len(configurations) for configurations in (*wanted.values(), *had.values())), default=0)
     due: list[Repeat] = []
-    for label, configurations in wanted.items():
-        configurations = tuple(dict.fromkeys((*configurations, *ranked[label])))[:most]
+    for label in searched:
         confirmed = _of(rows, label, "confirmation")
-        there = {(row.configuration, row.seed - plan.seed - 1) for row in confirmed}
-        pairs = [(configuration, index) for configuration in configurations for index in range(plan.seeds)]
-        missing = tuple(pair for pair in pairs if pair not in there)
+        there = {(row.configuration, row.seed) for row in confirmed}
+        missing = tuple(
+            (configuration, seed)
+            for search in searches
+            for configuration in _filled(wanted[label, search], most, label, search, choose)
+            for seed in (plan.search_seed(configuration) + 1 + index for index in range(budget.seeds))
+            if (configuration, seed) not in there
+        )
         if missing:
             due.append(Repeat(label, missing, max((row.number + 1 for row in confirmed), default=0)))
     return due
 
 
-def _confirmed(rows: Sequence[Row], label: str) -> tuple[int, ...]:
-    """Configurations of a label that have confirmation trials, in the order of creation."""
+def _confirmed(plan: Plan, rows: Sequence[Row], label: str, search: int) -> list[int]:
+    """Configurations of a label's search that have confirmation trials, in the order of creation."""
     confirmed = sorted(_of(rows, label, "confirmation"), key=lambda row: row.number)
-    return tuple(dict.fromkeys(row.configuration for row in confirmed))
+    numbers = (row.configuration for row in confirmed)
+    return _joined([number for number in numbers if plan.budget.search_of(number) == search])
 
 
-def _ranked(rows: Sequence[Row]) -> tuple[int, ...]:
-    """Numbers of all configurations of a finished search, best first."""
-    return _ranked_finished(tuple(sorted((row.number, row.state, row.values) for row in rows)))
+def _filled(configurations: list[int], most: int, label: str, search: int, choose: Choose) -> list[int]:
+    """These configurations, and the next choices of the search, up to this number."""
+    if len(configurations) < most:
+        return _joined(configurations, choose(label, search, most))[:most]
+    return configurations
 
 
-@functools.lru_cache(maxsize=256)  # called at every decision, and a finished search no longer changes
-def _ranked_finished(finished: tuple[tuple[int, TrialState, tuple[float, ...] | None], ...]) -> tuple[int, ...]:
-    complete = [(number, values) for number, state, values in finished if state == "COMPLETE" and values is not None]
-    best = [complete[index][0] for index in select([values for _, values in complete], len(complete))]
-    rest = [
-        number for wanted in ("DIVERGED", "FAILED", "CANCELLED") for number, state, _ in finished if state == wanted
-    ]
-    return (*best, *rest)
+def _joined(*numbers: Iterable[int]) -> list[int]:
+    """All numbers, each once, in order."""
+    return list(dict.fromkeys(number for some in numbers for number in some))
 
 
 def _complete(plan: Plan, rows: Sequence[Row]) -> bool:
@@ -357,7 +351,7 @@ def _questions(plan: Plan, rows: Sequence[Row]) -> list[tuple[_Key, Action]]:
     for label in plan.labels:
         search = _of(rows, label, "search")
         asked = len(search)
-        left = plan.trials_per_method - asked
+        left = plan.budget.trials_per_method - asked
         needed = plan.learned_from(asked) if plan.generation else 0
         if left > 0 and all(_finished(row) for row in search if row.number < needed):
             ask = Ask(label, asked, min(plan.asked_at_once - asked % plan.asked_at_once, left))

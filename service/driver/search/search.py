@@ -21,10 +21,11 @@ from driftline.wire.ids import pack_id
 from driftline.wire.records import StudyPlan, TrialRecord
 from service.driver import checkpoints
 from service.driver.job import PackJob
+from service.driver.search.chosen import Chosen
 from service.driver.search.outcome import needed, outcome, trial_result
-from service.driver.search.policy import Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
+from service.driver.search.policy import Action, Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
 from service.driver.search.state import Pack, Table
-from service.driver.search.study_plan import adopted, data_seed, decided, halved, rounded, sampler_seed
+from service.driver.search.study_plan import adopted, decided, halved, rounded, sampler_seed
 from service.samplers.base import Sampler
 from service.samplers.build import build
 from trainers import structure_key
@@ -78,7 +79,8 @@ class Search:
         self._gpus = gpus
         self._options = dict(options or {})
         self.folder = checkpoints.join(folder, study_id)
-        self.table = Table(study.objective.objectives)
+        self.table = Table()
+        self._chosen = Chosen(client, study_id, study, self.table)
         self._needed = needed(study.objective)
         self._build_sampler = build_sampler
         self._untold: set[str] = set()  # search trials of which the samplers have heard no result
@@ -101,11 +103,12 @@ class Search:
         self._adopt(self._client.study(self._study_id).plan or self._first_plan(records))
         self._complete_plan(records)
         study, names = self._study, self._study.objective.objectives
-        self._samplers = {}
+        self._samplers: dict[tuple[str, int], Sampler] = {}
         for entry in study.methods:
-            seed = study.seed if self.study_plan.one_seed else sampler_seed(study.seed, entry.label)
-            made = self._build_sampler(study.sampler, entry.parameters(), names, seed, start=entry.start)
-            self._samplers[entry.label] = made
+            for search in range(study.budget.searches):
+                seed = study.seed if self.study_plan.one_seed else sampler_seed(study.seed, entry.label, search)
+                made = self._build_sampler(study.sampler, entry.parameters(), names, seed, start=entry.start)
+                self._samplers[entry.label, search] = made
         for record in sorted(records, key=lambda record: record.number):
             if not record.finished:
                 self._classify(record.id)
@@ -124,7 +127,7 @@ class Search:
             slots = min(slots, 1)  # the first pack decides how all others are computed
         if self.finished or self._waiting_at == (slots, len(self.table.packs)):
             return None
-        while actions := decide(self.plan, self.table.rows(), self.table.running(), slots):
+        while actions := self._decide(slots):
             for action in actions:
                 match action:
                     case Ask():
@@ -172,15 +175,15 @@ class Search:
 
     def complete(self) -> bool:
         """Whether nothing is left to do."""
-        return decide(self.plan, self.table.rows(), self.table.running(), 1) == [Finish()]
+        return self._decide(1) == [Finish()]
 
     def left(self) -> int:
         """Number of unfinished trials, including those that do not exist yet; 0 if all of them are training now.
 
         Busy nodes stay without a request, but a request could make Ray's autoscaler keep an idle one, hence the 0.
         """
-        a_label = self.plan.trials_per_method + self.plan.repeated * self.plan.seeds
-        left = len(self.plan.labels) * a_label - sum(trial.finished for trial in self.table.trials.values())
+        trials = len(self.plan.labels) * self.plan.budget.trials
+        left = trials - sum(trial.finished for trial in self.table.trials.values())
         return left if left > sum(len(trials) for trials in self.table.running().values()) else 0
 
     def outcome(self) -> tuple[Released, str]:
@@ -189,18 +192,23 @@ class Search:
 
     # ---- creating trials
 
+    def _decide(self, slots: int) -> list[Action]:
+        return decide(self.plan, self.table.rows(), self.table.running(), slots, self._chosen)
+
     def _ask(self, ask: Ask) -> None:
-        sampler, seed = self._samplers[ask.label], self.plan.seed
         self._tell(ask.label, before=self.plan.learned_from(ask.first))
         numbers = range(ask.first, ask.first + ask.count)
-        configurations = [sampler.ask(number) for number in numbers]
+        configurations = []
+        for number in numbers:
+            sampler, own_number = self._sampler(ask.label, number)
+            configurations.append(sampler.ask(own_number))
         created = self._create(
             [
                 NewTrial(
                     label=ask.label,
                     phase="search",
                     number=number,
-                    seed=seed,
+                    seed=self.plan.search_seed(number),
                     configuration=number,
                     hyperparameters=hyperparameters,
                 )
@@ -216,11 +224,11 @@ class Search:
                 label=repeat.label,
                 phase="confirmation",
                 number=repeat.first + position,
-                seed=self.plan.seed + 1 + index,
+                seed=seed,
                 configuration=number,
                 hyperparameters=hyperparameters,
             )
-            for position, ((number, index), hyperparameters) in enumerate(
+            for position, ((number, seed), hyperparameters) in enumerate(
                 zip(repeat.repeats, configurations, strict=True)
             )
         ]
@@ -240,18 +248,25 @@ class Search:
 
     def _propose(self, record: TrialRecord) -> None:
         """Tells the label's sampler of a search trial that an earlier driver has created."""
-        self._samplers[record.label].pending(record.number, record.hyperparameters)
+        sampler, number = self._sampler(record.label, record.number)
+        sampler.pending(number, record.hyperparameters)
         self._untold.add(record.id)
 
     def _tell(self, label: str, before: int) -> None:
-        """Tells a label's sampler, in the order of their numbers, the new results of trials before this number."""
+        """Tells a label's samplers, in the order of their numbers, the new results of trials before this number."""
         untold = [self.table.trials[trial] for trial in self._untold]
         due = [record for record in untold if record.label == label and record.number < before and record.finished]
         for record in sorted(due, key=lambda record: record.number):
             values = rounded(record.values.model_dump()) if record.values is not None else None
             diverged = record.state == "DIVERGED"
-            self._samplers[label].tell(record.number, record.hyperparameters, values, diverged)
+            sampler, number = self._sampler(label, record.number)
+            sampler.tell(number, record.hyperparameters, values, diverged)
             self._untold.remove(record.id)
+
+    def _sampler(self, label: str, number: int) -> tuple[Sampler, int]:
+        """The sampler that proposes this search trial of a label, and the number of the trial in its search."""
+        budget = self._study.budget
+        return self._samplers[label, budget.search_of(number)], number // budget.searches
 
     # ---- the plan
 
@@ -280,7 +295,7 @@ class Search:
     def _adopt(self, plan: StudyPlan) -> None:
         """Works by this plan from now on."""
         self.study_plan = plan
-        self.plan = Plan.of(self._study.labels, self._study.budget, plan, data_seed(self._study.seed))
+        self.plan = Plan.of(self._study.labels, self._study.budget, plan, self._study.seed)
         self._waiting_at = None
 
     def _replan(self, plan: StudyPlan, reason: str = "") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,14 +35,12 @@ class Table:
     """The rows of a study, as in the API's last answers.
 
     Attributes:
-        objectives: Names of the values to maximise.
         trials: Trials by id.
         curves: Columns of unfinished trials that their results need, by trial id.
         structures: Structure of each trial, by trial id.
         packs: Running packs by id.
     """
 
-    objectives: tuple[str, ...]
     trials: dict[str, TrialRecord] = field(default_factory=dict)
     curves: dict[str, Columns] = field(default_factory=dict)
     structures: dict[str, str] = field(default_factory=dict)
@@ -70,7 +68,6 @@ class Table:
                 configuration=record.configuration,
                 state=record.state,
                 pack=record.pack,
-                values=self._values(record),
             )
             for record in self.trials.values()
         ]
@@ -87,9 +84,3 @@ class Table:
             if record.label == label and record.phase == "search"
         }
         return [found[number] for number in numbers]
-
-    def _values(self, record: TrialRecord) -> tuple[float, ...] | None:
-        if record.values is None:
-            return None
-        values: Mapping[str, float] = record.values.model_dump()
-        return tuple(values[name] for name in self.objectives)

@@ -21,10 +21,10 @@ DIGITS = 4
 def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0) -> StudyPlan:
     """The plan of a new study.
 
-    A generation is an eighth of a label's configurations, but at least 4 and at most 16. Packs are as wide as
-    `resources.packs` says, within a generation. By default a search pack is a whole generation on a GPU and half of one
-    on CPU cores, where width saves little and many workers want packs; a label's search takes at least four packs, and
-    confirmation two for each seed. Samplers that do not learn have no generations.
+    In a generation, each search proposes an eighth of its configurations, but at least 4 and at most 16. Packs are as
+    wide as `resources.packs` says, within a search's part of a generation. By default a search pack is the whole part
+    on a GPU and half of it on CPU cores, where width saves little and many workers want packs; a search takes at least
+    four packs, and confirmation two for each seed. Samplers that do not learn have no generations.
 
     Args:
         budget: The study's budget.
@@ -37,14 +37,15 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
         >>> plan.generation, plan.width, plan.confirmation_width
         (8, 4, 4)
     """
-    eighth = min(max(budget.trials_per_method // 8, NARROWEST), WIDEST)
-    generation = eighth if budget.asking == "generations" and learns(sampler) else 0
+    eighth = min(max(budget.trials_per_search // 8, NARROWEST), WIDEST)
+    learned = budget.asking == "generations" and learns(sampler)
+    generation = eighth * budget.searches if learned else 0
     if resources.packs == "auto":
-        width = min(eighth if gpus else eighth // 2, -(-budget.trials_per_method // 4))
-        half = -(-budget.confirmed // 2)
+        width = min(eighth if gpus else eighth // 2, -(-budget.trials_per_search // 4))
+        half = -(-budget.confirmed_per_search // 2)
         return StudyPlan(generation=generation, width=width, confirmation_width=min(max(half, 1), WIDEST))
     packs = int(resources.packs)
-    return StudyPlan(generation=generation, width=min(packs, generation or packs), confirmation_width=packs)
+    return StudyPlan(generation=generation, width=min(packs, eighth) if learned else packs, confirmation_width=packs)
 
 
 def adopted(plan: StudyPlan, trials: Sequence[TrialRecord]) -> StudyPlan:

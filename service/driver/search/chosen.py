@@ -1,0 +1,59 @@
+"""The configurations of finished searches that are run again on fresh seeds, chosen from the stored curves."""
+
+from __future__ import annotations
+
+from driftline.client.driver_client import DriverClient
+from driftline.results.confirmation import to_confirm
+from driftline.results.curves import TrialCurve
+from driftline.study.spec import Study
+from service.driver.search.outcome import needed
+from service.driver.search.state import Table
+
+CURVES_AT_ONCE = 64
+"""Curves of finished trials that are read in one request."""
+
+
+class Chosen:
+    """Chooses what to confirm, as `policy.decide` asks for it; see `driftline.results.confirmation`.
+
+    Choices are kept, because a finished search no longer changes while its driver lives.
+
+    Args:
+        client: Connection to the API, for the curves.
+        study_id: Id of the study.
+        study: Its specification.
+        table: Its trials.
+    """
+
+    def __init__(self, client: DriverClient, study_id: str, study: Study, table: Table) -> None:
+        self._client = client
+        self._study_id = study_id
+        self._study = study
+        self._table = table
+        self._found: dict[tuple[str, int], list[int]] = {}
+
+    def __call__(self, label: str, search: int, count: int) -> list[int]:
+        """The first `count` configurations to confirm of a finished search; fewer if it has fewer."""
+        found = self._found.get((label, search), [])
+        if len(found) < min(count, self._study.budget.trials_per_search):
+            objective = self._study.objective
+            curves = self._curves(label, search)
+            found = self._found[label, search] = to_confirm(curves, objective.quality, objective.cost, count)
+        return found[:count]
+
+    def _curves(self, label: str, search: int) -> list[TrialCurve]:
+        of_search, columns = self._study.budget.search_of, needed(self._study.objective)
+        records = [
+            record
+            for record in self._table.trials.values()
+            if (record.label, record.phase) == (label, "search") and of_search(record.configuration) == search
+        ]
+        curves: list[TrialCurve] = []
+        for start in range(0, len(records), CURVES_AT_ONCE):
+            some = records[start : start + CURVES_AT_ONCE]
+            read = self._client.curves(self._study_id, [record.id for record in some])
+            for record in some:
+                reported = read.get(record.id, {})
+                own = {name: values for name, values in reported.items() if name in columns}
+                curves.append(TrialCurve.from_record(record, own, search))
+        return curves
