@@ -170,7 +170,11 @@ BAD = [
         "methods[0].server.momentum: unknown key: use name and space",
     ),
     ("{name: plateau, ", "{", "methods[0].schedule.name: must be given"),
-    ("cost: bytes", "cost: euros", "objective.cost: must be rounds, bytes, client_gradients or seconds, got cost="),
+    (
+        "cost: bytes",
+        "cost: euros",
+        "objective.cost: must be rounds, bytes, client_gradients, examples or seconds, got cost=",
+    ),
     ("gpu: auto", "gpu: some", 'resources.gpu: must be auto or a number of at least 0, got "some"'),
     ("packs: 4", "packs: 0", "resources.packs: must be auto or a whole number of at least 1, got 0"),
     ("packs: 4", "cpus: 0", "resources.cpus: must be above 0, got cpus=0"),
