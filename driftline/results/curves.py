@@ -32,7 +32,7 @@ UNITS: dict[str, str] = {
     "bytes": "bytes, up and down",
     "client_gradients": "client gradients",
     "examples": "examples, of client gradients",
-    "time": "modelled seconds",
+    "time": "seconds, modelled",
     "seconds": "seconds",
 }
 
@@ -189,7 +189,7 @@ def unit(cost: str) -> str:
 
     Examples:
         >>> unit("client_gradients"), unit("time")
-        ('client gradients', 'modelled seconds')
+        ('client gradients', 'seconds')
     """
     return UNITS[cost].partition(",")[0]
 

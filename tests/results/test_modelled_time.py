@@ -241,8 +241,9 @@ def test_a_result_names_what_it_was_read_with_and_has_a_verdict() -> None:
         "network": "8kbit,10ms", "compute": "1GFLOPS", "stragglers": 0.25, "flops_per_example": 1e6
     }  # fmt: skip
     assert document["definitions"]["cost"].startswith("modelled seconds (8kbit,10ms; 1GFLOPS; stragglers 0.25): ")
-    assert cost_title(document) == "modelled seconds (8kbit,10ms; 1GFLOPS; stragglers 0.25)"
+    assert cost_title(document) == "seconds, modelled (8kbit,10ms; 1GFLOPS; stragglers 0.25)"
     assert table(document).startswith("s: test_accuracy (rises) against time (8kbit,10ms; 1GFLOPS; stragglers 0.25)\n")
+    assert max(map(len, table({**document, "study": "a-long-name-of-a-study"}).splitlines())) <= 80
     a_round = 0.1 * (1 + 0.25 * 25 / 12) + 0.01 + 0.2
     assert [document["scale"][name] for name in ("first", "last")] == pytest.approx([a_round, 2 * a_round])
     found = compare(document, "a", "b")
@@ -258,7 +259,7 @@ def test_budgets_that_differ_in_modelled_time_have_no_verdict() -> None:
     )
     reading, curves = read(Time("infbit,0s", "1GFLOPS"), trials)
     found = compare(frontier_document("s", curves, reading, 2), "a", "b")
-    assert "budgets differ: a had 1.4 modelled seconds granted, b had 2.8" in found["why"]
+    assert "budgets differ: a had 1.4 seconds granted, b had 2.8" in found["why"]
 
 
 @given(st.floats(1.01, 100.0))

@@ -29,7 +29,8 @@ def table(result: Json, width: int = 80) -> str:
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
-    lines = [f"{result['study']}: {metric} ({parameters['direction']}) against {cost}{time_text(result)}", ""]
+    title = f"{result['study']}: {metric} ({parameters['direction']}) against {cost}{time_text(result)}"
+    lines = [*textwrap.wrap(title, width, break_on_hyphens=False, break_long_words=False), ""]
     lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4), width=width)
     lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", width)
     if said := agreement(result):
