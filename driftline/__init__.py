@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from driftline.errors import DriftlineError as DriftlineError
+    from driftline.results.modelled_time import Time as Time
     from driftline.sdk.asynchronous import AsyncClient as AsyncClient
     from driftline.sdk.client import Client as Client
     from driftline.sdk.frontier import Frontier as Frontier
@@ -54,6 +55,7 @@ _HOMES = {
     "Job": "driftline.sdk.job",
     "OfflineService": "driftline.sdk.offline",
     "Study": "driftline.study.spec",
+    "Time": "driftline.results.modelled_time",
     "compare": "driftline.sdk.shortcuts",
     "frontier": "driftline.sdk.shortcuts",
     "run": "driftline.sdk.shortcuts",
@@ -70,6 +72,7 @@ __all__ = [
     "Job",
     "OfflineService",
     "Study",
+    "Time",
     "compare",
     "frontier",
     "run",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from driftline.errors import NotFound
-from driftline.results.curves import Array
+from driftline.results.curves import Array, unit
 from driftline.results.definitions import LEDGER_TOLERANCE, TIE
 from driftline.results.paired_tests import LEVEL, Paired, band, holm, paired
 from driftline.results.show.number_text import number
@@ -98,7 +98,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     other = [row for row in apart if verdict and row["better"] not in (None, verdict)]
     if other:
         where = " and ".join(f"from {number(row['from'])} to {number(row['to'])}" for row in other)
-        why += f" Not everywhere: {where} {parameters['cost']} {other[0]['better']} is better."
+        why += f" Not everywhere: {where} {unit(parameters['cost'])} {other[0]['better']} is better."
     return {
         "a": a,
         "b": b,
@@ -224,18 +224,24 @@ def _unfair(a: str, b: str, first: Json, second: Json, cost: str) -> list[str]:
     if a == b:
         reasons.append(f"a label must be compared with another one, got {a} twice")
     if cost == "seconds":
-        reasons.append("seconds depend on the machine and its load: choose rounds, bytes or client_gradients")
-    for name, unit in (("trials", "trials"), ("cost", f"{cost} granted")):
+        reasons.append("seconds depend on the machine and its load: choose rounds, bytes, client_gradients or time")
+    for name, what in (("trials", "trials"), ("cost", f"{unit(cost)} granted")):
         left, right = first["granted"][name], second["granted"][name]
         more = max(left, right)
         if not more or abs(left - right) > LEDGER_TOLERANCE * more:
             reasons.append(
-                f"budgets differ: {a} had {left:,.0f} {unit}, {b} had {right:,.0f}" if more else f"no {unit} yet"
+                f"budgets differ: {a} had {_amount(left)} {what}, {b} had {_amount(right)}"
+                if more
+                else f"no {what} yet"
             )
     phases = first["reported"]["phase"], second["reported"]["phase"]
     if phases[0] != phases[1] and all(phases):
         reasons.append(f"{a} is reported from its {phases[0]} trials, {b} from its {phases[1]} trials: wait for both")
     return reasons
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else number(value)
 
 
 def _reasons(

@@ -20,14 +20,19 @@ COSTS: dict[str, tuple[str, ...]] = {
     "rounds": ("round",),
     "bytes": ("bytes_up", "bytes_down"),
     "client_gradients": ("client_gradients",),
+    "examples": ("examples",),
+    "time": ("modelled_seconds",),
     "seconds": ("wall_seconds",),
 }
-"""The costs that a result can use, and the columns whose sum is each cost. All count from the start of a trial."""
+"""The costs that a result can use, and the columns whose sum is each cost. All count from the start of a trial;
+`driftline.results.modelled_time` computes `modelled_seconds` from the other counters."""
 
 UNITS: dict[str, str] = {
     "rounds": "rounds",
     "bytes": "bytes, up and down",
     "client_gradients": "client gradients",
+    "examples": "examples, of client gradients",
+    "time": "seconds, modelled",
     "seconds": "seconds",
 }
 
@@ -48,6 +53,7 @@ class TrialCurve:
         columns: Metric to values, (reports,) each; NaN where a metric was not reported. "round" increases.
         error: Why it failed; "" otherwise.
         search: Number of the search that proposed its configuration.
+        plan: How it was computed, and what turns its counters into modelled time.
     """
 
     trial: str
@@ -61,6 +67,7 @@ class TrialCurve:
     columns: Mapping[str, Array]
     error: str = ""
     search: int = 0
+    plan: Mapping[str, Any] = field(default_factory=dict)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -87,6 +94,7 @@ class TrialCurve:
             columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},
             error=record.error or "",
             search=search,
+            plan=record.plan or {},
         )
 
     @property
@@ -135,6 +143,11 @@ class TrialCurve:
         counted = self.computed(name, lambda: self._counted(name))
         return counted if rounds is None else counted[np.searchsorted(self.rounds, rounds)]
 
+    def counts(self, column: str) -> bool:
+        """Whether it has reported a counter from its start; not if an older version has begun it without this one."""
+        values = self.columns.get(column)
+        return values is not None and bool(np.isfinite(values[:1]).all())
+
     def computed(self, key: str, compute: Callable[[], _Value]) -> _Value:
         """The result of `compute`, cached under `key`."""
         if key not in self._cache:
@@ -144,10 +157,12 @@ class TrialCurve:
 
     def _counted(self, name: str) -> Array:
         check_cost(name)
-        missing = [column for column in COSTS[name] if column not in self.columns]
+        missing = [column for column in COSTS[name] if not self.counts(column)]
         if missing and self.rounds.size:
             raise InvalidSpec(
-                "objective.cost", f"trial {self.trial} must report {missing[0]} for cost={name}; choose cost=rounds"
+                "objective.cost",
+                f"trial {self.trial} must report {missing[0]} for cost={name}; choose cost=rounds, or run the study "
+                "again with this version",
             )
         if missing or not self.rounds.size:
             return np.zeros(self.rounds.size)
@@ -171,6 +186,16 @@ def check_cost(name: str) -> str:
         hint = f"; did you mean {guess}?" if guess else ""
         raise InvalidSpec("objective.cost", f"must be one of {', '.join(COSTS)}, got {shown(name)}{hint}")
     return name
+
+
+def unit(cost: str) -> str:
+    """The unit of a cost within a sentence.
+
+    Examples:
+        >>> unit("client_gradients"), unit("time")
+        ('client gradients', 'seconds')
+    """
+    return UNITS[cost].partition(",")[0]
 
 
 def cost_per_round(curve: TrialCurve, cost: str) -> float | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from driftline.results.curves import UNITS
 from driftline.results.directions import direction
+from driftline.results.modelled_time import Time
 from driftline.results.paired_tests import LEVEL, POWER
 from driftline.results.recommendation import LEAST_FOR_ERRORS
 from driftline.results.scale import RESOLUTION
@@ -17,24 +19,26 @@ LEDGER_TOLERANCE = 0.05  # largest relative difference of two ledgers that may b
 TIE = 0.01  # of the scale: a smaller difference of two areas of a deterministic study is a tie
 
 
-def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
+def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -> dict[str, Any]:
     """The meaning of every term in a result, and the parameters of the definitions.
 
     Args:
         metric: Metric chosen as quality.
         cost: Chosen cost.
         rounds: Budget of a trial in rounds.
+        time: How the cost "time" is modelled.
 
     Returns:
         Definitions by term, and ``"parameters"``.
     """
     within, half, tolerance, tie = map(_percent, (SETTLED_WITHIN, LEARNED_FROM, LEDGER_TOLERANCE, TIE))
+    counted = UNITS[cost] if time is None else _modelled(time)
     better = "larger is better" if direction(metric) == "rises" else "smaller is better"
     return {
         "quality": f"{metric} ({better}), averaged over the evaluations of the last max(1, t / 10) rounds at round t. "
         "From the round in which a trial diverges it is that of the untrained model; beyond its last round a trial "
         "keeps its last quality",
-        "cost": f"{UNITS[cost]}, counted from the start of a trial. The cost of a configuration at a round is the mean "
+        "cost": f"{counted}, counted from the start of a trial. The cost of a configuration at a round is the mean "
         "over the seeds that choose. Costs run from the cheapest first round to the largest cost that configurations "
         "of every label reach (scale: first, last)",
         "axis": "qualities are compared on a logarithm if the metric falls and is positive (scale: logarithmic), "
@@ -77,6 +81,7 @@ def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
             "metric": metric,
             "direction": direction(metric),
             "cost": cost,
+            **({} if time is None else {"time": asdict(time)}),
             "rounds": rounds,
             "window": WINDOW,
             "resolution": RESOLUTION,
@@ -89,6 +94,13 @@ def definitions(metric: str, cost: str, rounds: int) -> dict[str, Any]:
             "tie": TIE,
         },
     }
+
+
+def _modelled(time: Time) -> str:
+    return (
+        f"modelled seconds ({time}): the computation of the slowest client and the latency of every exchange, and a "
+        "client's share of the bytes over the bandwidth"
+    )
 
 
 def _percent(share: float) -> str:

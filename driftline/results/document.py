@@ -27,6 +27,7 @@ from driftline.results.definitions import definitions
 from driftline.results.directions import sign
 from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs
 from driftline.results.ledger import granted, ledger
+from driftline.results.modelled_time import Time
 from driftline.results.objectives import FIRST_COST
 from driftline.results.pareto import non_dominated
 from driftline.results.recommendation import UNTRAINED, Span, Steps
@@ -46,11 +47,13 @@ class Reading:
 
     Attributes:
         quality: A metric that trials report.
-        cost: "rounds", "bytes", "client_gradients" or "seconds".
+        cost: "rounds", "bytes", "client_gradients", "examples", "seconds", or "time".
+        time: How "time" is modelled; None for other costs.
     """
 
     quality: str
     cost: str
+    time: Time | None = None
 
 
 def frontier_document(
@@ -95,7 +98,7 @@ def frontier_document(
     summary = _Summary(reading, rounds, whole, span, max(ways, default=0.0), exact)
     return {
         "study": study,
-        "definitions": definitions(reading.quality, reading.cost, rounds),
+        "definitions": definitions(reading.quality, reading.cost, rounds, reading.time),
         "scale": {
             "start": whole.start,
             "best": whole.best,

@@ -10,9 +10,12 @@ from driftline.results.directions import sign
 from driftline.results.smoothing import smooth
 from trainers import shown
 
-FIRST_COST: dict[str, float] = {"rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "seconds": 1e-3}
-"""The cost from which speed counts: one round, one byte, one gradient, a millisecond. It is the same for all trials, so
-that of two trials with equal curves over rounds, the one with cheaper rounds is faster."""
+FIRST_COST: dict[str, float] = {
+    "rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "examples": 1.0,
+    "time": 1e-6, "seconds": 1e-3,
+}  # fmt: skip
+"""The cost from which speed counts: one round, byte, gradient or example, a modelled microsecond, a millisecond. It is
+the same for all trials, so that of two trials with equal curves over rounds, the one with cheaper rounds is faster."""
 
 
 def quality(curve: TrialCurve, metric: str) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
+from driftline.results.modelled_time import Time
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.results.trial_list import trial_list
@@ -85,7 +86,7 @@ def study_result(
     columns: Mapping[str, Mapping[str, Sequence[Any] | Array]],
     *,
     quality: str | None = None,
-    cost: str | None = None,
+    cost: str | Time | None = None,
 ) -> StudyResult:
     """Computes the result of a study from its records and curves.
 
@@ -94,13 +95,12 @@ def study_result(
         trials: All its trials.
         columns: Their curves by trial id; a missing trial has reported nothing.
         quality: Metric to use instead of the study's objective.
-        cost: Cost to use instead of the study's objective.
+        cost: Cost to use instead of the study's objective: one of `COSTS`, or how time is modelled.
 
     Raises:
         InvalidSpec: Unknown cost, or trials did not count it.
     """
     whole = study.study
-    reading = Reading(quality or whole.objective.quality, cost or whole.objective.cost)
     rounds = whole.budget.rounds
     records = list(trials)
     curves = tuple(
@@ -109,6 +109,7 @@ def study_result(
         )
         for trial in records
     )
+    reading, curves = _read(quality or whole.objective.quality, cost or whole.objective.cost, curves)
     own = (reading.quality, reading.cost) == (whole.objective.quality, whole.objective.cost)
     document = frontier_document(
         study.name,
@@ -125,3 +126,15 @@ def study_result(
         document = with_theory(document, whole, curves, reading, rounds)
     document["trial_list"] = trial_list(study, records)
     return StudyResult(document, curves, reading, rounds)
+
+
+def _read(quality: str, cost: str | Time, curves: tuple[TrialCurve, ...]) -> tuple[Reading, tuple[TrialCurve, ...]]:
+    """The reading, and the curves with what it needs."""
+    if cost == "time":
+        raise InvalidSpec(
+            "cost", 'time is modelled: give --network and --compute, or Time("10Gbit,10ms", "300GFLOPS") in Python'
+        )
+    if isinstance(cost, Time):
+        time, curves = cost.priced(curves)
+        return Reading(quality, "time", time), curves
+    return Reading(quality, cost), curves

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from driftline.results.modelled_time import Time
 from driftline.results.show.escaped_text import escaped
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
@@ -80,7 +81,7 @@ class AsyncJob:
         """Curves by trial id, one list per metric; of all trials unless some are named."""
         return await asyncio.to_thread(self._job.curves, *trials)
 
-    async def frontier(self, *, quality: str | None = None, cost: str | None = None) -> Frontier:
+    async def frontier(self, *, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
         """The frontiers of all labels so far; see `Job.frontier`."""
         return await asyncio.to_thread(self._job.frontier, quality=quality, cost=cost)
 

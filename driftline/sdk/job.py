@@ -11,6 +11,7 @@ from driftline.client.api_client import ApiClient
 from driftline.errors import DriftlineError
 from driftline.results.curves import TrialCurve
 from driftline.results.directions import sign
+from driftline.results.modelled_time import Time
 from driftline.results.show.escaped_text import escaped
 from driftline.results.study_result import study_result
 from driftline.sdk.frontier import Frontier
@@ -133,12 +134,13 @@ class Job:
         """Curves by trial id, one list per metric; of all trials unless some are named."""
         return self._api.curves(self.id, trials)
 
-    def frontier(self, *, quality: str | None = None, cost: str | None = None) -> Frontier:
+    def frontier(self, *, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
         """The frontiers of all labels so far.
 
         Args:
             quality: Any metric that the trials reported; the study's objective by default.
-            cost: "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
+            cost: "rounds", "bytes", "client_gradients", "examples", "seconds", or a `driftline.Time` for modelled time;
+                the study's objective by default.
 
         Raises:
             InvalidSpec: Unknown cost, or no trial reported the metric.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.studies import local_studies
 from driftline.study.spec import Study
@@ -33,13 +34,14 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, progress: b
         studies.close()
 
 
-def frontier(folder: str | Path, *, quality: str | None = None, cost: str | None = None) -> Frontier:
+def frontier(folder: str | Path, *, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
     """The frontiers so far of the study in an output folder.
 
     Args:
         folder: The output folder.
         quality: Any metric that the trials reported; the study's objective by default.
-        cost: "rounds", "bytes", "client_gradients" or "seconds"; the study's objective by default.
+        cost: "rounds", "bytes", "client_gradients", "examples", "seconds", or a `driftline.Time` for modelled time;
+            the study's objective by default.
 
     Raises:
         NotFound: The folder holds no study.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from driftline.errors import DriftlineError
+from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.study.spec import Study
@@ -48,7 +49,7 @@ class Studies(Protocol):
 class InProcessStudies(Studies, Protocol):
     """Studies that run in this process, each in an output folder."""
 
-    def frontier(self, folder: Path, quality: str | None, cost: str | None) -> Frontier:
+    def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
         ...
 

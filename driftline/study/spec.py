@@ -46,7 +46,7 @@ from driftline.study.validation import Real, Section, Whole, auto_or_number
 from search_spaces.values import is_json
 from trainers import hint, shown
 
-Cost = Literal["rounds", "bytes", "client_gradients", "seconds"]
+Cost = Literal["rounds", "bytes", "client_gradients", "examples", "seconds"]
 MOST_TRIALS = 1_000_000
 MOST_ROUNDS = 1_000_000_000
 MOST_SEEDS = 10_000
@@ -91,7 +91,7 @@ class Objective(Section):
 
     Attributes:
         quality: A metric that the task reports; test_accuracy by default (excess_loss for quadratics).
-        cost: "rounds", "bytes", "client_gradients" or "seconds".
+        cost: "rounds", "bytes", "client_gradients", "examples" or "seconds".
         optimize: What the sampler maximises: "both", "quality" (at the end) or "speed" (on the way).
         scale: Scale of the areas; None takes the study's own.
     """

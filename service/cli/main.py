@@ -35,6 +35,30 @@ RayAddress = Annotated[
     str | None, typer.Option(help="For a folder: a Ray cluster to use; without it a local one is started.")
 ]
 
+Cost = Annotated[
+    str | None,
+    typer.Option(help="Cost, instead of the study's own: rounds, bytes, client_gradients, examples, time, seconds."),
+]
+Network = Annotated[
+    str | None, typer.Option(metavar="BANDWIDTH,LATENCY", help="For --cost time: a client's link, such as 10Gbit,10ms.")
+]
+Compute = Annotated[
+    str | None, typer.Option(metavar="SPEED", help="For --cost time: a client's computer, such as 300GFLOPS.")
+]
+Stragglers = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="For --cost time: mean share by which chance slows a client down; 0 by default."
+    ),
+]
+FlopsPerExample = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="For --cost time: operations of one example's gradient; those stored with the study by default.",
+    ),
+]
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -139,16 +163,19 @@ def frontier(
     quality: Annotated[
         str | None, typer.Option(help="Quality metric, instead of the study's own; any that the trials reported.")
     ] = None,
-    cost: Annotated[
-        str | None, typer.Option(help="Cost, instead of the study's own: rounds, bytes, client_gradients, seconds.")
-    ] = None,
+    cost: Cost = None,
+    network: Network = None,
+    compute: Compute = None,
+    stragglers: Stragglers = None,
+    flops_per_example: FlopsPerExample = None,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show the frontiers of a study so far."""
-    from service.cli.show import show_frontier
+    """Show the frontiers of a study so far, at any cost: nothing is run again."""
+    from service.cli.show import chosen_cost, show_frontier
 
-    show_frontier(study, as_json=json_, quality=quality, cost=cost, url=url, token_file=token_file)
+    at = chosen_cost(cost, network, compute, stragglers, flops_per_example)
+    show_frontier(study, as_json=json_, quality=quality, cost=at, url=url, token_file=token_file)
 
 
 @app.command()
@@ -160,6 +187,11 @@ def compare(
         str | None,
         typer.Option("--with", metavar="DIR|STUDY", help="Instead of labels: another study that should be the same."),
     ] = None,
+    cost: Cost = None,
+    network: Network = None,
+    compute: Compute = None,
+    stragglers: Stragglers = None,
+    flops_per_example: FlopsPerExample = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -168,14 +200,15 @@ def compare(
 
     With --with it compares the lists of trials of two studies, and names the first trial that differs.
     """
-    from service.cli.show import show_comparison, show_first_difference
+    from service.cli.show import chosen_cost, show_comparison, show_first_difference
 
-    if other is not None and first is None:
+    at = chosen_cost(cost, network, compute, stragglers, flops_per_example)
+    if other is not None and first is None and at is None:
         show_first_difference(study, other, url=url, token_file=token_file)
         return
     if other is not None or first is None or second is None:
-        raise InvalidSpec("LABEL", "give two labels of the study, or another study with --with")
-    show_comparison(study, first, second, as_json=as_json, url=url, token_file=token_file)
+        raise InvalidSpec("LABEL", "give two labels of the study, or another study with --with (and no cost)")
+    show_comparison(study, first, second, as_json=as_json, cost=at, url=url, token_file=token_file)
 
 
 @app.command()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from driftline.client.environment import environment
-from driftline.errors import NotFound
+from driftline.errors import InvalidSpec, NotFound
+from driftline.results.modelled_time import Time
 from driftline.results.trial_list import first_difference
 from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown, withdrawals
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
@@ -27,7 +28,7 @@ def show_frontier(
     *,
     as_json: bool,
     quality: str | None = None,
-    cost: str | None = None,
+    cost: str | Time | None = None,
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
@@ -42,11 +43,12 @@ def show_comparison(
     second: str,
     *,
     as_json: bool = False,
+    cost: str | Time | None = None,
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
     """Prints which label is better, or why there is no verdict."""
-    verdict = _frontier(study, None, None, url, token_file).compare(first, second)
+    verdict = _frontier(study, None, cost, url, token_file).compare(first, second)
     if as_json:
         typer.echo(json.dumps(verdict, indent=2))
         return
@@ -99,7 +101,35 @@ def is_remote(study: str, url: str | None) -> bool:
     return (url or environment().url) is not None and not Path(study).is_dir()
 
 
-def _frontier(study: str, quality: str | None, cost: str | None, url: str | None, token_file: Path | None) -> Frontier:
+def chosen_cost(
+    cost: str | None,
+    network: str | None,
+    compute: str | None,
+    stragglers: float | None,
+    flops_per_example: float | None,
+) -> str | Time | None:
+    """The cost that the options of a command name.
+
+    Raises:
+        InvalidSpec: An option of modelled time is missing, or was given for another cost.
+    """
+    options = {"network": network, "compute": compute, "stragglers": stragglers, "flops-per-example": flops_per_example}
+    if cost != "time":
+        for name, value in options.items():
+            if value is not None:
+                raise InvalidSpec(
+                    f"--{name}", f"is for --cost time alone, got --cost {cost}" if cost else "needs --cost time"
+                )
+        return cost
+    if network is None or compute is None:
+        missing = "--network 10Gbit,10ms" if network is None else "--compute 300GFLOPS"
+        raise InvalidSpec("--cost", f"time is modelled: give {missing} as well")
+    return Time(network, compute, stragglers or 0.0, flops_per_example)
+
+
+def _frontier(
+    study: str, quality: str | None, cost: str | Time | None, url: str | None, token_file: Path | None
+) -> Frontier:
     if is_remote(study, url):
         from driftline.sdk.frontier import Frontier
         from service.cli.jobs import connected

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftline.errors import NotFound
+from driftline.results.modelled_time import Time
 from driftline.results.study_result import StudyResult, study_result
 from driftline.sdk.frontier import Frontier
 from driftline.wire.records import StudyRecord, TrialRecord
@@ -18,7 +19,7 @@ from service.embedded.folder import DATABASE
 from service.store.store import Store
 
 
-def stored_frontier(folder: Path, quality: str | None = None, cost: str | None = None) -> Frontier:
+def stored_frontier(folder: Path, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
     """The frontiers of a folder's study so far, computed from the stored curves.
 
     Args:
@@ -46,7 +47,9 @@ def stored_trials(folder: Path) -> list[TrialRecord]:
         return store.trials.find(_study(store, folder).id)
 
 
-def stored_result(store: Store, study_id: str, quality: str | None = None, cost: str | None = None) -> StudyResult:
+def stored_result(
+    store: Store, study_id: str, quality: str | None = None, cost: str | Time | None = None
+) -> StudyResult:
     """The result of a study so far, computed from its stored curves; see `stored_frontier`."""
     study, trials = store.studies.get(study_id), store.trials.find(study_id)
     return study_result(study, trials, store.curves.arrays(study_id), quality=quality, cost=cost)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from driftline.client.environment import environment
 from driftline.errors import Conflict, NotFound
+from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.sdk.progress import ProgressDisplay
@@ -154,7 +155,7 @@ class LocalStudies:
         """All studies as they are stored now, newest first."""
         return [job.record() for job in self.jobs()]
 
-    def frontier(self, folder: Path, quality: str | None, cost: str | None) -> Frontier:
+    def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
         return stored_frontier(folder, quality, cost)
 

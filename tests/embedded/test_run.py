@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from driftline import Client, Study, compare, frontier
+from driftline import Client, Study, Time, compare, frontier
 from driftline.errors import Conflict, InvalidSpec
+from service.cli.main import app
 from service.embedded.run import EmbeddedRun
 from service.store.store import Store
 
@@ -198,3 +200,54 @@ def test_costs_and_metrics_are_chosen_at_reading(out: Path) -> None:
         frontier(out, quality="test_acuracy")
     with pytest.raises(InvalidSpec, match="bytes"):
         frontier(out, cost="byte")
+
+
+def test_modelled_time_is_read_from_the_stored_counters(out: Path) -> None:
+    """A round of fedprox: 50 examples of 2600 operations at 1 MFLOP/s, 10 ms, 5200 bytes at 1 Mbit/s."""
+    a_round = 50 * 2600 / 1e6 + 0.01 + 8 * 5200 / 1e6
+    timed = frontier(out, cost=Time("1Mbit,10ms", "1MFLOPS")).data
+    assert timed["definitions"]["parameters"]["time"] == {
+        "network": "1Mbit,10ms",
+        "compute": "1MFLOPS",
+        "stragglers": 0.0,
+        "flops_per_example": 4 * 65 * 10,
+    }
+    settles = {
+        row["configuration"]: row["settles"] for row in frontier(out).data["methods"]["fedprox"]["configurations"]
+    }
+    found = {row["configuration"]: row["settles"] for row in timed["methods"]["fedprox"]["configurations"]}
+    assert found == {number: pytest.approx(a_round * rounds) for number, rounds in settles.items()}
+
+    words = ["--cost", "time", "--network", "1Mbit,10ms", "--compute", "1MFLOPS", "--stragglers", "0.5"]
+    shown = CliRunner().invoke(app, ["frontier", str(out), *words])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.startswith("small: test_loss (falls) against time (1Mbit,10ms; 1MFLOPS; stragglers 0.5)\n")
+    compared = CliRunner().invoke(app, ["compare", str(out), "fedavg", "fedprox", *words, "--json"])
+    assert compared.exit_code == 0, compared.output
+    assert json.loads(compared.output)["ledger"]["fedprox"]["cost"] == pytest.approx(
+        10 * 20 * (a_round + 0.5 * (50 * 2600 / 1e6) * sum(1 / n for n in range(1, 9)))
+    )
+
+    with pytest.raises(InvalidSpec, match=r"^cost: time is modelled: give --network and --compute, or Time\("):
+        frontier(out, cost="time")
+
+
+def test_examples_are_a_cost_at_reading(out: Path) -> None:
+    found = frontier(out, cost="examples").data["methods"]["fedprox"]
+    assert found["granted"]["cost"] == 10 * 20 * 8 * 5 * 10  # trials, rounds, clients, steps, batch
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--cost", "time"], "--cost: time is modelled: give --network 10Gbit,10ms as well"),
+        (["--cost", "time", "--network", "1Gbit,1ms"], "--cost: time is modelled: give --compute 300GFLOPS as well"),
+        (["--compute", "1GFLOPS"], "--compute: needs --cost time"),
+        (["--cost", "bytes", "--stragglers", "1"], "--stragglers: is for --cost time alone, got --cost bytes"),
+    ],
+)
+def test_options_of_modelled_time_go_together(words: list[str], message: str) -> None:
+    for command in (["frontier", "out"], ["compare", "out", "a", "b"]):
+        found = CliRunner().invoke(app, [*command, *words])
+        assert isinstance(found.exception, InvalidSpec)
+        assert str(found.exception) == message

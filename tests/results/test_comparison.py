@@ -153,7 +153,7 @@ def test_unequal_budgets_have_no_verdict() -> None:
     )
     dear = compared(label("a", HIGH, gradients=11), label("b", LOW), cost="client_gradients")
     assert dear["verdict"] is None
-    assert "a had 154 client_gradients granted, b had 140" in dear["why"]
+    assert "a had 154 client gradients granted, b had 140" in dear["why"]
     near = compared(label("a", HIGH, gradients=101), label("b", LOW, gradients=100), cost="client_gradients")
     assert "budgets" not in near["why"]
 

@@ -149,8 +149,10 @@ def test_remarks():
     ]
     uneven = Study.from_yaml(TEXT.replace("rounds: 20", "rounds: 20, confirm: 9, seeds: 2, searches: 4")).check()
     assert uneven == [
-        "budget.confirm: 9 configurations are to be confirmed, but there are 4 equal searches: "
-        + "2 of each will be confirmed, 8 in all"
+        (
+            "budget.confirm: 9 configurations are to be confirmed, but there are 4 equal searches: "
+            "2 of each will be confirmed, 8 in all"
+        )
     ]
 
 

@@ -147,8 +147,10 @@ BAD = [
     (
         "rounds: 200",
         "rounds: 200, searches: 5",
-        "budget.trials_per_method: must be a multiple of searches, so that all searches are equal, "
-        + "got trials_per_method=64 and searches=5",
+        (
+            "budget.trials_per_method: must be a multiple of searches, so that all searches are equal, "
+            "got trials_per_method=64 and searches=5"
+        ),
     ),
     ("rounds: 200", "rounds: 200, seeds: -1", "budget.seeds: must be at least 0, got seeds=-1"),
     (
@@ -176,7 +178,11 @@ BAD = [
         "methods[0].server.momentum: unknown key: use name and space",
     ),
     ("{name: plateau, ", "{", "methods[0].schedule.name: must be given"),
-    ("cost: bytes", "cost: euros", "objective.cost: must be rounds, bytes, client_gradients or seconds, got cost="),
+    (
+        "cost: bytes",
+        "cost: euros",
+        "objective.cost: must be rounds, bytes, client_gradients, examples or seconds, got cost=",
+    ),
     ("gpu: auto", "gpu: some", 'resources.gpu: must be auto or a number of at least 0, got "some"'),
     ("packs: 4", "packs: 0", "resources.packs: must be auto or a whole number of at least 1, got 0"),
     ("packs: 4", "cpus: 0", "resources.cpus: must be above 0, got cpus=0"),

@@ -107,6 +107,8 @@ def test_control_variates_take_two_exchanges_and_remove_the_drift():
         "bytes_down": [2 * model_bytes] * 2,  # the model, then the mean gradient: the clients still hold the model
         "bytes_up": [2 * model_bytes] * 2,
         "client_gradients": [3 + 12, 3 + 6],
+        "examples": [3 + 12, 3 + 6],
+        "slowest_examples": [1 + 4, 1 + 2],
     }
 
 

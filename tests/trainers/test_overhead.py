@@ -1,9 +1,15 @@
 """Overhead of mixed federated learning: the paper's tables, from the counters of real rounds and as formulas."""
 
+import math
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from trainers.engine.evaluation.flops import gradient_flops
+from trainers.engine.evaluation.flops import counted, gradient_flops
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.theory.overhead import Recommendation
@@ -126,3 +132,100 @@ def test_full_batches_count_the_clients_own_examples():
     spec = {"task": DIGITS, "method": {"name": "fedsgd", "server_lr": 0.1, "local_steps": 2}, "rounds": 3}
     line = Pack.from_spec(parse({**spec, "report": ["overhead"]})).advance()[-1]
     assert line["client_examples"] == 3 * 2 * parse(spec).task.examples.sum()
+
+
+def layers():
+    """Computations whose operations torch counts as well."""
+    generator = torch.Generator().manual_seed(0)
+
+    def tensor(*shape, grad=True):
+        return torch.randn(*shape, generator=generator).requires_grad_(grad)
+
+    inputs, image = tensor(5, 4, grad=False), tensor(2, 3, 8, 8, grad=False)
+    query, keys = tensor(2, 6, 4), tensor(2, 6, 4)
+    attention = torch.nn.MultiheadAttention(4, 2)
+    return {
+        "linear": lambda: torch.nn.functional.linear(inputs, tensor(7, 4), tensor(7)),
+        "linear of a hidden layer": lambda: torch.nn.functional.linear(tensor(5, 4), tensor(7, 4)),
+        "matmul": lambda: tensor(2, 5, 4) @ tensor(4, 3),
+        "reflected matmul": lambda: inputs.__matmul__(tensor(4, 3)),
+        "bmm": lambda: torch.bmm(tensor(2, 5, 4), tensor(2, 4, 3)),
+        "addmm": lambda: torch.addmm(tensor(3), inputs, tensor(4, 3)),
+        "conv2d": lambda: torch.nn.functional.conv2d(image, tensor(6, 3, 5, 5), padding=2, stride=2),
+        "conv1d": lambda: torch.nn.functional.conv1d(tensor(2, 4, 9), tensor(6, 4, 3)),
+        "conv_transpose2d": lambda: torch.nn.functional.conv_transpose2d(image, tensor(3, 6, 5, 5)),
+        "einsum": lambda: torch.einsum("bij,bjk->bik", tensor(2, 5, 4), tensor(2, 4, 3)),
+        "einsum with dots": lambda: torch.einsum("...ij,jk->...ik", tensor(2, 5, 4), tensor(4, 3)),
+        "keywords": lambda: torch.nn.functional.linear(inputs, weight=tensor(7, 4)),
+        "multi-head attention": lambda: attention(query, keys, keys)[0],
+    }
+
+
+@pytest.mark.parametrize("name", layers())
+def test_operations_are_those_that_torch_counts(name):
+    def compute():
+        layers()[name]().sum().backward()
+
+    with FlopCounterMode(display=False) as counter:
+        compute()
+    assert counted(compute) == counter.get_total_flops() > 0
+
+
+def test_operations_of_attention():
+    """Scores and their means over the values: two products, each with two gradients."""
+    query, keys, values = (torch.zeros(2, 5, size, requires_grad=True) for size in (4, 4, 3))
+    found = counted(lambda: torch.nn.functional.scaled_dot_product_attention(query, keys, values))
+    assert found == 3 * 2 * (2 * 5 * 5) * (4 + 3)
+
+
+def test_recurrent_layers_cannot_be_counted():
+    assert math.isnan(counted(lambda: torch.nn.Linear(3, 1)(torch.nn.LSTM(4, 3)(torch.zeros(2, 6, 4))[0])))
+
+
+def test_a_pack_says_what_its_counters_cost():
+    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
+    spec = parse({"task": DIGITS, "method": method, "rounds": 1, "clients_per_round": 3})
+    assert Pack.from_spec(spec).work == {"clients_per_round": 3, "flops_per_example": 4 * 65 * 10}
+
+
+@pytest.mark.parametrize("flops", [RuntimeError("not with autograd"), math.nan, 0.0], ids=str)
+def test_a_model_whose_operations_are_not_counted_trains_on(flops, monkeypatch):
+    def count(model):
+        if isinstance(flops, Exception):
+            raise flops
+        return flops
+
+    monkeypatch.setattr("trainers.engine.packs.pack.gradient_flops", count)
+    spec = parse({"task": DIGITS, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1})
+    assert Pack.from_spec(spec).work["flops_per_example"] is None
+
+
+def test_counting_operations_does_not_import_torch_s_compiler():
+    """It takes seconds, in every worker process."""
+    code = (
+        "import sys; from trainers import Pack, parse;"
+        "method = {'name': 'fedsgd', 'server_lr': 0.1};"
+        "task = {'name': 'quadratic', 'hessians': [[[2.0, 0.0], [0.0, 1.0]]], 'centers': [[1.0, 0.0]]};"
+        "print(Pack.from_spec(parse({'task': task, 'method': method, 'rounds': 1})).work);"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout.splitlines() == ["{'clients_per_round': 1, 'flops_per_example': 8.0}", "False"]
+
+
+def test_the_slowest_client_s_examples_are_counted():
+    """Clients with more examples take more steps, or larger full batches; every exchange waits for the last one."""
+    task = {**DIGITS, "partition": {"dirichlet": 0.3}}
+    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
+    full = {"name": "fedsgd", "server_lr": 0.1, "local_steps": 2}
+    sizes = parse({"task": task, "method": full, "rounds": 1}).task.examples
+    steps = -(-2 * sizes // 7)
+    found = [
+        Pack.from_spec(parse({"task": task, "method": chosen, "rounds": 3, "batch_size": size})).advance()[-1]
+        for chosen, size in ((method, 7), (full, None), ({**full, "name": "scaffold", "client_lr": 0.1}, None))
+    ]
+    assert [(line["examples"], line["slowest_examples"]) for line in found] == [
+        (3 * 7 * steps.sum(), 3 * 7 * steps.max()),
+        (3 * 2 * sizes.sum(), 3 * 2 * sizes.max()),
+        (3 * 3 * sizes.sum(), 3 * 3 * sizes.max()),  # a gradient at the broadcast model, then two steps
+    ]

@@ -71,6 +71,8 @@ def simulate(
             "bytes_down": number * 3 * 2 * 8,
             "bytes_up": number * 3 * 2 * 8,
             "client_gradients": number * 3 * local_steps,
+            "examples": number * 3 * local_steps,
+            "slowest_examples": number * local_steps,
             "diverged": False,
         }
         before = loss(x)

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftline.results.curves import UNITS
+from driftline.results.modelled_time import Time
 
 Json = Mapping[str, Any]
 
 
 def cost_title(result: Json) -> str:
     """Title of an axis with costs."""
-    return {"rounds": "communication rounds"}.get(_parameters(result)["cost"], UNITS[_parameters(result)["cost"]])
+    cost = _parameters(result)["cost"]
+    return {"rounds": "communication rounds"}.get(cost, UNITS[cost]) + time_text(result)
+
+
+def time_text(result: Json) -> str:
+    """How time is modelled, in brackets; "" for other costs."""
+    given = _parameters(result).get("time")
+    return f" ({Time(**given)})" if given else ""
 
 
 def quality_title(result: Json) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from driftline.results.curves import TrialCurve
+from driftline.results.curves import TrialCurve, unit
 from driftline.results.runs import runs_of
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settling_cost
@@ -228,14 +228,15 @@ def _settled(go: Any, figure: Any, label: str, result: Json, style: Style) -> No
 
 def _recommendation_text(label: str, row: RecommendationRow, result: Json) -> str:
     cost = result["definitions"]["parameters"]["cost"]
-    head = f"{label}, from {number(row.start)} to {number(row.end)} {cost}"
+    head = f"{label}, from {number(row.start)} to {number(row.end)} {unit(cost)}"
     configuration = row.configuration
     return _hyperparameters_text(head, configuration["hyperparameters"] if configuration else {})
 
 
 def _settled_text(label: str, row: Json, cost: str, metric: str) -> str:
     settles = banded(row["settles"], row["settles_low"], row["settles_high"])
-    values = f"settles at {settles} {cost}<br>ends at {metric} {banded(row['ends'], row['ends_low'], row['ends_high'])}"
+    ends = banded(row["ends"], row["ends_low"], row["ends_high"])
+    values = f"settles at {settles} {unit(cost)}<br>ends at {metric} {ends}"
     diverged = f", diverged on {row['diverged']} of {row['seeds']} seeds" if row["diverged"] else ""
     head = f"{label}, configuration {row['configuration']}{diverged}"
     return f"{values}<br>" + _hyperparameters_text(head, row["hyperparameters"])

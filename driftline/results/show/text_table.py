@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.results.curves import UNITS
+from driftline.results.curves import unit
+from driftline.results.show.axes import time_text
 from driftline.results.show.number_text import banded, hyperparameters_text, number
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.theory_text import agreement
@@ -28,7 +29,8 @@ def table(result: Json, width: int = 80) -> str:
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
-    lines = [f"{result['study']}: {metric} ({parameters['direction']}) against {cost}", ""]
+    title = f"{result['study']}: {metric} ({parameters['direction']}) against {cost}{time_text(result)}"
+    lines = [*textwrap.wrap(title, width, break_on_hyphens=False, break_long_words=False), ""]
     lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4), width=width)
     lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", width)
     if said := agreement(result):
@@ -101,7 +103,7 @@ def _recommendations(label: str, method: Json, last: float, metric: str, cost: s
         return [f"{label}: nothing to recommend yet"]
     seeds = len(reported["seeds"])
     lines = [f"{label}: recommendations, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"]
-    heads = [f"{UNITS[cost].split(',')[0]} up to", "stop at round", metric]
+    heads = [f"{unit(cost)} up to", "stop at round", metric]
     cells = [[number(row.end), str(row.stop), banded(*row.quality)] for row in rows]
     sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(3)]
     lead = "  {:>" + str(sizes[0]) + "}  {:>" + str(sizes[1]) + "}  {:<" + str(sizes[2]) + "}  "

@@ -17,8 +17,8 @@ from driftline.results.show.escaped_text import spreadsheet_cell
 
 FIELDS = (
     "trial", "label", "phase", "number", "seed", "configuration", "state", "rounds_done", "settles", "ends",
-    "speed", "recommended", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds",
-    "error",
+    "speed", "recommended", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients", "examples",
+    "wall_seconds", "error",
 )  # fmt: skip
 """Columns before the hyperparameters; `recommended` and `pareto` say something about the trial's configuration."""
 
@@ -64,7 +64,7 @@ def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, ax
     }
     row["rounds_done"] = curve.rounds_done
     row |= {name: curve.configuration in numbers for name, numbers in marked.items()}
-    for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "wall_seconds"):
+    for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "examples", "wall_seconds"):
         _, values = curve.metric(name)
         row[name] = float(values[-1]) if values.size else None
     runs = runs_of(curve.configuration, [curve], reading.quality, reading.cost) if curve.state == "COMPLETE" else None

@@ -69,7 +69,7 @@ class Worker(Trainable):
 
             * pack, pid, host, done (trained to the end), stopped (asked to stop; a checkpoint is written)
             * reports: for each member, its new rounds as blocks (`curve_codec.encode`) in base64
-            * rounds_done, plan (how it is computed): null until the pack is built
+            * rounds_done, plan (how it is computed, and the pack's `work`): null until the pack is built
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
             * error: why the pack cannot continue, or null; out_of_memory: whether it is a lack of memory
             * remark: a warning, or null
@@ -116,7 +116,7 @@ class Worker(Trainable):
             ]
             report["done"] = self.pack.done
         report["rounds_done"] = self.pack.round
-        report["plan"] = self.pack.plan.to_json()
+        report["plan"] = {**self.pack.plan.to_json(), **self.pack.work}
 
     def train_for(self, seconds: float) -> list[dict[str, Any]]:
         """Trains for about this many seconds; returns the pack's report lines."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from trainers.engine.evaluation.flops import gradient_flops
 from trainers.engine.memory import keep_freed_memory
 from trainers.engine.packs import checkpoint
 from trainers.engine.packs.build import slots
@@ -98,6 +99,22 @@ class Pack:
     def plan(self) -> Plan:
         """How the pack is computed."""
         return self._setting.plan
+
+    @property
+    def work(self) -> dict[str, Any]:
+        """What turns the counters into modelled time: clients of a round, and operations of one example's gradient.
+
+        `flops_per_example` is None if torch cannot count them, as for a model of operations of its own.
+        """
+        try:
+            flops: float | None = gradient_flops(self._setting.model)
+        except Exception:  # of a plug-in's model: a count must not stop its training
+            flops = None
+        known = flops is not None and flops > 0  # NaN is not
+        return {
+            "clients_per_round": self._setting.clients_per_round,
+            "flops_per_example": flops if known else None,
+        }
 
     @property
     def members(self) -> int:

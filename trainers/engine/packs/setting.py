@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine import randomness
@@ -35,13 +37,13 @@ class Draw:
         batches: batches of the round.
         weights: (M,) weights of the clients, with sum 1.
         share: the cohort's share of the weights of all clients.
-        examples: mean number of examples of a mini-batch.
+        examples: (M,) number of examples in each client's mini-batch.
     """
 
     batches: RoundBatches
     weights: Tensor
     share: float
-    examples: float
+    examples: NDArray[np.int64]
 
 
 class PackSetting:
@@ -83,8 +85,11 @@ class PackSetting:
         weights = self.weights[batches.clients]
         total = weights.sum()
         weights = weights / total if total > 0 else weights  # a cohort of weight 0 changes nothing
-        sizes = self.model.examples
-        examples = 1.0 if sizes is None else float(self.spec.batch_size or sizes[batches.clients].mean())
+        if self.model.examples is None or self.spec.batch_size:
+            size = 1 if self.model.examples is None else self.spec.batch_size
+            examples = np.full(len(clients), size, np.int64)
+        else:
+            examples = np.asarray(self.model.examples[batches.clients], np.int64)
         several = self.plan.separate and self.spec.members > 1
         return Draw(
             Remembered(batches) if several else batches,

@@ -36,7 +36,7 @@ class Cohort:
         central: the server's own data; None if it has none.
         stored: states of these clients, (T, M, P) each; initially 0.
         share: the cohort's share of the weights of all clients; 1 if all take part.
-        examples: mean number of examples of a client's mini-batch.
+        examples: (M,) number of examples in each client's mini-batch; None is 1.
         met: (M,) True for clients that stored something before; None if no client did.
         optimizer: optimizer of the clients' steps; None is gradient descent.
     """
@@ -52,7 +52,7 @@ class Cohort:
         central: Central | None = None,
         stored: Mapping[str, Tensor] | None = None,
         share: float = 1.0,
-        examples: float = 1.0,
+        examples: NDArray[np.int64] | None = None,
         met: NDArray[np.bool_] | None = None,
         optimizer: ClientOptimizer | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class Cohort:
         self.optimizer = optimizer
         self.stored = {} if stored is None else stored
         self.share = share
-        self._examples = examples
+        self._examples = np.ones(len(batches.clients), np.int64) if examples is None else examples
         self._met = np.zeros(len(batches.clients), bool) if met is None else met
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
@@ -112,7 +112,7 @@ class Cohort:
         done = self._work(self._oracle, self._batches, params, work)
         if work.displacement is None and work.evaluation_offset is None:
             self._loss = (params, done.first_loss)
-        self._count(self._sent(params) + len(down), up, work.gradients_per_step * done.steps.sum(1))
+        self._count(self._sent(params) + len(down), up, work.gradients_per_step * done.steps)
         return done
 
     def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
@@ -125,7 +125,7 @@ class Cohort:
         """
         done = run_meta_gradients(self._oracle, self._batches, params, work, self._alive, unbiased)
         self._loss = (params, done.first_loss)
-        self._count(self._sent(params), 1, done.steps.sum(1))
+        self._count(self._sent(params), 1, done.steps)
         return done
 
     def gradients(
@@ -164,7 +164,7 @@ class Cohort:
         done = self._work(self._oracle, self._batches, params, work)
         if displacement is None:
             self._loss = (params, done.first_loss)
-        self._count(self._sent(params) + len(down), 1, done.steps.sum(1))
+        self._count(self._sent(params) + len(down), 1, done.steps)
         return done.pseudo_gradient
 
     def step_gradients(self, params: Tensor, step: int, taking: NDArray[np.bool_]) -> Tensor:
@@ -179,7 +179,7 @@ class Cohort:
         loss, gradients = self._oracle.value_and_grad(params, self._batches.batch(step, self.clients))
         if step == 0:
             self._loss = (params, loss)
-        self._count(self._sent(params), 1, np.full(len(taking), self.clients, np.int64), taking)
+        self._count(self._sent(params), 1, self._passes(full=False), taking=taking)
         return gradients
 
     def joined(self, params: Tensor, work: LocalWork, weights: tuple[Tensor, Tensor], batch_size: int | None) -> Local:
@@ -198,11 +198,8 @@ class Cohort:
         gradients = with_central(self._oracle, self.central.oracle(shared), *weights)
         done = self._work(gradients, JoinedRound(self._batches, shared), params, work)
         self._loss = (params, done.first_loss)
-        steps = done.steps.sum(1)
-        self._count(self._sent(params), 1, JOINED_COST * steps)
-        # half of these gradients are on the server's batch
-        other = np.rint(steps * (self.central.examples(batch_size) - self._examples)).astype(np.int64)
-        self._counters.add("client_examples", other, self._alive)
+        both = self._examples + self.central.examples(batch_size)  # a step takes a gradient on each batch
+        self._count(self._sent(params), 1, JOINED_COST * done.steps, done.steps * both)
         self._counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
         return done
 
@@ -305,18 +302,30 @@ class Cohort:
         return int(held is not params)
 
     def _passes(self, full: bool) -> NDArray[np.int64]:
-        """(T,) number of mini-batch gradients, over all clients, in one gradient on the first batch or on all data."""
-        each = int(self._batches.epoch_steps(1).sum()) if full else self.clients
-        return np.full(len(self._alive), each, np.int64)
+        """(T, M) number of each client's mini-batch gradients in one gradient on its first batch or on all its data."""
+        each = self._batches.epoch_steps(1) if full else np.ones(self.clients, np.int64)
+        return np.broadcast_to(each, (len(self._alive), self.clients))
 
-    def _evaluated(self, gradients: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
-        self._counters.add("client_gradients", gradients, among)
-        self._counters.add("client_examples", np.rint(gradients * self._examples).astype(np.int64), among)
+    def _evaluated(
+        self, gradients: NDArray[np.int64], among: NDArray[np.bool_], examples: NDArray[np.int64] | None = None
+    ) -> None:
+        """Counts gradients (T, M), on these examples (T, M) or on mini-batches."""
+        examples = gradients * self._examples if examples is None else examples
+        self._counters.add("client_gradients", gradients.sum(1), among)
+        self._counters.add("client_examples", examples.sum(1), among)
+        self._counters.add("slowest_examples", examples.max(1), among)
 
-    def _count(self, down: int, up: int, gradients: NDArray[np.int64], taking: NDArray[np.bool_] | None = None) -> None:
+    def _count(
+        self,
+        down: int,
+        up: int,
+        gradients: NDArray[np.int64],
+        examples: NDArray[np.int64] | None = None,
+        taking: NDArray[np.bool_] | None = None,
+    ) -> None:
         among = self._alive if taking is None else self._alive & taking
         model_bytes = self._parameters * self._weights.element_size() * self.clients
         self._counters.add("exchanges", 1, among)
         self._counters.add("bytes_down", down * model_bytes, among)
         self._counters.add("bytes_up", up * model_bytes, among)
-        self._evaluated(gradients, among)
+        self._evaluated(gradients, among, examples)

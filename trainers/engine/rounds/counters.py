@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
-"""Counters on every report line."""
+COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients", "slowest_examples")
+"""Counters on every report line, beside `client_examples` as "examples". `slowest_examples` are those of the client
+with the most work, summed over the exchanges, because clients work at the same time."""
 
 OVERHEAD = ("client_examples", "central_gradients", "central_examples")
 """Counted as well, shown by the report `overhead`: examples in the clients' gradients, and the server's gradients."""
@@ -43,7 +44,7 @@ class Counters:
     @property
     def reported(self) -> dict[str, NDArray[np.int64]]:
         """The counters on every report line."""
-        return {name: self.totals[name] for name in COUNTERS}
+        return {**{name: self.totals[name] for name in COUNTERS}, "examples": self.totals["client_examples"]}
 
     def add(self, name: str, amount: NDArray[np.int64] | int, alive: NDArray[np.bool_]) -> None:
         """Adds to one counter of the trials that are alive."""

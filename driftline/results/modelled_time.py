@@ -1,0 +1,195 @@
+"""The time that a study's rounds would take on a network and with computers of your choice, from stored counters.
+
+    time = slowest_examples · flops_per_example · (1 + stragglers · H_M) / compute
+         + exchanges · latency  +  8 · (bytes_up + bytes_down) / (M · bandwidth)
+
+The M clients of a round work at the same time and each has a link of its own, so that a round waits for the client with
+the most work (`slowest_examples`), and every client sends and receives an M-th of the bytes. Sending and computing do
+not overlap, as in appendix A of "Communication-Efficient Language Model Training Scales Reliably and Robustly: Scaling
+Laws for DiLoCo" (Charles et al. 2025): 6 N D / (R Q) there is the first term, and (2 N (1 - 1/R) / W + ε) for every
+exchange the others, with a server instead of a ring, so that 1 - 1/R becomes 1. The server's own work takes no time.
+
+Stragglers: in every exchange each client's computation takes 1 + stragglers · E times as long, with E independent and
+exponential with mean 1. The slowest of M takes 1 + stragglers · H_M times as long in the mean, H_M = 1 + 1/2 + ... 1/M.
+Source: the shifted exponential of "Speeding Up Distributed Machine Learning Using Codes" (Lee et al. 2018).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from driftline.errors import InvalidSpec
+from driftline.results.curves import COSTS, Array, TrialCurve, finite
+from trainers import shown
+
+COUNTERS = ("exchanges", "bytes_up", "bytes_down", "slowest_examples")
+"""The columns that modelled time is computed from."""
+
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_NUMBER = r"(inf|\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The link between each client and the server.
+
+    Attributes:
+        bandwidth: Bits a second, above 0; may be infinite.
+        latency: Seconds that an exchange (down and up) takes besides sending.
+    """
+
+    bandwidth: float
+    latency: float
+
+    @classmethod
+    def parse(cls, text: str) -> Network:
+        """Reads ``10Gbit,10ms``.
+
+        Raises:
+            InvalidSpec: The text has another form.
+
+        Examples:
+            >>> Network.parse("10Gbit,10ms")
+            Network(bandwidth=10000000000.0, latency=0.01)
+            >>> Network.parse("infbit, 0s")
+            Network(bandwidth=inf, latency=0.0)
+        """
+        found = re.fullmatch(rf"\s*{_NUMBER}([kmgt]?)bit(?:/s)?\s*,\s*{_NUMBER}(s|ms|us)\s*", str(text), re.IGNORECASE)
+        bandwidth = float(found[1]) * _PREFIXES[found[2].lower()] if found else 0.0
+        latency = float(found[3]) * _SECONDS[found[4].lower()] if found else math.inf
+        if not bandwidth > 0 or not math.isfinite(latency):
+            raise InvalidSpec(
+                "network", f"must be a bandwidth above 0 and a latency, such as 10Gbit,10ms, got {shown(text)}"
+            )
+        return cls(bandwidth, latency)
+
+
+@dataclass(frozen=True)
+class Time:
+    """Modelled time as the cost of a result: ``job.frontier(cost=Time("10Gbit,10ms", "300GFLOPS"))``.
+
+    Attributes:
+        network: Bandwidth and latency of each client's link: ``10Gbit,10ms``.
+        compute: Speed of each client's computer: ``300GFLOPS``.
+        stragglers: Mean share by which chance slows a client's computation down; 0 is none.
+        flops_per_example: Operations of one example's gradient; None takes those stored with the study.
+
+    Raises:
+        InvalidSpec: A value has another form.
+    """
+
+    network: str
+    compute: str
+    stragglers: float = 0.0
+    flops_per_example: float | None = None
+
+    def __post_init__(self) -> None:
+        Network.parse(self.network)
+        speed(self.compute)
+        for name, least in (("stragglers", "at least 0"), ("flops_per_example", "above 0")):
+            value = getattr(self, name)
+            if value is None and name == "flops_per_example":
+                continue
+            real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not real or value < 0 or (value == 0 and name == "flops_per_example"):
+                raise InvalidSpec(name, f"must be a number, {least}, got {shown(value)}")
+
+    def __str__(self) -> str:
+        return "; ".join(
+            [self.network, self.compute, *([f"stragglers {self.stragglers:g}"] if self.stragglers else [])]
+        )
+
+    def priced(self, curves: Sequence[TrialCurve]) -> tuple[Time, tuple[TrialCurve, ...]]:
+        """This cost with the operations stored in the study, and the curves with modelled seconds among their columns.
+
+        Raises:
+            InvalidSpec: A trial did not count what is needed, or the operations are neither given nor stored.
+        """
+        for curve in curves:
+            _require_counters(curve)
+        time = self._with_operations([curve.plan for curve in curves if curve.rounds.size])
+        return time, tuple(
+            replace(curve, columns={**curve.columns, COSTS["time"][0]: time._seconds(curve)}, _cache={})
+            if curve.rounds.size
+            else curve
+            for curve in curves
+        )
+
+    def _with_operations(self, plans: Sequence[Mapping[str, Any]]) -> Time:
+        stored = {plan.get("flops_per_example") for plan in plans}
+        if self.flops_per_example is not None or not stored:
+            return self
+        if len(stored) > 1 or None in stored:
+            raise InvalidSpec(
+                "flops_per_example",
+                "must be given (--flops-per-example): the operations of one example's gradient, forward and backward, "
+                f"are {'not stored with this study' if None in stored else 'not the same in all its trials'}",
+            )
+        return replace(self, flops_per_example=stored.pop())
+
+    def _seconds(self, curve: TrialCurve) -> Array:
+        counters = {name: finite(curve.columns[name]) for name in COUNTERS}
+        return modelled_seconds(counters, self, int(curve.plan["clients_per_round"]))
+
+
+def _require_counters(curve: TrialCurve) -> None:
+    missing = [name for name in COUNTERS if not curve.counts(name)]
+    if curve.rounds.size and (missing or not curve.plan.get("clients_per_round")):
+        what = f"report {missing[0]}" if missing else "store its clients per round"
+        raise InvalidSpec(
+            "cost", f"trial {curve.trial} must {what} for cost=time: run the study again with this version"
+        )
+
+
+def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int) -> Array:
+    """The formula of this module, for counters of any shape.
+
+    Args:
+        counters: Each of `COUNTERS`, counted from the start.
+        time: The model, with its operations.
+        clients: M, clients of a round.
+
+    Examples:
+        >>> time = Time("8Mbit,10ms", "1GFLOPS", stragglers=1.0, flops_per_example=1e6)
+        >>> counters = {"exchanges": 1.0, "bytes_up": 1e6, "bytes_down": 1e6, "slowest_examples": 100.0}
+        >>> round(float(modelled_seconds(counters, time, clients=2)), 3)
+        1.26
+    """
+    network = Network.parse(time.network)
+    work = counters["slowest_examples"] * ((time.flops_per_example or 0.0) * slowdown(time.stragglers, clients))
+    sent = (counters["bytes_up"] + counters["bytes_down"]) * (8.0 / clients)
+    return np.asarray(work / speed(time.compute) + counters["exchanges"] * network.latency + sent / network.bandwidth)
+
+
+def slowdown(stragglers: float, clients: int) -> float:
+    """How much longer the slowest of several clients computes on average: 1 + stragglers · H_M.
+
+    Examples:
+        >>> slowdown(0.0, 100), slowdown(0.5, 1), slowdown(0.5, 4)
+        (1.0, 1.5, 2.0416666666666665)
+    """
+    return 1.0 + stragglers * float(np.sum(1.0 / np.arange(1, clients + 1))) if stragglers else 1.0
+
+
+def speed(text: str) -> float:
+    """Operations a second.
+
+    Raises:
+        InvalidSpec: The text has another form.
+
+    Examples:
+        >>> speed("300GFLOPS"), speed("1.5 TFLOP/s")
+        (300000000000.0, 1500000000000.0)
+    """
+    found = re.fullmatch(rf"\s*{_NUMBER}([kmgtpe]?)(?:FLOPS|FLOP/s)\s*", str(text), re.IGNORECASE)
+    value = float(found[1]) * _PREFIXES[found[2].lower()] if found else 0.0
+    if not value > 0:
+        raise InvalidSpec("compute", f"must be a speed above 0, such as 300GFLOPS, got {shown(text)}")
+    return value

@@ -1,0 +1,274 @@
+"""Modelled time: the formula by hand and as properties, its units, and results read with it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftline.errors import InvalidSpec
+from driftline.results.comparison import compare
+from driftline.results.curves import TrialCurve
+from driftline.results.document import Reading, frontier_document
+from driftline.results.modelled_time import COUNTERS, Network, Time, modelled_seconds, slowdown, speed
+from driftline.results.show.axes import cost_title
+from driftline.results.show.text_table import table
+
+from .samples import confirmed, curve
+
+POSITIVE = st.floats(1e-3, 1e3)
+AMOUNTS = st.integers(0, 10**9)
+COUNTS = st.fixed_dictionaries(dict.fromkeys(COUNTERS, AMOUNTS))
+CLIENTS = st.integers(1, 1000)
+PLAN = {"clients_per_round": 4, "flops_per_example": 1e6}
+
+
+def seconds(
+    counters: dict[str, Any],
+    clients: int,
+    *,
+    bandwidth: float = 1.0,
+    latency: float = 1.0,
+    compute: float = 1.0,
+    **more: Any,
+) -> float:
+    """Modelled time with a bandwidth in Mbit/s, a latency in ms, a speed in GFLOPS and a million operations."""
+    time = Time(f"{bandwidth!r}Mbit,{latency!r}ms", f"{compute!r}GFLOPS", **{"flops_per_example": 1e6, **more})
+    return float(modelled_seconds(counters, time, clients))
+
+
+def priced(trial: TrialCurve, **more: Any) -> TrialCurve:
+    """The trial at 8 kbit/s, 10 ms and 1 GFLOP/s."""
+    return Time("8kbit,10ms", "1GFLOPS", **more).priced([trial])[1][0]
+
+
+def read(time: Time, trials: tuple[TrialCurve, ...]) -> tuple[Reading, tuple[TrialCurve, ...]]:
+    time, curves = time.priced(trials)
+    return Reading("test_accuracy", "time", time), curves
+
+
+def counted(values: Any, examples: int = 100, plan: dict[str, Any] = PLAN, **more: Any) -> TrialCurve:
+    """A trial whose slowest client computes so many examples in each round."""
+    made = curve(values, slowest_examples=examples * np.arange(len(values)), **more)
+    return replace(made, plan=plan, _cache={})
+
+
+def test_a_round_by_hand() -> None:
+    """100 examples of a million operations at 1 GFLOP/s, 10 ms, and a quarter of 800 bytes over 1 kByte/s."""
+    found = priced(counted([0, 1, 2]))
+    np.testing.assert_allclose(found.cost("time"), [0, 0.1 + 0.01 + 0.2, 2 * 0.31], rtol=1e-15)
+    late = priced(counted([0, 1, 2]), stragglers=2.0)
+    harmonic = 1 + 1 / 2 + 1 / 3 + 1 / 4
+    np.testing.assert_allclose(late.cost("time"), [0, 0.1 * (1 + 2 * harmonic) + 0.21, 2 * (0.31 + 0.2 * harmonic)])
+
+
+def test_appendix_a_of_scaling_laws_for_diloco() -> None:
+    """6 N D / (R Q) + (2 N / W + latency) T / H, which is its formula for a server in place of a ring of chips."""
+    parameters, tokens, workers, flops, bandwidth, latency, steps, every = 35e6, 7e8, 8, 3e14, 1e10, 0.01, 10_000, 30
+    number = steps / every
+    counters = {
+        "exchanges": number,
+        "slowest_examples": tokens / workers,
+        **dict.fromkeys(("bytes_up", "bytes_down"), number * workers * 2 * parameters),  # bfloat16
+    }
+    time = Time("10Gbit,10ms", "300TFLOPS", flops_per_example=6 * parameters)
+    words = bandwidth / 16  # parameters a second
+    wanted = 6 * parameters * tokens / (workers * flops) + (2 * parameters / words + latency) * number
+    assert float(modelled_seconds(counters, time, workers)) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("clients", [1, 7])
+def test_stragglers_are_the_mean_of_the_slowest(clients: int) -> None:
+    draws = np.random.default_rng(0).exponential(size=(200_000, clients))
+    assert slowdown(0.3, clients) == pytest.approx(float((1 + 0.3 * draws).max(axis=1).mean()), rel=3e-3)
+
+
+@given(COUNTS, CLIENTS, st.sampled_from(COUNTERS), AMOUNTS)
+def test_more_of_anything_takes_longer(counters: dict[str, Any], clients: int, name: str, more: int) -> None:
+    assert seconds({**counters, name: counters[name] + more}, clients) >= seconds(counters, clients)
+
+
+@given(COUNTS, CLIENTS, st.sampled_from(["latency", "flops_per_example", "stragglers"]), POSITIVE, POSITIVE)
+def test_it_rises_with_latency_operations_and_stragglers(
+    counters: dict[str, Any], clients: int, name: str, one: float, more: float
+) -> None:
+    assert seconds(counters, clients, **{name: one + more}) >= seconds(counters, clients, **{name: one})
+
+
+@given(COUNTS, CLIENTS, st.sampled_from(["bandwidth", "compute"]), POSITIVE, POSITIVE)
+def test_it_falls_with_bandwidth_and_speed(
+    counters: dict[str, Any], clients: int, name: str, one: float, more: float
+) -> None:
+    assert seconds(counters, clients, **{name: one + more}) <= seconds(counters, clients, **{name: one})
+
+
+@given(COUNTS, CLIENTS, POSITIVE)
+def test_a_perfect_network_leaves_computation_alone(counters: dict[str, Any], clients: int, compute: float) -> None:
+    found = seconds(counters, clients, bandwidth=np.inf, latency=0.0, compute=compute)
+    assert found == pytest.approx(counters["slowest_examples"] * 1e6 / (compute * 1e9), rel=1e-12)
+
+
+@given(COUNTS, CLIENTS, POSITIVE, POSITIVE, POSITIVE)
+def test_scaling_bandwidth_and_speed_scales_time(
+    counters: dict[str, Any], clients: int, bandwidth: float, compute: float, factor: float
+) -> None:
+    slow = seconds(counters, clients, bandwidth=bandwidth, compute=compute, latency=0.0)
+    fast = seconds(counters, clients, bandwidth=factor * bandwidth, compute=factor * compute, latency=0.0)
+    assert factor * fast == pytest.approx(slow, rel=1e-12)
+
+
+@given(st.lists(COUNTS, min_size=1, max_size=5), CLIENTS)
+def test_whole_curves_at_once(rows: list[dict[str, Any]], clients: int) -> None:
+    time = Time("1Mbit,1ms", "1GFLOPS", stragglers=0.5, flops_per_example=1e6)
+    columns = {name: np.array([row[name] for row in rows], float) for name in COUNTERS}
+    alone = [float(modelled_seconds(row, time, clients)) for row in rows]
+    np.testing.assert_allclose(modelled_seconds(columns, time, clients), alone, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "bandwidth", "latency"),
+    [
+        ("10Gbit,10ms", 1e10, 0.01),
+        ("1.5 Mbit/s , 200us", 1.5e6, 2e-4),
+        ("56kbit,1s", 56e3, 1.0),
+        ("1e3bit,0ms", 1e3, 0.0),
+        ("infbit,0s", np.inf, 0.0),
+    ],
+)
+def test_networks_are_read(text: str, bandwidth: float, latency: float) -> None:
+    found = Network.parse(text)
+    assert (found.bandwidth, found.latency) == (pytest.approx(bandwidth), pytest.approx(latency))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10Gbit", "10ms,10Gbit", "10GB,10ms", "-1Gbit,1ms", "0Gbit,1ms", "1Gbit,infs", "1Gbit,1m"]
+)
+def test_other_networks_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InvalidSpec, match=r"^network: must be a bandwidth above 0 and a latency, such as [^\n]*$"):
+        Time(text, "1GFLOPS")
+
+
+@pytest.mark.parametrize(("text", "value"), [("300GFLOPS", 3e11), ("1.5 TFLOP/s", 1.5e12), ("2eflops", 2e18)])
+def test_speeds_are_read(text: str, value: float) -> None:
+    assert speed(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "300", "300GF", "0GFLOPS", "-1GFLOPS", "GFLOPS"])
+def test_other_speeds_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InvalidSpec, match=r"^compute: must be a speed above 0, such as 300GFLOPS, got [^\n]*$"):
+        Time("1Gbit,1ms", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("stragglers", -0.1, "at least 0"),
+        ("stragglers", np.nan, "at least 0"),
+        ("stragglers", "0.1", "at least 0"),
+        ("flops_per_example", 0, "above 0"),
+        ("flops_per_example", np.inf, "above 0"),
+        ("flops_per_example", True, "above 0"),
+    ],
+)
+def test_other_numbers_are_refused(name: str, value: Any, rule: str) -> None:
+    with pytest.raises(InvalidSpec, match=f"^{name}: must be a number, {rule}, got "):
+        Time("1Gbit,1ms", "1GFLOPS", **{name: value})
+
+
+def test_operations_are_those_of_the_study_unless_given() -> None:
+    time = Time("1Gbit,1ms", "1GFLOPS")
+    trials = [counted([0, 1]), counted([0, 1], number=1)]
+    assert time.priced(trials)[0].flops_per_example == 1e6
+    assert replace(time, flops_per_example=5.0).priced(trials)[0].flops_per_example == 5.0
+    unknown = counted([0, 1], plan={"clients_per_round": 4, "flops_per_example": None})
+    for others, why in (([unknown], "not stored with this study"), ([*trials, unknown], "not stored")):
+        with pytest.raises(InvalidSpec, match=rf"^flops_per_example: must be given \(--flops-per-example\): .* {why}"):
+            time.priced(others)
+    other = counted([0, 1], plan={**PLAN, "flops_per_example": 7.0})
+    with pytest.raises(InvalidSpec, match="are not the same in all its trials"):
+        time.priced([*trials, other])
+    assert replace(time, flops_per_example=5.0).priced([unknown, other])[0].flops_per_example == 5.0
+
+
+def test_a_trial_without_a_report_is_left_as_it_is() -> None:
+    waiting = replace(curve([]), columns={}, _cache={})
+    time, (found, _) = Time("1Gbit,1ms", "1GFLOPS").priced([waiting, counted([0, 1])])
+    assert found == waiting
+    assert time.flops_per_example == 1e6
+
+
+@pytest.mark.parametrize(
+    ("trial", "what"),
+    [
+        (curve([0, 1]), "report slowest_examples"),
+        (counted([0, 1], plan={}), "store its clients per round"),
+        # an older version had begun the trial: the counter begins late, and misses what came before
+        (replace(curve([0, 1, 2], slowest_examples=[np.nan, 5, 9]), plan=PLAN), "report slowest_examples"),
+    ],
+    ids=["counter", "clients", "late counter"],
+)
+def test_studies_of_older_versions_are_refused_in_one_line(trial: TrialCurve, what: str) -> None:
+    with pytest.raises(InvalidSpec) as error:
+        priced(trial)
+    assert str(error.value) == (
+        f"cost: trial {trial.trial} must {what} for cost=time: run the study again with this version"
+    )
+
+
+def test_examples_are_a_cost() -> None:
+    found = curve([0, 1, 2], examples=[0, 30, 60])
+    assert found.cost("examples").tolist() == [0, 30, 60]
+    for old in (curve([0, 1, 2]), curve([0, 1, 2], examples=[np.nan, 30, 60])):
+        with pytest.raises(InvalidSpec, match=r"must report examples for cost=examples; .* run the study again with"):
+            old.cost("examples")
+
+
+def test_a_result_names_what_it_was_read_with_and_has_a_verdict() -> None:
+    """Equal work, so that the budgets are equal in modelled time too: 1 round takes 0.1 + 0.01 + 0.2 s."""
+    ends = {"a": [0.90, 0.91, 0.89, 0.92, 0.90, 0.88], "b": [0.80, 0.82, 0.79, 0.80, 0.81, 0.78]}
+    trials = tuple(
+        replace(trial, columns={**trial.columns, "slowest_examples": 100 * trial.rounds}, plan=PLAN, _cache={})
+        for name, values in ends.items()
+        for trial in confirmed([[0.0, end, end] for end in (1.0, *values)], label=name)
+    )
+    reading, curves = read(Time("8kbit,10ms", "1GFLOPS", stragglers=0.25), trials)
+    document = frontier_document("s", curves, reading, 2)
+    parameters = document["definitions"]["parameters"]
+    assert parameters["cost"] == "time"
+    assert parameters["time"] == {
+        "network": "8kbit,10ms", "compute": "1GFLOPS", "stragglers": 0.25, "flops_per_example": 1e6
+    }  # fmt: skip
+    assert document["definitions"]["cost"].startswith("modelled seconds (8kbit,10ms; 1GFLOPS; stragglers 0.25): ")
+    assert cost_title(document) == "seconds, modelled (8kbit,10ms; 1GFLOPS; stragglers 0.25)"
+    assert table(document).startswith("s: test_accuracy (rises) against time (8kbit,10ms; 1GFLOPS; stragglers 0.25)\n")
+    assert max(map(len, table({**document, "study": "a-long-name-of-a-study"}).splitlines())) <= 80
+    a_round = 0.1 * (1 + 0.25 * 25 / 12) + 0.01 + 0.2
+    assert [document["scale"][name] for name in ("first", "last")] == pytest.approx([a_round, 2 * a_round])
+    found = compare(document, "a", "b")
+    assert (found["verdict"], found["claim"]) == ("a", "configurations")
+    assert found["ledger"]["a"]["cost"] == pytest.approx(7 * 2 * a_round)
+
+
+def test_budgets_that_differ_in_modelled_time_have_no_verdict() -> None:
+    trials = tuple(
+        replace(trial, columns={**trial.columns, "slowest_examples": work * trial.rounds}, plan=PLAN, _cache={})
+        for name, work in (("a", 100), ("b", 200))
+        for trial in confirmed([[0.0, 0.5, 0.9]] * 7, label=name)
+    )
+    reading, curves = read(Time("infbit,0s", "1GFLOPS"), trials)
+    found = compare(frontier_document("s", curves, reading, 2), "a", "b")
+    assert "budgets differ: a had 1.4 seconds granted, b had 2.8" in found["why"]
+
+
+@given(st.floats(1.01, 100.0))
+def test_a_slower_network_raises_every_cost(factor: float) -> None:
+    """The smallest and largest cost of a result, whatever it recommends."""
+    trials = tuple(counted([0.0, 0.5, 0.9], number=number) for number in range(2))
+    spans = []
+    for bandwidth in (1.0, 1.0 / factor):
+        reading, curves = read(Time(f"{bandwidth!r}Mbit,1ms", "1GFLOPS"), trials)
+        scale = frontier_document("s", curves, reading, 2)["scale"]
+        spans.append((scale["first"], scale["last"]))
+    assert spans[1] > spans[0]
