@@ -59,19 +59,29 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
     Returns:
         None if a run never reported the metric.
     """
-    evaluated = [curve.metric(metric) for curve in curves]
-    if not curves or not all(at.size for at, _ in evaluated):
+    evaluated = [_evaluated(curve, metric) for curve in curves]
+    if not curves or not all(at.size for at, _, _ in evaluated):
         return None
     ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in curves]
-    rounds = np.unique(np.concatenate([*(at for at, _ in evaluated), [end for end in ends if np.isfinite(end)]]))
+    rounds = np.unique(np.concatenate([*(at for at, _, _ in evaluated), [end for end in ends if np.isfinite(end)]]))
     rounds = rounds[rounds > 0]
     quality = np.empty((len(curves), len(rounds)))
-    for row, (at, values), end in zip(quality, evaluated, ends, strict=True):
-        row[:] = smooth(at, values)[np.maximum(np.searchsorted(at, rounds, side="right") - 1, 0)]
+    for row, (at, values, smoothed), end in zip(quality, evaluated, ends, strict=True):
+        row[:] = smoothed[np.maximum(np.searchsorted(at, rounds, side="right") - 1, 0)]
         row[rounds >= end] = values[0]
-    start = np.array([values[0] for _, values in evaluated])
+    start = np.array([values[0] for _, values, _ in evaluated])
     diverged = np.array([np.searchsorted(rounds, end) for end in ends])
     return Runs(configuration, rounds, _costs(curves, cost, rounds), quality, start, diverged)
+
+
+def _evaluated(curve: TrialCurve, metric: str) -> tuple[Array, Array, Array]:
+    """Rounds in which a metric was evaluated, its values, and the smoothed values."""
+
+    def compute() -> tuple[Array, Array, Array]:
+        at, values = curve.metric(metric)
+        return at, values, smooth(at, values)
+
+    return curve.computed(f"evaluated {metric}", compute)
 
 
 def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:
