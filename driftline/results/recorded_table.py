@@ -22,6 +22,7 @@ from driftline.results.definitions import definitions
 from driftline.results.directions import direction
 from driftline.results.runs import ENDED
 from driftline.study.spec import Study
+from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
 
 VERSION = 1
@@ -100,6 +101,25 @@ def recorded(study: Study, trials: Iterable[TrialCurve]) -> RecordedTable:
     ]
     order = {label: index for index, label in enumerate(study.labels)}
     return RecordedTable(study, tuple(sorted(kept, key=lambda t: (order[t.label], t.configuration, t.seed))))
+
+
+def study_table(
+    study: StudyRecord, trials: Iterable[TrialRecord], columns: Mapping[str, Mapping[str, Sequence[Any] | Array]]
+) -> RecordedTable:
+    """The table of a stored study.
+
+    Args:
+        study: The study.
+        trials: All its trials.
+        columns: Their curves by trial id.
+
+    Raises:
+        NotFound: No trial has ended.
+    """
+    table = recorded(study.study, [TrialCurve.from_record(trial, columns.get(trial.id) or {}) for trial in trials])
+    if not table.trials:
+        raise NotFound(f"no trial of study {study.name!r} has ended yet: export it later")
+    return table
 
 
 def joined(tables: Sequence[RecordedTable]) -> RecordedTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,8 +59,18 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
     Returns:
         None if a run never reported the metric.
     """
+    if len(curves) > 1:
+        return _runs(configuration, curves, metric, cost)
+    if not curves:
+        return None
+    key = f"runs {metric} {cost} {curves[0].state}"
+    single = curves[0].computed(key, lambda: _runs(configuration, curves, metric, cost))
+    return None if single is None else replace(single, configuration=configuration)
+
+
+def _runs(configuration: int, curves: Sequence[TrialCurve], metric: str, cost: str) -> Runs | None:
     evaluated = [_evaluated(curve, metric) for curve in curves]
-    if not curves or not all(at.size for at, _, _ in evaluated):
+    if not all(at.size for at, _, _ in evaluated):
         return None
     ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in curves]
     rounds = np.unique(np.concatenate([*(at for at, _, _ in evaluated), [end for end in ends if np.isfinite(end)]]))

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftline.errors import InvalidSpec
+from driftline.errors import InvalidSpec, NotFound
 from driftline.results import objectives
 from driftline.results.confirmation import to_confirm
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.recorded_table import Grid, RecordedTable
+from driftline.results.scale import Axis, axis_of
 from driftline.study.sampler import Chosen
 from driftline.study.spec import Budget, Resources, Study
 from service.driver.search.policy import Plan
 from service.driver.search.study_plan import decided, rounded, sampler_seed
 from service.replay.nearest import NearestRows
 from service.samplers.build import build
+from trainers import shown
 
 RANDOM = "random"
 
@@ -69,6 +71,7 @@ class Replay:
         sampler: As in a study. "random" takes random rows, because the rows of a table are themselves random; the
             proposals of another sampler are moved to the nearest row that its search has not tried.
         parts: Whether the disjoint parts are drawn anew for each "search", or once for each "study".
+        lift: Factors by name: by how much the scaled quality of all its curves is larger than recorded, and so its area.
 
     Raises:
         NotFound: The table has no such label.
@@ -81,15 +84,25 @@ class Replay:
         labels: Sequence[str],
         budget: ReplayBudget,
         sampler: Chosen = RANDOM,
-        parts: str = "search",
+        parts: Literal["search", "study"] = "search",
+        lift: Mapping[str, float] | None = None,
     ) -> None:
         self.study = table.study
         self.budget = budget
         self.sampler = sampler
         self._parts = parts
         self._grids = {label: table.grid(label) for label in labels}
-        self.names = _names(labels)
+        self.names = numbered(labels)
         self.source = dict(zip(self.names, labels, strict=True))
+        self.curves = {name: self.grid(name).curves for name in self.names}
+        for name, factor in (lift or {}).items():
+            if name not in self.curves:
+                raise NotFound(f"no label {shown(name)} in this replay (have: {', '.join(self.names)})")
+            axis = _axis(self.curves[name].values(), self.study.objective.quality)
+            self.curves[name] = {
+                key: lifted(curve, self.study.objective.quality, axis, factor)
+                for key, curve in self.curves[name].items()
+            }
         own = budget.of_a_search(self.study.budget.rounds)
         plan = decided(own, Resources(), sampler)
         self._plan = Plan.of(tuple(self.names), own, plan)
@@ -147,7 +160,7 @@ class Replay:
         self, name: str, study_seed: int, search: int, seed: int, fresh: Sequence[int], part: NDArray[np.int64]
     ) -> list[TrialCurve]:
         """The trials of one search of a label."""
-        grid, objective = self.grid(name), self.study.objective
+        grid, curves, objective = self.grid(name), self.curves[name], self.study.objective
         count = self._plan.trials_per_method
         if self.sampler == RANDOM:
             rows = part[:count].tolist()
@@ -156,13 +169,13 @@ class Replay:
         numbers = [grid.configurations[row] for row in rows]
         first = search * count
         searched = [
-            replace(grid.curves[number, seed], label=name, number=first + index, configuration=first + index, search=search)
+            replace(curves[number, seed], label=name, number=first + index, configuration=first + index, search=search)
             for index, number in enumerate(numbers)
         ]  # fmt: skip
         chosen = to_confirm(searched, objective.quality, objective.cost, self._plan.repeated)
         confirmed = [
             replace(
-                grid.curves[numbers[configuration - first], other],
+                curves[numbers[configuration - first], other],
                 label=name,
                 phase="confirmation",
                 number=(search * self._plan.repeated + place) * len(fresh) + index,
@@ -176,7 +189,8 @@ class Replay:
 
     def _proposed(self, name: str, seed: int, data_seed: int, part: NDArray[np.int64]) -> list[int]:
         """The rows that a sampler tries, in order: each proposal's nearest row that it has not tried."""
-        grid, objective, plan = self.grid(name), self.study.objective, self._plan
+        grid, curves, plan = self.grid(name), self.curves[name], self._plan
+        objective = self.study.objective
         entry = self.study.entry(self.source[name])
         sampler = build(self.sampler, entry.parameters(), objective.objectives, seed, start=entry.start)
         nearest = self._nearest[self.source[name]]
@@ -185,14 +199,14 @@ class Replay:
         while len(rows) < plan.trials_per_method:
             first = len(rows)
             for number in range(told, plan.learned_from(first)):
-                curve = grid.curves[grid.configurations[rows[number]], data_seed]
+                curve = curves[grid.configurations[rows[number]], data_seed]
                 diverged = curve.state == "DIVERGED"
                 values = None if diverged else _values(curve, objective)
                 sampler.tell(number, curve.hyperparameters, values, diverged)
             told = max(told, plan.learned_from(first))
             for number in range(first, min(first + plan.asked_at_once, plan.trials_per_method)):
                 row = nearest.nearest(sampler.ask(number), sorted(untried))
-                curve = grid.curves[grid.configurations[row], data_seed]
+                curve = curves[grid.configurations[row], data_seed]
                 sampler.pending(number, curve.hyperparameters)
                 untried.remove(row)
                 rows.append(row)
@@ -213,16 +227,37 @@ class Replay:
         return found
 
 
+def lifted(curve: TrialCurve, metric: str, axis: Axis, factor: float) -> TrialCurve:
+    """The trial with all its qualities farther from its untrained model's, by this factor on the axis.
+
+    Examples:
+        >>> columns = {"round": np.array([0.0, 1.0]), "test_loss": np.array([4.0, 1.0])}
+        >>> curve = TrialCurve("a", "a", "search", 0, 0, 0, {}, "COMPLETE", columns)
+        >>> lifted(curve, "test_loss", Axis(rising=False, floor=1e-9), 1.5).columns["test_loss"].tolist()
+        [4.0, 0.5]
+    """
+    values = curve.columns[metric]
+    start = values[np.isfinite(values)][0]
+    far = start * (values / start) ** factor if axis.logarithmic else start + factor * (values - start)
+    return replace(curve, columns={**curve.columns, metric: np.asarray(far)}, _cache={})
+
+
+def _axis(curves: Iterable[TrialCurve], metric: str) -> Axis:
+    values = [curve.metric(metric)[1] for curve in curves]
+    starts = [float(one[0]) for one in values if one.size]
+    return axis_of(metric, starts, min((float(one.min()) for one in values if one.size), default=np.inf))
+
+
 def _values(curve: TrialCurve, objective: Any) -> dict[str, float]:
     values = objectives.values(curve, objective.quality, objective.cost)
     return {key: value for key, value in rounded(values).items() if key in objective.objectives}
 
 
-def _names(labels: Sequence[str]) -> list[str]:
+def numbered(labels: Sequence[str]) -> list[str]:
     """The labels, numbered where one occurs several times.
 
     Examples:
-        >>> _names(["fedavg", "fedprox", "fedavg"])
+        >>> numbered(["fedavg", "fedprox", "fedavg"])
         ['fedavg-1', 'fedprox', 'fedavg-2']
     """
     seen: dict[str, int] = {}
