@@ -33,11 +33,13 @@ def drawn(study: Study, label: str, count: int) -> list[dict[str, Any]]:
     return [sampler.ask(number) for number in range(count)]
 
 
-def trained(study: Study, label: str, configurations: list[dict[str, Any]], seed: int) -> dict[str, NDArray[np.float64]]:
+def trained(
+    study: Study, label: str, configurations: list[dict[str, Any]], seed: int
+) -> dict[str, NDArray[np.float64]]:
     """Quality and counters, (configurations, evaluations) each, NaN beyond a trial's end; `diverged`: round or 0."""
     grid = {number: index for index, number in enumerate(sorted(evaluation_grid(study.budget.rounds)))}
     shape = (len(configurations), len(grid))
-    found = {name: np.full(shape, np.nan) for name in ("quality", *COUNTERS)}
+    found: dict[str, NDArray[np.float64]] = {name: np.full(shape, np.nan) for name in ("quality", *COUNTERS)}
     found["diverged"] = np.zeros(shape[0])
     pack = Pack.from_spec(parse(trial_document(study, label, configurations, seed)))
     while not pack.done:
@@ -108,16 +110,21 @@ def main() -> None:
         started, cpu = time.perf_counter(), time.process_time()
         found = trained(study, options.label, configurations, seed)
         seconds = time.process_time() - cpu
-        print(f"{folder.name}: seed {seed}: {time.perf_counter() - started:.1f} s, {seconds:.1f} s of a core", flush=True)
+        print(
+            f"{folder.name}: seed {seed}: {time.perf_counter() - started:.1f} s, {seconds:.1f} s of a core", flush=True
+        )
         fresh = part.with_suffix(".new.npz")
-        np.savez_compressed(fresh, seconds=seconds, **found)
+        np.savez_compressed(fresh, seconds=np.array(seconds), allow_pickle=False, **found)
         fresh.rename(part)
     whole = table(study, options.label, configurations, folder)
     path = options.study.with_name(f"{folder.name}.parquet")
     write(whole, path, "float16")
     seconds = sum(float(np.load(part)["seconds"]) for part in folder.glob("???.npz"))
     diverged = sum(trial.state == "DIVERGED" for trial in whole.trials)
-    print(f"{path}: {len(whole.trials)} trials, {diverged} diverged, {path.stat().st_size / 1e6:.2f} MB, {seconds:.0f} s of a core")
+    print(
+        f"{path}: {len(whole.trials)} trials, {diverged} diverged, {path.stat().st_size / 1e6:.2f} MB, "
+        f"{seconds:.0f} s of a core"
+    )
 
 
 if __name__ == "__main__":

@@ -81,7 +81,8 @@ def same_method(table: RecordedTable, trials: int, studies: int, parts: Any) -> 
     named = share(configurations["a"]["count"] + configurations["b"]["count"], studies)
     cells = [
         table.study.name, label, trials, percent(methods["possible"]), percent(either),
-        percent(configurations["possible"]), percent(named), percent(share(wrong, studies)), f"{studies / minutes:,.0f}",
+        percent(configurations["possible"]), percent(named), percent(share(wrong, studies)),
+        f"{studies / minutes:,.0f}",
     ]  # fmt: skip
     print("|", " | ".join(map(str, cells)), "|", flush=True)
 
@@ -144,8 +145,9 @@ def main() -> None:
     budgets = [ReplayBudget(*budget) for budget in options.power or []]
     if budgets:
         print(
-            "\n| table | label | trials | searches | confirm | seeds | lift | ratio of mean areas | methods: the better, % "
-            "| methods: the worse, % | configurations: the better, % | configurations: the worse, % |"
+            "\n| table | label | trials | searches | confirm | seeds | lift | ratio of mean areas "
+            "| methods: the better, % | methods: the worse, % "
+            "| configurations: the better, % | configurations: the worse, % |"
         )
         print("|---" * 12 + "|")
     for path, budget in itertools.product(options.tables, budgets):

@@ -264,6 +264,10 @@ def _digest(lines: Any, facts: Mapping[str, Any]) -> str:
         column = lines[name].combine_chunks()
         values = column.flatten() if hasattr(column, "offsets") else column
         found.update(name.encode())
-        numeric = values.type.bit_width if hasattr(values.type, "bit_width") and not hasattr(column, "dictionary") else 0
-        found.update(values.to_numpy(zero_copy_only=False).tobytes() if numeric else json.dumps(values.to_pylist()).encode())
+        numeric = (
+            values.type.bit_width if hasattr(values.type, "bit_width") and not hasattr(column, "dictionary") else 0
+        )
+        found.update(
+            values.to_numpy(zero_copy_only=False).tobytes() if numeric else json.dumps(values.to_pylist()).encode()
+        )
     return found.hexdigest()

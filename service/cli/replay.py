@@ -47,9 +47,9 @@ def replay_tables(
 
     table = joined([read(path) for path in paths])
     own = table.study.budget
-    usual = {"trials": own.trials_per_method, "searches": 1, "confirm": own.confirm, "seeds": own.seeds}
+    usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds}
     names = labels.split(",") if labels else list(table.study.labels)
-    chosen = ReplayBudget(**{key: usual[key] if value is None else value for key, value in budget.items()})
+    chosen = ReplayBudget(**{**usual, **{key: value for key, value in budget.items() if value is not None}})
     names = names * 2 if len(names) == 1 else names
     factors = {} if lift == 1 else {numbered(names)[-1]: lift}
     replay = Replay(table, names, chosen, read_sampler(sampler), lift=factors)

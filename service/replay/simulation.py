@@ -71,7 +71,7 @@ class Replay:
         sampler: As in a study. "random" takes random rows, because the rows of a table are themselves random; the
             proposals of another sampler are moved to the nearest row that its search has not tried.
         parts: Whether the disjoint parts are drawn anew for each "search", or once for each "study".
-        lift: Factors by name: by how much the scaled quality of all its curves is larger than recorded, and so its area.
+        lift: For some names, the factor by which their scaled qualities, and so their areas, are larger than recorded.
 
     Raises:
         NotFound: The table has no such label.
@@ -285,4 +285,3 @@ def _common_seeds(grids: Sequence[Grid], needed: int) -> list[int]:
             "seeds", f"a search and its confirmation need {needed} seeds, and the labels have {len(seeds)} in common"
         )
     return seeds
-

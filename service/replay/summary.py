@@ -36,7 +36,9 @@ def possible(claim: Mapping[str, Any]) -> bool:
     return claim["verdict"] is not None or claim["reasons"] == [UNDECIDED]
 
 
-def summary(replay: Replay, studies: Iterable[int], seen: Callable[[list[TrialCurve], Json, Json], None] | None = None) -> Json:
+def summary(
+    replay: Replay, studies: Iterable[int], seen: Callable[[list[TrialCurve], Json, Json], None] | None = None
+) -> Json:
     """Simulates studies and counts their conclusions.
 
     Args:
