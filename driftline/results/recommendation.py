@@ -184,10 +184,13 @@ class _Candidate:
 
 def _paired(differences: Array, axis: int) -> tuple[Array, Array]:
     """Mean of paired differences over the seeds, and its standard error."""
-    count, mean = differences.shape[axis], differences.mean(axis=axis)
+    count = differences.shape[axis]
+    mean = differences.sum(axis=axis, keepdims=True) / count
+    flat = mean.squeeze(axis)
     if count < LEAST_FOR_ERRORS:
-        return mean, np.zeros_like(mean)
-    return mean, differences.std(axis=axis, ddof=1) / np.sqrt(count)
+        return flat, np.zeros_like(flat)
+    rest = differences - mean
+    return flat, np.sqrt((rest * rest).sum(axis=axis) / (count - 1)) / np.sqrt(count)
 
 
 def _scan(merits: Array, paid: NDArray[np.bool_]) -> NDArray[np.int64]:

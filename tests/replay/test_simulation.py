@@ -54,7 +54,7 @@ BUDGET = ReplayBudget(trials=12, searches=2, confirm=4, seeds=3)
 
 
 def test_a_replay_agrees_with_the_study_that_was_recorded(tmp_path: Path) -> None:
-    """All configurations of the real study are confirmed, so that its table is complete; TPE learns from generation 3."""
+    """All configurations of the real study are confirmed, so its table is complete. TPE learns from generation 3 on."""
     whole = learning(
         14,
         task={"name": "quadratic", "hessians": [[[4.0]], [[1.0]]], "centers": [[1.0], [-1.0]], "gradient_noise": 0.1},
