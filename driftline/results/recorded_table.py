@@ -147,7 +147,7 @@ def write(table: RecordedTable, path: Path, precision: Precision = "float64") ->
     Args:
         table: The table.
         path: The file; replaced if it exists.
-        precision: Of the quality. float16 stores positive losses by their natural logarithm, with an error below 0.2 %
+        precision: Of the quality. float16 stores positive losses by their natural logarithm, with an error below 0.1 %
             for losses from 0.02 to 50, and other metrics as they are.
     """
     import pyarrow as pa
