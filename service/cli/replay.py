@@ -45,7 +45,8 @@ def replay_tables(
     from service.replay.simulation import Replay, ReplayBudget, numbered
     from service.replay.summary import summary
 
-    table = joined([read(path) for path in paths])
+    tables = {str(path): read(path) for path in paths}
+    table = joined(list(tables.values()))
     own = table.study.budget
     usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds}
     names = labels.split(",") if labels else list(table.study.labels)
@@ -55,7 +56,8 @@ def replay_tables(
     replay = Replay(table, names, chosen, read_sampler(sampler), lift=factors)
     found = summary(replay, range(seed, seed + studies))
     if as_json:
-        facts = {"sampler": replay.sampler, "budget": vars(chosen), "digest": table.digest}
+        digests = {path: one.digest for path, one in tables.items()}
+        facts = {"sampler": replay.sampler, "budget": vars(chosen), "tables": digests}
         typer.echo(json.dumps({**facts, **found}, indent=2))
         return
     _print(replay, found)

@@ -1,5 +1,6 @@
 """Replayed studies: against a real study, twice the same, and within their budget."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
-from driftline.results.recorded_table import RecordedTable, read, recorded
+from driftline.results.recorded_table import RecordedTable, read, recorded, write
 from service.api.computed_results import computed_frontier
 from service.cli.main import app
 from service.replay.simulation import Replay, ReplayBudget, numbered
@@ -194,3 +195,18 @@ def test_shares_have_exact_intervals() -> None:
     assert share(0, 20)["low"] == 0
     assert share(20, 20)["high"] == 1
     assert share(0, 20)["high"] == pytest.approx(1 - 0.025 ** (1 / 20))
+
+
+def test_the_command_prints_what_studies_conclude(tmp_path: Path) -> None:
+    path = str(tmp_path / "table.parquet")
+    write(table(), Path(path), "float16")
+    words = ["replay", path, "--trials", "12", "--searches", "6", "--confirm", "6", "--seeds", "1", "--studies", "4"]
+    done = CliRunner().invoke(app, [*words, "--lift", "3"])
+    assert done.exit_code == 0, done.output
+    assert "Each label: 12 trials in 6 searches, 6 configurations confirmed on 1 seeds." in done.output
+    assert "the methods: a verdict is possible in 100.0 % (39.8 to 100.0) of studies" in done.output
+    found = json.loads(CliRunner().invoke(app, [*words, "--lift", "3", "--json"]).output)
+    assert found["budget"] == {"trials": 12, "searches": 6, "confirm": 6, "seeds": 1}
+    areas = {name: area["mean"] for name, area in found["areas"].items()}
+    assert areas["fedavg-2"] / areas["fedavg-1"] == pytest.approx(3, rel=0.2)
+    assert found["tables"] == {path: read(Path(path)).digest}
