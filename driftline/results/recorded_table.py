@@ -135,7 +135,8 @@ def joined(tables: Sequence[RecordedTable]) -> RecordedTable:
             if key not in ("methods", "budget", "seed", "resources", "sampler") and first.get(key) != other.get(key):
                 raise InvalidSpec(key, f"tables must agree, got {shown(first.get(key))} and {shown(other.get(key))}")
         if first["budget"]["rounds"] != other["budget"]["rounds"]:
-            raise InvalidSpec("budget.rounds", "tables must agree")
+            rounds = [shown(document["budget"]["rounds"]) for document in (first, other)]
+            raise InvalidSpec("budget.rounds", f"tables must agree, got {rounds[0]} and {rounds[1]}")
     methods = [entry for table in tables for entry in table.study.to_json()["methods"]]
     study = Study.from_json(first | {"methods": methods})
     return RecordedTable(study, tuple(trial for table in tables for trial in table.trials))
