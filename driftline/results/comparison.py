@@ -25,6 +25,9 @@ from driftline.study.spec import LEAST_PAIRS
 from trainers import nearest, shown
 
 Json = Mapping[str, Any]
+UNDECIDED = "the interval of the difference holds 0"
+"""The reason against a verdict that a test could have given."""
+
 Family = dict[str, dict[frozenset[str], tuple[float, float]]]
 
 
@@ -253,7 +256,7 @@ def _reasons(
     if not test.error:
         return [f"all {pairs} {claim.plural} give the same difference, which is no evidence"]
     if p_holm > 1 - LEVEL:
-        return ["the interval of the difference holds 0"]
+        return [UNDECIDED]
     return []
 
 

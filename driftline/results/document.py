@@ -226,7 +226,8 @@ class _Summary:
 
     def _along(self, steps: Sequence[Steps]) -> Json:
         """Mean area, and mean scaled quality along the cost."""
-        values = np.mean([self.scale.scaled(each.at(grid(self.span))) for each in steps], axis=0)
+        costs = grid(self.span)
+        values = np.mean([self.scale.scaled(each.at(costs)) for each in steps], axis=0)
         area = float(np.mean([each.area(self.scale, self.span) for each in steps]))
         return {"area": area, "along": [float(f"{value:.6g}") for value in values]}
 

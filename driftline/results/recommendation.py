@@ -19,6 +19,7 @@ MOST_COSTS = 2000
 """Most costs at which a choice is made. If more would matter, so many are taken, evenly spread on a logarithm."""
 
 _WINDOW = 64  # costs that are compared at once
+_MOST_DIFFERENCES = 2**20  # differences between rounds that are in memory at once
 
 UNTRAINED = -1
 """The choice at costs that pay for no round of any configuration."""
@@ -172,19 +173,24 @@ class _Candidate:
     def stops(self) -> NDArray[np.int64]:
         """For each number of rounds that is paid for, less one: index of the round to stop at."""
         bests, place = np.unique(self.best, return_inverse=True)
-        found = np.empty(len(bests), dtype=np.int64)
-        for index, best in enumerate(bests):
-            loss, error = _paired(self.merit[:, best, None] - self.merit[:, : best + 1], axis=0)
-            found[index] = int(np.argmax(loss <= error))
+        found, rounds = np.empty(len(bests), dtype=np.int64), np.arange(len(self.best))
+        most = max(1, _MOST_DIFFERENCES // max(1, self.merit.size))
+        for first in range(0, len(bests), most):
+            some = bests[first : first + most]
+            loss, error = _paired(self.merit[:, some, None] - self.merit[:, None, :], axis=0)
+            found[first : first + most] = np.argmax((loss <= error) & (rounds <= some[:, None]), axis=1)
         return found[place]
 
 
 def _paired(differences: Array, axis: int) -> tuple[Array, Array]:
     """Mean of paired differences over the seeds, and its standard error."""
-    count, mean = differences.shape[axis], differences.mean(axis=axis)
+    count = differences.shape[axis]
+    mean = differences.sum(axis=axis, keepdims=True) / count
+    flat = mean.squeeze(axis)
     if count < LEAST_FOR_ERRORS:
-        return mean, np.zeros_like(mean)
-    return mean, differences.std(axis=axis, ddof=1) / np.sqrt(count)
+        return flat, np.zeros_like(flat)
+    rest = differences - mean
+    return flat, np.sqrt((rest * rest).sum(axis=axis) / (count - 1)) / np.sqrt(count)
 
 
 def _scan(merits: Array, paid: NDArray[np.bool_]) -> NDArray[np.int64]:

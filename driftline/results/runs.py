@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,19 +59,39 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
     Returns:
         None if a run never reported the metric.
     """
-    evaluated = [curve.metric(metric) for curve in curves]
-    if not curves or not all(at.size for at, _ in evaluated):
+    if len(curves) > 1:
+        return _runs(configuration, curves, metric, cost)
+    if not curves:
+        return None
+    key = f"runs {metric} {cost} {curves[0].state}"
+    single = curves[0].computed(key, lambda: _runs(configuration, curves, metric, cost))
+    return None if single is None else replace(single, configuration=configuration)
+
+
+def _runs(configuration: int, curves: Sequence[TrialCurve], metric: str, cost: str) -> Runs | None:
+    evaluated = [_evaluated(curve, metric) for curve in curves]
+    if not all(at.size for at, _, _ in evaluated):
         return None
     ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in curves]
-    rounds = np.unique(np.concatenate([*(at for at, _ in evaluated), [end for end in ends if np.isfinite(end)]]))
+    rounds = np.unique(np.concatenate([*(at for at, _, _ in evaluated), [end for end in ends if np.isfinite(end)]]))
     rounds = rounds[rounds > 0]
     quality = np.empty((len(curves), len(rounds)))
-    for row, (at, values), end in zip(quality, evaluated, ends, strict=True):
-        row[:] = smooth(at, values)[np.maximum(np.searchsorted(at, rounds, side="right") - 1, 0)]
+    for row, (at, values, smoothed), end in zip(quality, evaluated, ends, strict=True):
+        row[:] = smoothed[np.maximum(np.searchsorted(at, rounds, side="right") - 1, 0)]
         row[rounds >= end] = values[0]
-    start = np.array([values[0] for _, values in evaluated])
+    start = np.array([values[0] for _, values, _ in evaluated])
     diverged = np.array([np.searchsorted(rounds, end) for end in ends])
     return Runs(configuration, rounds, _costs(curves, cost, rounds), quality, start, diverged)
+
+
+def _evaluated(curve: TrialCurve, metric: str) -> tuple[Array, Array, Array]:
+    """Rounds in which a metric was evaluated, its values, and the smoothed values."""
+
+    def compute() -> tuple[Array, Array, Array]:
+        at, values = curve.metric(metric)
+        return at, values, smooth(at, values)
+
+    return curve.computed(f"evaluated {metric}", compute)
 
 
 def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:

@@ -12,6 +12,7 @@ from driftline.errors import DriftlineError
 from driftline.results.curves import TrialCurve
 from driftline.results.directions import sign
 from driftline.results.modelled_time import Time
+from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.show.escaped_text import escaped
 from driftline.results.study_result import study_result
 from driftline.sdk.frontier import Frontier
@@ -150,6 +151,14 @@ class Job:
         result = study_result(self.record(), self.trials(), self.curves(), quality=quality, cost=cost)
         result.require_reported(quality)
         return Frontier(result.document, lambda: result.curves)
+
+    def table(self) -> RecordedTable:
+        """Its ended trials as a table, which `driftline.results.recorded_table.write` stores, for `driftline replay`.
+
+        Raises:
+            NotFound: No trial has ended yet.
+        """
+        return study_table(self.record(), self.trials(), self.curves())
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
         """Compares two labels at equal budgets: ``verdict`` is a label or None, ``why`` explains it."""

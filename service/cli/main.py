@@ -212,6 +212,47 @@ def compare(
 
 
 @app.command()
+def export(
+    study: Where,
+    table: Annotated[Path, typer.Argument(metavar="TABLE.parquet", help="The file to write.")],
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Write the ended trials of a study to a table, for `driftline replay`."""
+    from service.cli.replay import export_table
+
+    export_table(study, table, url=url, token_file=token_file)
+
+
+@app.command()
+def replay(
+    tables: Annotated[
+        list[Path], typer.Argument(metavar="TABLE.parquet...", help="Recorded tables with different labels.")
+    ],
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Labels to compare, all by default; one label twice compares it with itself."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Configurations searched for each label.")] = None,
+    searches: Annotated[int, typer.Option(min=1, help="Independent searches among which both are divided.")] = 1,
+    confirm: Annotated[int | None, typer.Option(min=1, help="Configurations confirmed for each label.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Fresh seeds for each confirmed configuration.")] = None,
+    sampler: Annotated[str, typer.Option(help="random, tpe, ...; proposals move to recorded rows.")] = "random",
+    studies: Annotated[int, typer.Option(min=1, help="How many studies to simulate.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first study; the others count on.")] = 0,
+    lift: Annotated[
+        float, typer.Option(min=0.0, help="Multiply the area of the last label, to see how often this is noticed.")
+    ] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Simulate studies from recorded tables: how often a budget gives a verdict, and which."""
+    from service.cli.replay import replay_tables
+
+    budget = {"trials": trials, "searches": searches, "confirm": confirm, "seeds": seeds}
+    replay_tables(tables, labels, budget, sampler=sampler, studies=studies, seed=seed, lift=lift, as_json=as_json)
+
+
+@app.command()
 def methods(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
     """List what can be tuned: methods, optimizers and schedules with their hyperparameters."""
     from service.cli.show import show_methods

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from driftline.errors import NotFound
 from driftline.results.modelled_time import Time
+from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.study_result import StudyResult, study_result
 from driftline.sdk.frontier import Frontier
 from driftline.wire.records import StudyRecord, TrialRecord
@@ -45,6 +46,17 @@ def stored_trials(folder: Path) -> list[TrialRecord]:
     """
     with _opened(folder) as store:
         return store.trials.find(_study(store, folder).id)
+
+
+def stored_table(folder: Path) -> RecordedTable:
+    """The ended trials of a folder's study as a table.
+
+    Raises:
+        NotFound: The folder holds no study, or no trial has ended.
+    """
+    with _opened(folder) as store:
+        study = _study(store, folder)
+        return study_table(study, store.trials.find(study.id), store.curves.arrays(study.id))
 
 
 def stored_result(

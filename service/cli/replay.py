@@ -1,0 +1,103 @@
+"""`driftline export` and `driftline replay`: recorded tables, and studies simulated from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from driftline.results.recorded_table import RecordedTable, joined, read, write
+from driftline.study.sampler import read as read_sampler
+from service.cli.show import is_remote
+
+if TYPE_CHECKING:
+    from service.replay.simulation import Replay
+
+_CLAIMS = {"configurations": "the configurations found", "methods": "the methods"}
+
+
+def export_table(study: str, path: Path, *, url: str | None, token_file: Path | None) -> None:
+    """Writes the ended trials of an output folder, or of a study on a service, to a table."""
+    table = _table(study, url, token_file)
+    write(table, path)
+    trials = len(table.trials)
+    typer.echo(f"{path}: {trials} trials")
+    for label in dict.fromkeys(trial.label for trial in table.trials):
+        grid = table.grid(label)
+        typer.echo(f"  {label}: {len(grid.configurations)} configurations on all {len(grid.seeds)} seeds")
+
+
+def replay_tables(
+    paths: Sequence[Path],
+    labels: str | None,
+    budget: Mapping[str, int | None],
+    *,
+    sampler: str,
+    studies: int,
+    seed: int,
+    lift: float,
+    as_json: bool,
+) -> None:
+    """Simulates studies and prints what they conclude; what the budget leaves out comes from the table's study."""
+    from service.replay.simulation import Replay, ReplayBudget, numbered
+    from service.replay.summary import summary
+
+    tables = {str(path): read(path) for path in paths}
+    table = joined(list(tables.values()))
+    own = table.study.budget
+    usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds}
+    names = labels.split(",") if labels else list(table.study.labels)
+    chosen = ReplayBudget(**{**usual, **{key: value for key, value in budget.items() if value is not None}})
+    names = names * 2 if len(names) == 1 else names
+    factors = {} if lift == 1 else {numbered(names)[-1]: lift}
+    replay = Replay(table, names, chosen, read_sampler(sampler), lift=factors)
+    found = summary(replay, range(seed, seed + studies))
+    if as_json:
+        digests = {path: one.digest for path, one in tables.items()}
+        facts = {"sampler": replay.sampler, "budget": vars(chosen), "tables": digests}
+        typer.echo(json.dumps({**facts, **found}, indent=2))
+        return
+    _print(replay, found)
+
+
+def _print(replay: Replay, found: Mapping[str, Any]) -> None:
+    budget, objective = replay.budget, replay.study.objective
+    speed = 60 * found["studies"] / found["seconds"]
+    typer.echo(f"{found['studies']:,} studies of {replay.study.name}, {speed:,.0f} a minute; sampler {replay.sampler}")
+    typer.echo(
+        f"Each label: {budget.trials} trials in {budget.searches} searches, {budget.confirm} configurations confirmed "
+        f"on {budget.seeds} seeds. {objective.quality} over {objective.cost}.\n"
+    )
+    width = max(len(name) for name in replay.names)
+    typer.echo(f"{'':{width}}  area   95 % of studies")
+    for name, area in found["areas"].items():
+        typer.echo(f"{name:{width}}  {area['mean']:.3f}  {area['low']:.3f} to {area['high']:.3f}")
+    for pair in found["pairs"]:
+        typer.echo("")
+        for claim, counted in pair["claims"].items():
+            typer.echo(f"{_CLAIMS[claim]}: a verdict is possible in {_share(counted['possible'])} of studies")
+            for side in ("a", "b"):
+                typer.echo(f"  {pair[side]:{width}}  is better in {_share(counted[side])}")
+            if counted["detectable"]:
+                typer.echo(
+                    f"  mean difference {counted['difference']:+.3f}; one of {counted['detectable']:.3f} is found with "
+                    "a probability of 80 % (median)"
+                )
+
+
+def _share(found: Mapping[str, float]) -> str:
+    return f"{100 * found['share']:.1f} % ({100 * found['low']:.1f} to {100 * found['high']:.1f})"
+
+
+def _table(study: str, url: str | None, token_file: Path | None) -> RecordedTable:
+    if is_remote(study, url):
+        from service.cli.jobs import connected
+
+        with connected(url, token_file) as client:
+            return client.job(study).table()
+    from service.embedded.folder_results import stored_table
+
+    return stored_table(Path(study))

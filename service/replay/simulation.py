@@ -1,0 +1,287 @@
+"""Replays one study: samplers and budget as in the product, trials from a recorded table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftline.errors import InvalidSpec, NotFound
+from driftline.results import objectives
+from driftline.results.confirmation import to_confirm
+from driftline.results.curves import TrialCurve
+from driftline.results.document import Reading, frontier_document
+from driftline.results.recorded_table import Grid, RecordedTable
+from driftline.results.scale import Axis, axis_of
+from driftline.study.sampler import Chosen
+from driftline.study.spec import Budget, Resources, Study
+from service.driver.search.policy import Plan
+from service.driver.search.study_plan import decided, rounded, sampler_seed
+from service.replay.nearest import NearestRows
+from service.samplers.build import build
+from trainers import shown
+
+RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class ReplayBudget:
+    """The budget of each label.
+
+    Attributes:
+        trials: Configurations searched, over all searches.
+        searches: Independent searches, each with a sampler and seeds of its own.
+        confirm: Configurations confirmed, over all searches.
+        seeds: Fresh seeds on which each of them is confirmed.
+    """
+
+    trials: int
+    searches: int
+    confirm: int
+    seeds: int
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "confirm"):
+            if getattr(self, name) % self.searches:
+                raise InvalidSpec(
+                    name, f"must be a multiple of the {self.searches} searches, got {getattr(self, name)}"
+                )
+
+    def of_a_search(self, rounds: int) -> Budget:
+        """The budget of one search."""
+        return Budget(
+            trials_per_method=self.trials // self.searches,
+            rounds=rounds,
+            confirm=self.confirm // self.searches,
+            seeds=self.seeds,
+        )
+
+
+class Replay:
+    """Simulates studies.
+
+    Args:
+        table: The recorded trials.
+        labels: Labels of the table to compare. A label that occurs several times stands for the same method under as
+            many names; in each search, these draw from disjoint parts of its configurations.
+        budget: The budget of each label.
+        sampler: As in a study. "random" takes random rows, because the rows of a table are themselves random; the
+            proposals of another sampler are moved to the nearest row that its search has not tried.
+        parts: Whether the disjoint parts are drawn anew for each "search", or once for each "study".
+        lift: For some names, the factor by which their scaled qualities, and so their areas, are larger than recorded.
+
+    Raises:
+        NotFound: The table has no such label.
+        InvalidSpec: The table is too small for the budget.
+    """
+
+    def __init__(
+        self,
+        table: RecordedTable,
+        labels: Sequence[str],
+        budget: ReplayBudget,
+        sampler: Chosen = RANDOM,
+        parts: Literal["search", "study"] = "search",
+        lift: Mapping[str, float] | None = None,
+    ) -> None:
+        self.study = table.study
+        self.budget = budget
+        self.sampler = sampler
+        self._parts = parts
+        self._grids = {label: table.grid(label) for label in labels}
+        self.names = numbered(labels)
+        self.source = dict(zip(self.names, labels, strict=True))
+        self.curves = {name: self.grid(name).curves for name in self.names}
+        for name, factor in (lift or {}).items():
+            if name not in self.curves:
+                raise NotFound(f"no label {shown(name)} in this replay (have: {', '.join(self.names)})")
+            axis = _axis(self.curves[name].values(), self.study.objective.quality)
+            self.curves[name] = {
+                key: lifted(curve, self.study.objective.quality, axis, factor)
+                for key, curve in self.curves[name].items()
+            }
+        own = budget.of_a_search(self.study.budget.rounds)
+        plan = decided(own, Resources(), sampler)
+        self._plan = Plan.of(tuple(self.names), own, plan)
+        self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
+        self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
+        for label, grid in self._grids.items():
+            share = len(grid.configurations) // list(labels).count(label)
+            if share < own.trials_per_method:
+                raise InvalidSpec(
+                    "trials",
+                    f"a search of {own.trials_per_method} trials needs as many configurations, and the table has "
+                    f"{share} of {label} for each name that were run on all {len(grid.seeds)} seeds",
+                )
+
+    def grid(self, name: str) -> Grid:
+        """The recorded trials behind a name."""
+        return self._grids[self.source[name]]
+
+    def seeds(self, study_seed: int) -> list[list[int]]:
+        """For each search, the seed of the search and those of its confirmation, the same for all labels.
+
+        The seeds of a table are drawn at random; searches share some only if the table has too few.
+        """
+        each = 1 + self.budget.seeds
+        order = np.random.default_rng([study_seed, 0]).permutation(self._seeds).tolist()
+        return [
+            [order[(search * each + place) % len(order)] for place in range(each)]
+            for search in range(self.budget.searches)
+        ]
+
+    def trials(self, study_seed: int, seeds: Sequence[Sequence[int]] | None = None) -> list[TrialCurve]:
+        """All trials of one simulated study.
+
+        Args:
+            study_seed: Seed of the samplers and of the choice of rows and seeds.
+            seeds: For each search its own seed and those of its confirmation; drawn by default.
+        """
+        drawn = self.seeds(study_seed) if seeds is None else seeds
+        found: list[TrialCurve] = []
+        for search, (own, *fresh) in enumerate(drawn):
+            parts = self._divided(study_seed, search)
+            for name in self.names:
+                found += self._search(name, study_seed, search, own, fresh, parts[name])
+        return found
+
+    def document(self, trials: Sequence[TrialCurve]) -> dict[str, Any]:
+        """The result of a simulated study, as `driftline.results.document` describes it."""
+        objective = self.study.objective
+        reading = Reading(objective.quality, objective.cost)
+        return frontier_document(
+            self.study.name, trials, reading, self.study.budget.rounds, self.names, scale=objective.scale
+        )
+
+    def _search(
+        self, name: str, study_seed: int, search: int, seed: int, fresh: Sequence[int], part: NDArray[np.int64]
+    ) -> list[TrialCurve]:
+        """The trials of one search of a label."""
+        grid, curves, objective = self.grid(name), self.curves[name], self.study.objective
+        count = self._plan.trials_per_method
+        if self.sampler == RANDOM:
+            rows = part[:count].tolist()
+        else:
+            rows = self._proposed(name, sampler_seed(study_seed, name, search), seed, np.sort(part))
+        numbers = [grid.configurations[row] for row in rows]
+        first = search * count
+        searched = [
+            replace(curves[number, seed], label=name, number=first + index, configuration=first + index, search=search)
+            for index, number in enumerate(numbers)
+        ]  # fmt: skip
+        chosen = to_confirm(searched, objective.quality, objective.cost, self._plan.repeated)
+        confirmed = [
+            replace(
+                curves[numbers[configuration - first], other],
+                label=name,
+                phase="confirmation",
+                number=(search * self._plan.repeated + place) * len(fresh) + index,
+                configuration=configuration,
+                search=search,
+            )
+            for place, configuration in enumerate(chosen)
+            for index, other in enumerate(fresh)
+        ]
+        return [*searched, *confirmed]
+
+    def _proposed(self, name: str, seed: int, data_seed: int, part: NDArray[np.int64]) -> list[int]:
+        """The rows that a sampler tries, in order: each proposal's nearest row that it has not tried."""
+        grid, curves, plan = self.grid(name), self.curves[name], self._plan
+        objective = self.study.objective
+        entry = self.study.entry(self.source[name])
+        sampler = build(self.sampler, entry.parameters(), objective.objectives, seed, start=entry.start)
+        nearest = self._nearest[self.source[name]]
+        rows: list[int] = []
+        untried, told = set(part.tolist()), 0
+        while len(rows) < plan.trials_per_method:
+            first = len(rows)
+            for number in range(told, plan.learned_from(first)):
+                curve = curves[grid.configurations[rows[number]], data_seed]
+                diverged = curve.state == "DIVERGED"
+                values = None if diverged else _values(curve, objective)
+                sampler.tell(number, curve.hyperparameters, values, diverged)
+            told = max(told, plan.learned_from(first))
+            for number in range(first, min(first + plan.asked_at_once, plan.trials_per_method)):
+                row = nearest.nearest(sampler.ask(number), sorted(untried))
+                curve = curves[grid.configurations[row], data_seed]
+                sampler.pending(number, curve.hyperparameters)
+                untried.remove(row)
+                rows.append(row)
+        return rows
+
+    def _divided(self, study_seed: int, search: int) -> dict[str, NDArray[np.int64]]:
+        """The rows that each name may try, in random order; those of the same label share none."""
+        found: dict[str, NDArray[np.int64]] = {}
+        for label, grid in self._grids.items():
+            names = [name for name, source in self.source.items() if source == label]
+            division = search if self._parts == "search" else 0
+            generator = np.random.default_rng([study_seed, 1 + division, sampler_seed(0, label)])
+            order = generator.permutation(len(grid.configurations))
+            share = len(order) // len(names)
+            for index, name in enumerate(names):
+                part = order[index * share : (index + 1) * share]
+                found[name] = np.random.default_rng(sampler_seed(study_seed, name, search)).permutation(part)
+        return found
+
+
+def lifted(curve: TrialCurve, metric: str, axis: Axis, factor: float) -> TrialCurve:
+    """The trial with all its qualities farther from its untrained model's, by this factor on the axis.
+
+    Examples:
+        >>> columns = {"round": np.array([0.0, 1.0]), "test_loss": np.array([4.0, 1.0])}
+        >>> curve = TrialCurve("a", "a", "search", 0, 0, 0, {}, "COMPLETE", columns)
+        >>> lifted(curve, "test_loss", Axis(rising=False, floor=1e-9), 1.5).columns["test_loss"].tolist()
+        [4.0, 0.5]
+    """
+    values = curve.columns[metric]
+    start = values[np.isfinite(values)][0]
+    far = start * (values / start) ** factor if axis.logarithmic else start + factor * (values - start)
+    return replace(curve, columns={**curve.columns, metric: np.asarray(far)}, _cache={})
+
+
+def _axis(curves: Iterable[TrialCurve], metric: str) -> Axis:
+    values = [curve.metric(metric)[1] for curve in curves]
+    starts = [float(one[0]) for one in values if one.size]
+    return axis_of(metric, starts, min((float(one.min()) for one in values if one.size), default=np.inf))
+
+
+def _values(curve: TrialCurve, objective: Any) -> dict[str, float]:
+    values = objectives.values(curve, objective.quality, objective.cost)
+    return {key: value for key, value in rounded(values).items() if key in objective.objectives}
+
+
+def numbered(labels: Sequence[str]) -> list[str]:
+    """The labels, numbered where one occurs several times.
+
+    Examples:
+        >>> numbered(["fedavg", "fedprox", "fedavg"])
+        ['fedavg-1', 'fedprox', 'fedavg-2']
+    """
+    seen: dict[str, int] = {}
+    names = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        names.append(f"{label}-{seen[label]}" if list(labels).count(label) > 1 else label)
+    return names
+
+
+def _nearest(study: Study, grid: Grid) -> NearestRows:
+    rows = [grid.curves[number, grid.seeds[0]].hyperparameters for number in grid.configurations]
+    return NearestRows(study.entry(grid.label).parameters(), rows)
+
+
+def _common_seeds(grids: Sequence[Grid], needed: int) -> list[int]:
+    """The seeds that all labels have.
+
+    Raises:
+        InvalidSpec: They are too few for one search.
+    """
+    seeds = sorted(set.intersection(*(set(grid.seeds) for grid in grids)))
+    if len(seeds) < needed:
+        raise InvalidSpec(
+            "seeds", f"a search and its confirmation need {needed} seeds, and the labels have {len(seeds)} in common"
+        )
+    return seeds

@@ -1,0 +1,212 @@
+"""Replayed studies: against a real study, twice the same, and within their budget."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from driftline.errors import InvalidSpec, NotFound
+from driftline.results.comparison import compare
+from driftline.results.recorded_table import RecordedTable, read, recorded, write
+from service.api.computed_results import computed_frontier
+from service.cli.main import app
+from service.replay.simulation import Replay, ReplayBudget, numbered
+from service.replay.summary import possible, share, summary
+from service.samplers.random import Sampler
+from service.store.store import Store
+from tests.driver.stand_ins import StoreClient
+from tests.driver.test_reproducible import learning
+from tests.driver.test_search import Bench
+from tests.results.samples import curve
+from tests.results.test_recorded_table import study
+
+LABELS = ("fedavg",)
+
+
+def table(configurations: int = 40, seeds: int = 14) -> RecordedTable:
+    """Losses that fall at a rate of their own, noisy; every eleventh configuration diverges."""
+    whole = study()
+    sampler = Sampler(whole.entry("fedavg").parameters(), (), 0)
+    trials = []
+    for number in range(configurations):
+        hyperparameters = sampler.ask(number)
+        rate = 1 / (1 + abs(np.log10(hyperparameters["client_lr"])))
+        for seed in range(seeds):
+            noise = np.random.default_rng([number, seed]).normal(0, 0.05, 5)
+            losses = 2.0 * np.exp(-rate * np.arange(5) + noise * (np.arange(5) > 0))
+            lost = number % 11 == 10
+            trials.append(
+                curve(
+                    losses[:3] if lost else losses,
+                    metric="test_loss",
+                    number=number,
+                    seed=seed,
+                    state="DIVERGED" if lost else "COMPLETE",
+                    hyperparameters=hyperparameters,
+                )
+            )
+    return recorded(whole, trials)
+
+
+BUDGET = ReplayBudget(trials=12, searches=2, confirm=4, seeds=3)
+
+
+def test_a_replay_agrees_with_the_study_that_was_recorded(tmp_path: Path) -> None:
+    """All configurations of the real study are confirmed, so its table is complete. TPE learns from generation 3 on."""
+    whole = learning(
+        14,
+        task={"name": "quadratic", "hessians": [[[4.0]], [[1.0]]], "centers": [[1.0], [-1.0]], "gradient_noise": 0.1},
+        budget={"trials_per_method": 14, "rounds": 4, "seeds": 3, "confirm": 14},
+    )
+    store = Store(tmp_path / "driftline.db")
+    client = StoreClient(store)
+    study_id = client.submit(whole)
+    Bench(client, study_id, whole, tmp_path / "checkpoints").run()
+    real = computed_frontier(store, study_id)
+    store.close()
+    done = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "table.parquet")])
+    assert done.exit_code == 0, done.output
+    assert "plain: 14 configurations on all 4 seeds" in done.output
+    exported = read(tmp_path / "table.parquet")
+    assert {trial.state for trial in exported.trials} == {"COMPLETE", "DIVERGED"}
+    replay = Replay(exported, whole.labels, ReplayBudget(14, 1, 14, 3), whole.sampler)
+    trials = replay.trials(whole.seed, seeds=[[whole.seed, *(whole.seed + 1 + index for index in range(3))]])
+    found = replay.document(trials)
+    assert not found["deterministic"]
+    for label in whole.labels:
+        ours, theirs = found["methods"][label], real["methods"][label]
+        assert ours["recommendations"] == theirs["recommendations"]
+        assert ours["area"] == theirs["area"]
+        assert ours["claims"] == theirs["claims"]
+        assert ours["granted"] == theirs["granted"]
+    assert compare(found, *whole.labels)["why"] == compare(real, *whole.labels)["why"]
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
+def test_a_replay_is_a_function_of_its_seed(sampler: str) -> None:
+    one, same = (Replay(table(), ["fedavg", "fedavg"], BUDGET, sampler) for _ in range(2))
+    assert facts(one, 3) == facts(same, 3)
+    assert facts(one, 3) != facts(one, 4)
+    assert one.document(one.trials(3)) == same.document(same.trials(3))
+
+
+def facts(replay: Replay, seed: int) -> list[Any]:
+    return [(t.label, t.phase, t.number, t.seed, t.search, t.configuration, t.trial) for t in replay.trials(seed)]
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+@pytest.mark.parametrize("parts", ["search", "study"])
+def test_budget_and_seeds(sampler: str, parts: Any) -> None:
+    replay = Replay(table(), ["fedavg", "fedavg"], BUDGET, sampler, parts)
+    trials = replay.trials(0)
+    seeds = replay.seeds(0)
+    assert len({seed for search in seeds for seed in search}) == 8, "searches share no seed while there are enough"
+    for search, (own, *fresh) in enumerate(seeds):
+        tried = {}
+        for name in ("fedavg-1", "fedavg-2"):
+            mine = [trial for trial in trials if (trial.label, trial.search) == (name, search)]
+            searched = [trial for trial in mine if trial.phase == "search"]
+            confirmed = [trial for trial in mine if trial.phase == "confirmation"]
+            tried[name] = {row(trial) for trial in searched}
+            assert [trial.seed for trial in searched] == [own] * 6
+            assert len(tried[name]) == 6, "no row is tried twice in a search"
+            assert len(confirmed) == 2 * 3
+            assert {trial.seed for trial in confirmed} == set(fresh)
+            assert {trial.configuration for trial in confirmed} <= {trial.configuration for trial in searched}
+        assert not tried["fedavg-1"] & tried["fedavg-2"], "names of one label share no row in a search"
+    numbers = [(trial.label, trial.phase, trial.number) for trial in trials]
+    assert len(set(numbers)) == len(numbers)
+
+
+def row(trial: Any) -> str:
+    return str(trial.hyperparameters)
+
+
+def test_parts_of_a_study_stay_the_same() -> None:
+    def tried(parts: Any) -> tuple[set[str], set[str]]:
+        trials = Replay(table(), ["fedavg", "fedavg"], BUDGET, parts=parts).trials(0)
+        return tuple({row(trial) for trial in trials if trial.label == name} for name in ("fedavg-1", "fedavg-2"))  # type: ignore[return-value]
+
+    one, other = tried("study")
+    assert not one & other
+    one, other = tried("search")
+    assert one & other
+
+
+def test_tpe_tries_better_configurations_than_random() -> None:
+    budget = ReplayBudget(trials=30, searches=1, confirm=1, seeds=3)
+
+    def late(sampler: Any) -> float:
+        found = [Replay(table(200, 4), LABELS, budget, sampler).trials(seed) for seed in range(5)]
+        return float(np.mean([t.columns["test_loss"][-1] for one in found for t in one if t.number >= 15]))
+
+    assert late({"name": "tpe", "startup": 5}) < late("random")
+
+
+def test_too_small_tables_are_refused() -> None:
+    with pytest.raises(InvalidSpec, match="needs as many configurations"):
+        Replay(table(configurations=11), ["fedavg", "fedavg"], BUDGET)
+    with pytest.raises(InvalidSpec, match="need 4 seeds, and the labels have 3"):
+        Replay(table(seeds=3), LABELS, BUDGET)
+    with pytest.raises(InvalidSpec, match="must be a multiple of the 2 searches, got 5"):
+        ReplayBudget(trials=5, searches=2, confirm=2, seeds=1)
+
+
+def test_lifting_multiplies_the_area() -> None:
+    plain, more = (
+        Replay(table(), ["fedavg", "fedavg"], BUDGET, lift={"fedavg-2": factor} if factor > 1 else None)
+        for factor in (1.0, 1.1)
+    )
+    areas = []
+    for replay in (plain, more):
+        found = [replay.document(replay.trials(seed))["methods"] for seed in range(20)]
+        areas.append([np.mean([one[name]["area"] for one in found]) for name in replay.names])
+    before, after = ((second / first) for first, second in areas)
+    assert after / before == pytest.approx(1.1, rel=0.01)
+    with pytest.raises(NotFound, match="fedavg-2"):
+        Replay(table(), ["fedavg", "fedavg"], BUDGET, lift={"fedavg": 2.0})
+
+
+def test_labels_are_numbered_where_they_repeat() -> None:
+    assert numbered(["a", "b", "a"]) == ["a-1", "b", "a-2"]
+
+
+def test_the_summary_counts_verdicts() -> None:
+    budget = ReplayBudget(trials=12, searches=6, confirm=6, seeds=1)
+    replay = Replay(table(), ["fedavg", "fedavg"], budget, lift={"fedavg-2": 3.0})
+    seen = []
+    found = summary(replay, range(10), lambda trials, document, compared: seen.append(compared["fedavg-1,fedavg-2"]))
+    claim = found["pairs"][0]["claims"]["methods"]
+    verdicts = [one["claims"]["methods"]["verdict"] for one in seen]
+    assert claim["b"] == share(verdicts.count("fedavg-2"), 10)
+    assert claim["a"] == share(0, 10)
+    assert claim["b"]["count"] > 5
+    assert claim["possible"] == share(10, 10)
+    few = Replay(table(), ["fedavg", "fedavg"], BUDGET)
+    compared = compare(few.document(few.trials(0)), *few.names)["claims"]
+    assert not possible(compared["methods"]), "it has two searches"
+    assert possible(compared["configurations"]), "it has six seeds in all"
+
+
+def test_shares_have_exact_intervals() -> None:
+    assert share(0, 20)["low"] == 0
+    assert share(20, 20)["high"] == 1
+    assert share(0, 20)["high"] == pytest.approx(1 - 0.025 ** (1 / 20))
+
+
+def test_the_command_prints_what_studies_conclude(tmp_path: Path) -> None:
+    path = str(tmp_path / "table.parquet")
+    write(table(), Path(path), "float16")
+    words = ["replay", path, "--trials", "12", "--searches", "6", "--confirm", "6", "--seeds", "1", "--studies", "4"]
+    done = CliRunner().invoke(app, [*words, "--lift", "3"])
+    assert done.exit_code == 0, done.output
+    assert "Each label: 12 trials in 6 searches, 6 configurations confirmed on 1 seeds." in done.output
+    assert "the methods: a verdict is possible in 100.0 % (39.8 to 100.0) of studies" in done.output
+    found = json.loads(CliRunner().invoke(app, [*words, "--lift", "3", "--json"]).output)
+    assert found["budget"] == {"trials": 12, "searches": 6, "confirm": 6, "seeds": 1}
+    areas = {name: area["mean"] for name, area in found["areas"].items()}
+    assert areas["fedavg-2"] / areas["fedavg-1"] == pytest.approx(3, rel=0.2)
+    assert found["tables"] == {path: read(Path(path)).digest}
