@@ -41,9 +41,9 @@ class IssuerKeys:
     """The keys that an issuer lists.
 
     PyJWT's own client fetches inside the request that needs a key, with a lock for which all other tokens wait, and
-    stops using keys that it cannot refresh after five minutes. Here one background thread fetches. A request waits for it only if no cached key
-    fits, for a few seconds at most, and only a few requests wait at a time, so that threads stay free for other tokens.
-    After a failed fetch requests are answered at once until a pause is over.
+    stops using keys that it cannot refresh after five minutes. Here one background thread fetches. A request waits for
+    it only if no cached key fits, for a few seconds at most, and only a few requests wait at a time, so that threads
+    stay free for other tokens. After a failed fetch requests are answered at once until a pause is over.
 
     Args:
         issuer: URL of the issuer.
