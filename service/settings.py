@@ -1,37 +1,6 @@
-"""Environment variables of a service and of embedded studies; `driftline.client.environment` reads the rest.
+"""Environment variables of a service, of drivers and of embedded studies.
 
-For embedded studies:
-
-| variable | meaning | default |
-|---|---|---|
-| DRIFTLINE_RAY_ADDRESS | Ray cluster to use; without it a local one is started | none |
-
-For drivers, including those of embedded studies:
-
-| variable | meaning | default |
-|---|---|---|
-| DRIFTLINE_HANG_SECONDS | replace a worker silent for this long and for 10 times its longest pause so far | 900 |
-
-For a service (`driftline serve`, `driftline migrate`):
-
-| variable | meaning | default |
-|---|---|---|
-| DRIFTLINE_HOME | folder of a service on one machine: database, secret, logs, checkpoints | driftline-home |
-| DRIFTLINE_DATABASE_URL | database of the service: a SQLAlchemy URL | a SQLite file in DRIFTLINE_HOME |
-| DRIFTLINE_SECRET | key that signs drivers' tokens; the same in all replicas | made once, kept in DRIFTLINE_HOME |
-| DRIFTLINE_ADMIN_TOKEN | a token with all scopes, for project "default" | made once, kept in DRIFTLINE_HOME |
-| DRIFTLINE_API_URL | how drivers reach the API | http://127.0.0.1:PORT |
-| DRIFTLINE_CHECKPOINTS | folder or fsspec URL for checkpoints | checkpoints in DRIFTLINE_HOME |
-| DRIFTLINE_LAUNCHER | where drivers run: local, ray_jobs, kubernetes, or a driftline.launchers entry point | local |
-| DRIFTLINE_LAUNCHER_CONFIG | YAML file with the launcher's settings | none |
-| DRIFTLINE_MLFLOW_URL | MLflow tracking URI; "none" records nothing | a SQLite file in DRIFTLINE_HOME |
-| DRIFTLINE_MLFLOW_PUBLIC_URL | how people reach MLflow | DRIFTLINE_MLFLOW_URL |
-| DRIFTLINE_LIMITS | YAML or JSON file: body size, request rates, default quotas | built-in limits |
-| DRIFTLINE_OIDC | YAML or JSON file: an OpenID Connect issuer whose tokens are accepted, and what they allow | none |
-| DRIFTLINE_SILENT_SECONDS | replace a live driver that stays silent for this long after its lease has expired | 60 |
-
-If DRIFTLINE_DATABASE_URL is set, MLflow is used only if DRIFTLINE_MLFLOW_URL is set too.
-DATA_DIR, the folder of the data sets, is read only by the trainers.
+`driftline.client.environment` reads those of clients. DATA_DIR, the folder of the data sets, is read by the trainers.
 """
 
 from __future__ import annotations
@@ -40,92 +9,119 @@ import ipaddress
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
-from driftline.client.environment import address
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from driftline.client.environment import http_address
 from driftline.errors import InvalidSpec
 
 HANG_S = 900.0
 SILENT_S = 60.0
 
 
-@dataclass(frozen=True)
-class ServiceSettings:
-    """The environment's settings for a service.
+def _seconds(text: Any) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(f"must be a number of seconds above 0, got {text!r}")
+    return seconds
 
-    Attributes:
-        home: Folder of a service on one machine.
-        database: URL of the database.
-        secret: Key that signs drivers' tokens; None: the one kept in `home`.
-        admin_token: A token with all scopes; None: the one kept in `home`.
-        api_url: How drivers reach the API, without a slash at the end; None: on this machine.
-        checkpoints: Folder (absolute) or fsspec URL for checkpoints.
-        launcher: Where drivers run.
-        launcher_config: YAML file with the launcher's settings.
-        mlflow: Tracking URI to record into; None records nothing.
-        mlflow_artifacts: Folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server.
-        mlflow_public: URL of MLflow for users, if it differs from `mlflow`; else "".
-        limits: File with limits.
-        oidc: File that names an OpenID Connect issuer.
-        trusted_proxies: Addresses and networks whose X-Forwarded-For names the client.
-        silent_seconds: A live driver that stays silent for this long after its lease has expired is replaced.
+
+def _networks(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        try:
+            ipaddress.ip_network(name)
+        except ValueError as error:
+            form = "must be IP addresses and networks, separated by commas: 10.0.0.7,10.244.0.0/16"
+            raise ValueError(f"{form}; got {name!r}: {error}") from None
+    return names
+
+
+def _place(place: str) -> str:
+    return place if "://" in place else str(Path(place).absolute())
+
+
+class ServiceSettings(BaseModel):
+    """The environment's settings for a service, as `read_service` reads them: `home` is DRIFTLINE_HOME, and so on.
+
+    docs/service.md has the table of their descriptions.
     """
 
-    home: Path
-    database: str
-    secret: str | None
-    admin_token: str | None
-    api_url: str | None
-    checkpoints: str
-    launcher: str
-    launcher_config: Path | None
-    mlflow: str | None
-    mlflow_artifacts: str | None
-    mlflow_public: str
-    limits: Path | None
-    oidc: Path | None = None
-    trusted_proxies: tuple[str, ...] = ()
-    silent_seconds: float = SILENT_S
+    model_config = ConfigDict(frozen=True, alias_generator=lambda name: f"DRIFTLINE_{name.upper()}")
+
+    home: Annotated[Path, AfterValidator(Path.absolute)] = Field(
+        Path("driftline-home"), validate_default=True, description="folder of a service on one machine"
+    )
+    database_url: str = Field("", description="SQLAlchemy URL of the database; SQLite in DRIFTLINE_HOME by default")
+    secret: str | None = Field(
+        None, description="key that signs drivers' tokens, the same in all replicas; kept in DRIFTLINE_HOME by default"
+    )
+    admin_token: str | None = Field(
+        None, description='a token that may do everything, for project "default"; kept in DRIFTLINE_HOME by default'
+    )
+    api_url: Annotated[str | None, AfterValidator(http_address)] = Field(
+        None, description="how drivers reach the API; http://127.0.0.1:PORT by default"
+    )
+    checkpoints: Annotated[str, AfterValidator(_place)] = Field(
+        default_factory=lambda given: str(given["home"] / "checkpoints"),
+        description="folder or fsspec URL for checkpoints; in DRIFTLINE_HOME by default",
+    )
+    launcher: str = Field("local", description="where drivers run: local, ray_jobs, kubernetes, or an installed one")
+    launcher_config: Path | None = Field(None, description="YAML file with the launcher's settings")
+    mlflow_url: Annotated[str | None, BeforeValidator(lambda url: None if url in ("", "none") else url)] = Field(
+        default_factory=lambda given: None if given["database_url"] else f"sqlite:///{given['home'] / 'mlflow.db'}",
+        description='MLflow tracking URI; "none" or empty records nothing; by default SQLite in DRIFTLINE_HOME, or '
+        "none if DRIFTLINE_DATABASE_URL is set",
+    )
+    mlflow_public_url: Annotated[str, AfterValidator(lambda url: url.rstrip("/"))] = Field(
+        "", description="how people reach MLflow; DRIFTLINE_MLFLOW_URL by default"
+    )
+    limits: Path | None = Field(None, description="YAML or JSON file with limits, for the API and the scheduler")
+    oidc: Path | None = Field(
+        None,
+        description="YAML or JSON file with an [issuer](#signing-in-elsewhere) whose tokens are accepted as well",
+    )
+    trusted_proxies: Annotated[tuple[str, ...], BeforeValidator(_networks)] = Field(
+        (),
+        description="addresses and networks of your proxies, separated by commas: `10.0.0.7,10.244.0.0/16`. The audit "
+        "trail then records the client that X-Forwarded-For names; the header is ignored from any other address",
+    )
+    silent_seconds: Annotated[float, BeforeValidator(_seconds)] = Field(
+        SILENT_S, description="seconds for which a live driver may be silent beyond its lease before it is replaced; 60"
+    )
+
+    @property
+    def database(self) -> str:
+        """SQLAlchemy URL of the database."""
+        return self.database_url or f"sqlite:///{self.home / 'driftline.db'}"
+
+    @property
+    def mlflow_artifacts(self) -> str | None:
+        """Folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server."""
+        return str(self.home / "mlartifacts") if (self.mlflow_url or "").startswith("sqlite:") else None
 
 
 def read_service(environ: Mapping[str, str]) -> ServiceSettings:
-    """A service's settings from a mapping of environment variables; an empty value counts as not set.
-
-    Exception: if DRIFTLINE_MLFLOW_URL is empty or "none", nothing is recorded.
+    """A service's settings from environment variables; an empty one counts as not set, except DRIFTLINE_MLFLOW_URL.
 
     Raises:
-        InvalidSpec: DRIFTLINE_API_URL is not an http(s) URL, DRIFTLINE_TRUSTED_PROXIES is not a list of IP addresses
-            and networks, or DRIFTLINE_SILENT_SECONDS is not a number above 0.
+        InvalidSpec: A variable has an invalid value.
 
     Examples:
         >>> read_service({"DRIFTLINE_HOME": "/srv/tuner"}).database
         'sqlite:////srv/tuner/driftline.db'
     """
-    home = Path(environ.get("DRIFTLINE_HOME") or "driftline-home").absolute()
-    database = environ.get("DRIFTLINE_DATABASE_URL") or None
-    usual = f"sqlite:///{home / 'mlflow.db'}" if database is None else "none"
-    mlflow = environ.get("DRIFTLINE_MLFLOW_URL", usual) or "none"
-    checkpoints = environ.get("DRIFTLINE_CHECKPOINTS") or str(home / "checkpoints")
-    config, limits = environ.get("DRIFTLINE_LAUNCHER_CONFIG"), environ.get("DRIFTLINE_LIMITS")
-    oidc = environ.get("DRIFTLINE_OIDC")
-    return ServiceSettings(
-        home=home,
-        database=database or f"sqlite:///{home / 'driftline.db'}",
-        secret=environ.get("DRIFTLINE_SECRET") or None,
-        admin_token=environ.get("DRIFTLINE_ADMIN_TOKEN") or None,
-        api_url=address(environ, "DRIFTLINE_API_URL"),
-        checkpoints=checkpoints if "://" in checkpoints else str(Path(checkpoints).absolute()),
-        launcher=environ.get("DRIFTLINE_LAUNCHER") or "local",
-        launcher_config=Path(config) if config else None,
-        mlflow=None if mlflow == "none" else mlflow,
-        mlflow_artifacts=str(home / "mlartifacts") if mlflow.startswith("sqlite:") else None,
-        mlflow_public=(environ.get("DRIFTLINE_MLFLOW_PUBLIC_URL") or "").rstrip("/"),
-        limits=Path(limits) if limits else None,
-        oidc=Path(oidc) if oidc else None,
-        trusted_proxies=_networks(environ, "DRIFTLINE_TRUSTED_PROXIES"),
-        silent_seconds=_seconds(environ, "DRIFTLINE_SILENT_SECONDS", SILENT_S),
-    )
+    given = {name: value for name, value in environ.items() if value or name == "DRIFTLINE_MLFLOW_URL"}
+    try:
+        return ServiceSettings.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidSpec(str(first["loc"][0]), str(first.get("ctx", {}).get("error", first["msg"]))) from None
 
 
 def ray_address() -> str | None:
@@ -139,26 +135,7 @@ def hang_seconds() -> float:
     Raises:
         InvalidSpec: It is not a number above 0.
     """
-    return _seconds(os.environ, "DRIFTLINE_HANG_SECONDS", HANG_S)
-
-
-def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    text = environ.get(name) or str(default)
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise InvalidSpec(name, f"must be a number of seconds above 0, got {text!r}")
-    return seconds
-
-
-def _networks(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
-    texts = tuple(text.strip() for text in environ.get(name, "").split(",") if text.strip())
-    for text in texts:
-        try:
-            ipaddress.ip_network(text)
-        except ValueError as error:
-            form = "must be IP addresses and networks, separated by commas: 10.0.0.7,10.244.0.0/16"
-            raise InvalidSpec(name, f"{form}; got {text!r}: {error}") from None
-    return texts
+        return _seconds(os.environ.get("DRIFTLINE_HANG_SECONDS") or HANG_S)
+    except ValueError as error:
+        raise InvalidSpec("DRIFTLINE_HANG_SECONDS", str(error)) from None

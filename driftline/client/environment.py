@@ -44,7 +44,7 @@ def read(environ: Mapping[str, str]) -> Environment:
         'http://tuner:8080'
     """
     return Environment(
-        url=address(environ, "DRIFTLINE_URL"),
+        url=_url(environ),
         token=environ.get("DRIFTLINE_TOKEN") or None,
         out=Path(environ.get("DRIFTLINE_OUT") or "out"),
     )
@@ -56,13 +56,20 @@ def environment() -> Environment:
     return read(os.environ)
 
 
-def address(environ: Mapping[str, str], name: str) -> str | None:
-    """The http(s) address in a variable, without a trailing slash; None if it is not set.
+def _url(environ: Mapping[str, str]) -> str | None:
+    try:
+        return http_address(environ.get("DRIFTLINE_URL"))
+    except ValueError as error:
+        raise InvalidSpec("DRIFTLINE_URL", str(error)) from None
+
+
+def http_address(url: str | None) -> str | None:
+    """An http(s) address without a trailing slash; None if there is none.
 
     Raises:
-        InvalidSpec: The variable holds something else.
+        ValueError: It is something else.
     """
-    url = environ.get(name, "").rstrip("/") or None
+    url = (url or "").rstrip("/") or None
     if url is not None and not url.startswith(("http://", "https://")):
-        raise InvalidSpec(name, f"must start with http:// or https://, got {url!r}")
+        raise ValueError(f"must start with http:// or https://, got {url!r}")
     return url

@@ -149,7 +149,7 @@ def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
         return
     from service.cli.ui import end_server, require_free, start_server
 
-    if settings.mlflow is None or settings.mlflow_artifacts is None:
+    if settings.mlflow_url is None or settings.mlflow_artifacts is None:
         raise InvalidSpec(
             "--mlflow-port", "needs the service's own MLflow database; DRIFTLINE_MLFLOW_URL names another"
         )
@@ -157,8 +157,8 @@ def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
     from service.recorder.tracking import connect
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    connect(settings.mlflow).search_experiments(max_results=1)  # creates the tables before two processes try to
-    server: subprocess.Popen[bytes] = start_server(settings.mlflow, settings.mlflow_artifacts, port)
+    connect(settings.mlflow_url).search_experiments(max_results=1)  # creates the tables before two processes try to
+    server: subprocess.Popen[bytes] = start_server(settings.mlflow_url, settings.mlflow_artifacts, port)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:

@@ -82,7 +82,7 @@ class Service:
         self._per_project = per_project
         self.first = False
         try:
-            self._open(host, port, only, mlflow_public or settings.mlflow_public)
+            self._open(host, port, only, mlflow_public or settings.mlflow_public_url)
         except BaseException:
             self.close()
             raise
@@ -175,10 +175,10 @@ class Service:
         return module.build(config, url=api_url, checkpoints=settings.checkpoints, logs=logs)
 
     def _record(self, store: Store, public: str) -> None:
-        if self._settings.mlflow is None:
+        if self._settings.mlflow_url is None:
             _LOG.info("nothing is recorded in MLflow: DRIFTLINE_MLFLOW_URL is not set")
             return
-        recorder = StudiesRecorder(store, self._settings.mlflow, self._settings.mlflow_artifacts, public_url=public)
+        recorder = StudiesRecorder(store, self._settings.mlflow_url, self._settings.mlflow_artifacts, public_url=public)
         stop = threading.Event()
         thread = threading.Thread(target=recorder.run, args=(stop,), name="driftline-recorder", daemon=True)
         thread.start()

@@ -183,12 +183,13 @@ def test_settings_that_cannot_be_right_are_said_before_anything_is_opened(tmp_pa
 
 def test_settings() -> None:
     plain = read_service({"DRIFTLINE_HOME": "/srv/tuner"})
-    assert (plain.mlflow, plain.mlflow_artifacts) == ("sqlite:////srv/tuner/mlflow.db", "/srv/tuner/mlartifacts")
+    assert (plain.mlflow_url, plain.mlflow_artifacts) == ("sqlite:////srv/tuner/mlflow.db", "/srv/tuner/mlartifacts")
     assert (plain.checkpoints, plain.launcher, plain.api_url) == ("/srv/tuner/checkpoints", "local", None)
     shared = read_service({"DRIFTLINE_DATABASE_URL": "postgresql://db/x", "DRIFTLINE_CHECKPOINTS": "s3://bucket/x"})
-    assert (shared.mlflow, shared.checkpoints) == (None, "s3://bucket/x")
+    assert (shared.mlflow_url, shared.checkpoints) == (None, "s3://bucket/x")
     server = read_service({"DRIFTLINE_MLFLOW_URL": "http://mlflow:5000", "DRIFTLINE_API_URL": "http://api:8080/"})
-    assert (server.mlflow, server.mlflow_artifacts, server.api_url) == ("http://mlflow:5000", None, "http://api:8080")
+    assert (server.mlflow_url, server.mlflow_artifacts) == ("http://mlflow:5000", None)
+    assert server.api_url == "http://api:8080"
 
 
 @pytest.mark.slow

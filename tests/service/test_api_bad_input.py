@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driftline.errors import InvalidRequest
 from service.api import study_checks
@@ -129,15 +131,28 @@ def test_fuzzed_bodies_and_addresses(service: Service, seed: int) -> None:
             assert "Traceback" not in response.text
 
 
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner) | st.dictionaries(st.text(CHARACTERS), inner)
+
+
 def test_what_a_body_may_be() -> None:
     assert parse('{"text": "\u00e9 \\ud83d\\ude00 \\\\u0000"}'.encode()) == {"text": "\u00e9 \U0001f600 \\u0000"}
     assert parse(b'{"a": "[[[[" }') == {"a": "[[[["}
-    deep = b"[" * 64 + b"]" * 64
+    deep = b"[" * 201 + b"]" * 201
     parse(deep)
     for wrong in (b"[" + deep + b"]", b'"\\u0000"', b'"\\\\\\u0000"', b'"\\ude00"', b"1e", b"NaN"):
         with pytest.raises(InvalidRequest, match="the body must"):
             parse(wrong)
-    assert parse(b'"\\u0000"', allow_nul=True) == "\x00"
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | FLOATS | st.text(CHARACTERS), nested, max_leaves=30))
+def test_values_are_read_as_by_python(value: Any) -> None:
+    for body in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        assert parse(body.encode()) == value
 
 
 # ---- files

@@ -40,10 +40,10 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class IssuerKeys:
     """The keys that an issuer lists.
 
-    PyJWT's own client fetches inside the request that needs a key, asks a dead issuer again for every token, and drops
-    cached keys that it cannot refresh. Here one background thread fetches. A request waits for it only if no cached key
-    fits, for a few seconds at most, and only a few requests wait at a time, so that threads stay free for other tokens.
-    After a failed fetch requests are answered at once until a pause is over.
+    PyJWT's own client fetches inside the request that needs a key, with a lock for which all other tokens wait, and
+    stops using keys that it cannot refresh after five minutes. Here one background thread fetches. A request waits for
+    it only if no cached key fits, for a few seconds at most, and only a few requests wait at a time, so that threads
+    stay free for other tokens. After a failed fetch requests are answered at once until a pause is over.
 
     Args:
         issuer: URL of the issuer.

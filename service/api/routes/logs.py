@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query
 from driftline.wire.logs import LogPage, NewLines, StoredLines
 from service.api.dependencies import Asked, DrivenStudy, ReadableStudy
 from service.api.pagination import BY_NUMBER, PageSize, PageToken, page, position
-from service.api.request_bodies import LenientRoute
+from service.api.request_bodies import DriverRoute
 
-ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=LenientRoute)
+ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=DriverRoute)
 
 
 @ROUTER.post("/logs", operation_id="sendLogs")
