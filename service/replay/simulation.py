@@ -161,7 +161,7 @@ class Replay:
     ) -> list[TrialCurve]:
         """The trials of one search of a label."""
         grid, curves, objective = self.grid(name), self.curves[name], self.study.objective
-        count = self._plan.trials_per_method
+        count = self._plan.budget.trials_per_method
         if self.sampler == RANDOM:
             rows = part[:count].tolist()
         else:
@@ -172,13 +172,13 @@ class Replay:
             replace(curves[number, seed], label=name, number=first + index, configuration=first + index, search=search)
             for index, number in enumerate(numbers)
         ]  # fmt: skip
-        chosen = to_confirm(searched, objective.quality, objective.cost, self._plan.repeated)
+        chosen = to_confirm(searched, objective.quality, objective.cost, self._plan.budget.confirmed)
         confirmed = [
             replace(
                 curves[numbers[configuration - first], other],
                 label=name,
                 phase="confirmation",
-                number=(search * self._plan.repeated + place) * len(fresh) + index,
+                number=(search * self._plan.budget.confirmed + place) * len(fresh) + index,
                 configuration=configuration,
                 search=search,
             )
@@ -196,7 +196,7 @@ class Replay:
         nearest = self._nearest[self.source[name]]
         rows: list[int] = []
         untried, told = set(part.tolist()), 0
-        while len(rows) < plan.trials_per_method:
+        while len(rows) < plan.budget.trials_per_method:
             first = len(rows)
             for number in range(told, plan.learned_from(first)):
                 curve = curves[grid.configurations[rows[number]], data_seed]
@@ -204,7 +204,7 @@ class Replay:
                 values = None if diverged else _values(curve, objective)
                 sampler.tell(number, curve.hyperparameters, values, diverged)
             told = max(told, plan.learned_from(first))
-            for number in range(first, min(first + plan.asked_at_once, plan.trials_per_method)):
+            for number in range(first, min(first + plan.asked_at_once, plan.budget.trials_per_method)):
                 row = nearest.nearest(sampler.ask(number), sorted(untried))
                 curve = curves[grid.configurations[row], data_seed]
                 sampler.pending(number, curve.hyperparameters)
