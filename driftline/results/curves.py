@@ -27,6 +27,9 @@ COSTS: dict[str, tuple[str, ...]] = {
 """The costs that a result can use, and the columns whose sum is each cost. All count from the start of a trial;
 `driftline.results.modelled_time` computes `modelled_seconds` from the other counters."""
 
+NEWER_COUNTERS = frozenset({"examples", "slowest_examples"})
+"""Counters that a trial begun by version 0.2.0 reports only after its restart, without what came before."""
+
 UNITS: dict[str, str] = {
     "rounds": "rounds",
     "bytes": "bytes, up and down",
@@ -144,9 +147,9 @@ class TrialCurve:
         return counted if rounds is None else counted[np.searchsorted(self.rounds, rounds)]
 
     def counts(self, column: str) -> bool:
-        """Whether it has reported a counter from its start; not if an older version has begun it without this one."""
+        """Whether it has reported a counter, and one of `NEWER_COUNTERS` from its start."""
         values = self.columns.get(column)
-        return values is not None and bool(np.isfinite(values[:1]).all())
+        return values is not None and (column not in NEWER_COUNTERS or bool(np.isfinite(values[:1]).all()))
 
     def computed(self, key: str, compute: Callable[[], _Value]) -> _Value:
         """The result of `compute`, cached under `key`."""
