@@ -228,23 +228,14 @@ def _unfair(a: str, b: str, first: Json, second: Json, cost: str) -> list[str]:
         reasons.append(f"a label must be compared with another one, got {a} twice")
     if cost == "seconds":
         reasons.append("seconds depend on the machine and its load: choose rounds, bytes, client_gradients or time")
-    for name, what in (("trials", "trials"), ("cost", f"{unit(cost)} granted")):
-        left, right = first["granted"][name], second["granted"][name]
-        more = max(left, right)
-        if not more or abs(left - right) > LEDGER_TOLERANCE * more:
-            reasons.append(
-                f"budgets differ: {a} had {_amount(left)} {what}, {b} had {_amount(right)}"
-                if more
-                else f"no {what} yet"
-            )
+    left, right = first["granted"]["trials"], second["granted"]["trials"]
+    more = max(left, right)
+    if not more or abs(left - right) > LEDGER_TOLERANCE * more:
+        reasons.append(f"budgets differ: {a} had {left:,} trials, {b} had {right:,}" if more else "no trials yet")
     phases = first["reported"]["phase"], second["reported"]["phase"]
     if phases[0] != phases[1] and all(phases):
         reasons.append(f"{a} is reported from its {phases[0]} trials, {b} from its {phases[1]} trials: wait for both")
     return reasons
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else number(value)
 
 
 def _reasons(

@@ -251,17 +251,6 @@ def test_a_result_names_what_it_was_read_with_and_has_a_verdict() -> None:
     assert found["ledger"]["a"]["cost"] == pytest.approx(7 * 2 * a_round)
 
 
-def test_budgets_that_differ_in_modelled_time_have_no_verdict() -> None:
-    trials = tuple(
-        replace(trial, columns={**trial.columns, "slowest_examples": work * trial.rounds}, plan=PLAN, _cache={})
-        for name, work in (("a", 100), ("b", 200))
-        for trial in confirmed([[0.0, 0.5, 0.9]] * 7, label=name)
-    )
-    reading, curves = read(Time("infbit,0s", "1GFLOPS"), trials)
-    found = compare(frontier_document("s", curves, reading, 2), "a", "b")
-    assert "budgets differ: a had 1.4 seconds granted, b had 2.8" in found["why"]
-
-
 @given(st.floats(1.01, 100.0))
 def test_a_slower_network_raises_every_cost(factor: float) -> None:
     """The smallest and largest cost of a result, whatever it recommends."""
