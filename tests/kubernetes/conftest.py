@@ -52,9 +52,10 @@ class Helm:
         return done
 
     def objects(self, values: dict, *options: str, release: str = "r") -> dict[tuple[str, str], dict]:
-        """(kind, name) to object, of a rendering."""
+        """(kind, name) to object, of a rendering; without the hooks that only make room for a Job of the same name."""
         text = self.template(values, *options, release=release).stdout
         found = [item for item in yaml.load_all(text, LOADER) if item]
+        found = [item for item in found if item.get("spec", {}).get("completions") != 0]
         named = {(item["kind"], item["metadata"]["name"]): item for item in found}
         assert len(named) == len(found), "two objects have one name"
         return named

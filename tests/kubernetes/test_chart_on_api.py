@@ -89,23 +89,6 @@ def test_what_others_define_is_asked_for_where_it_is_known(plane, cluster_helm, 
     assert kubectl("get", ",".join(kinds), *where, "-o", "name") == ""
 
 
-def test_an_upgrade_that_changes_a_job_makes_another_one(plane, cluster_helm, kubectl):
-    """Kubernetes lets nobody change a Job's pods."""
-    namespace = plane.namespace()
-    where = ("--namespace", namespace, "--no-hooks")
-    data = f"data.enabled=true,data.download.url=https://example.org/d.tar,data.download.sha256={'a' * 64}"
-    cluster_helm("install", "r", str(CHART), *where, "--set", data)
-    jobs = ("get", "jobs", "--namespace", namespace, "-o", "name")
-    before = kubectl(*jobs)
-    cluster_helm("upgrade", "r", str(CHART), *where, "--set", data)
-    assert kubectl(*jobs) == before
-    cluster_helm("upgrade", "r", str(CHART), *where, "--set", f"{data},commonLabels.team=a,image.tag=next")
-    after = kubectl(*jobs)
-    assert len(set(before.split()) | set(after.split())) == 4, "data and checkpoints, each before and after"
-    assert len(after.split()) == 2
-    cluster_helm("uninstall", "r", *where)
-
-
 def names(url: str) -> set[tuple[str, str]]:
     """Ids and names of all studies, whatever the revision."""
     opened = database.Database(url, upgraded=False)

@@ -91,23 +91,6 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{- else -}}{{ include "driftline.mlflowUrl" . }}{{- end -}}
 {{- end -}}
 
-{{- define "driftline.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: {{ .Values.podSecurity.userId | int64 }}
-runAsGroup: {{ .Values.podSecurity.groupId | int64 }}
-fsGroup: {{ .Values.podSecurity.groupId | int64 }}
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: {type: RuntimeDefault}
-{{- end -}}
-
-{{- define "driftline.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-runAsNonRoot: true
-capabilities: {drop: [ALL]}
-seccompProfile: {type: RuntimeDefault}
-{{- end -}}
-
 {{/* A PriorityClass belongs to no namespace; its name distinguishes releases of the same name. Arguments: root, which */}}
 {{- define "driftline.ownPriorityClass" -}}
 {{ .root.Release.Namespace }}.{{ include "driftline.fullname" .root }}-{{ .which }}
@@ -118,60 +101,6 @@ seccompProfile: {type: RuntimeDefault}
 {{- if .name -}}{{ .name }}
 {{- else if .root.Values.priorityClasses.create -}}{{ include "driftline.ownPriorityClass" . }}
 {{- end -}}
-{{- end -}}
-
-{{/* Where a pod may run. Arguments: root, component, values */}}
-{{- define "driftline.placement" -}}
-topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "driftline.selector" (dict "root" .root "component" .component) | nindent 8 }}
-  - maxSkew: 1
-    topologyKey: topology.kubernetes.io/zone
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "driftline.selector" (dict "root" .root "component" .component) | nindent 8 }}
-{{- with include "driftline.priorityClass" (dict "root" .root "which" "service" "name" .values.priorityClassName) }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- include "driftline.nodes" .values }}
-{{- end -}}
-
-{{/* The nodes that values admit. */}}
-{{- define "driftline.nodes" -}}
-{{- with .nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end -}}
-
-{{/* Where Jobs may run: on the API's nodes. */}}
-{{- define "driftline.jobPlacement" -}}
-{{- with include "driftline.priorityClass" (dict "root" . "which" "service" "name" .Values.api.priorityClassName) }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- include "driftline.nodes" .Values.api }}
-{{- end -}}
-
-{{- define "driftline.pullSecrets" -}}
-{{- with .Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
-{{- end }}
 {{- end -}}
 
 {{- define "driftline.databaseEnv" -}}
@@ -203,20 +132,20 @@ imagePullSecrets:
 {{- end -}}
 
 {{/* Environment of one of the chart's containers. The API server refuses duplicate names: variables that the chart sets
-cannot be set again, and of all others the last value counts. Arguments: root, own (a list as YAML), extra, path (where extra stands in the values) */}}
+cannot be set again, and of all others the last value counts. Arguments: root, ours (whether the image is Driftline's), own, extra, path (where extra stands in the values) */}}
 {{- define "driftline.env" -}}
-{{- $own := .own | default "[]" | fromYamlArray -}}
+{{- $own := .own | default list -}}
 {{- $fixed := list -}}
 {{- range $own -}}{{- $fixed = append $fixed .name -}}{{- end -}}
 {{- $last := dict -}}
 {{- $order := list -}}
-{{- if .root.Values.caBundle.configMap -}}
+{{- if and .ours .root.Values.caBundle.configMap -}}
 {{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" -}}
 {{- $order = append $order . -}}
 {{- $_ := set $last . (dict "name" . "value" (include "driftline.caFile" $.root)) -}}
 {{- end -}}
 {{- end -}}
-{{- range list (list "extraEnv" .root.Values.extraEnv) (list .path .extra) -}}
+{{- range list (list "extraEnv" (ternary .root.Values.extraEnv list .ours)) (list .path .extra) -}}
 {{- $path := first . -}}
 {{- range (last . | default list) -}}
 {{- if has .name $fixed -}}
@@ -264,21 +193,6 @@ persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim }}}
 
 {{- define "driftline.dataVolume" -}}
 {{ include "driftline.volume" (dict "name" "data" "values" .Values.data "claim" (printf "%s-data" (include "driftline.fullname" .))) }}
-{{- end -}}
-
-{{- define "driftline.scratch" -}}
-- {name: tmp, emptyDir: {sizeLimit: 2Gi}}
-- {name: home, emptyDir: {sizeLimit: 2Gi}}
-{{- with .Values.caBundle.configMap }}
-- {name: ca, configMap: {name: {{ . }}}}
-{{- end }}
-{{- end -}}
-{{- define "driftline.scratchMounts" -}}
-- {name: tmp, mountPath: /tmp}
-- {name: home, mountPath: /var/lib/driftline}
-{{- if .Values.caBundle.configMap }}
-- {name: ca, mountPath: /etc/driftline-ca, readOnly: true}
-{{- end }}
 {{- end -}}
 
 {{/* Whether the chart makes the claim for checkpoints. */}}
