@@ -170,8 +170,11 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     claims = ("get", "persistentvolumeclaims", *where, "-o", "name")
     data, postgresql = [f"persistentvolumeclaim/r-driftline-{name}" for name in ("data", "postgresql")]
     assert kubectl(*claims).split() == [data, postgresql]
-    kubectl("annotate", data, *where, "helm.sh/resource-policy=keep")
 
+    def secret():
+        return yaml.safe_load(kubectl("get", "secret", "r-driftline", *where, "-o", "yaml"))["data"]
+
+    made = secret()
     theirs = {"postgresql": {"enabled": False}, "database": {"url": database_url}}
     later = values(tmp_path, priorityClasses={"create": True}, **theirs, **always)
     with StandingNode(plane, {"driftline": [sys.executable, "-m", "service.cli"]}) as node:
@@ -185,7 +188,7 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     assert kubectl("get", "deployment", "r-driftline-api", *where, "-o", of_pods) == (
         f"{namespace}.r-driftline-service r-driftline-service"
     )
-    until(lambda: kubectl(*claims).split() == [data])  # which both are no longer the chart's: UPGRADING.md
+    assert kubectl(*claims).split() == [data, postgresql], "which both are no longer the chart's"
 
     shown = cluster_helm("upgrade", "r", str(CHART), *where, "-f", later, "--dry-run=server").stdout
     hooks = yaml.safe_load_all(shown[shown.index("HOOKS:") + 7 : shown.index("\nMANIFEST:")])
@@ -195,6 +198,14 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     assert spec["serviceAccountName"] == "r-driftline-service"
     cluster_helm("uninstall", "r", *where, "--no-hooks")
     assert not kubectl("get", "priorityclass", f"{namespace}.r-driftline-service", "--ignore-not-found", "-o", "name")
+
+    cluster_helm("install", "r", str(CHART), *where, "-f", first, "--no-hooks")
+    assert secret()["admin-token"] == made["admin-token"], "what an uninstall keeps is used again"
+    assert kubectl(*claims).split() == [data, postgresql]
+    cluster_helm("upgrade", "r", str(CHART), *where, "-f", first, "--no-hooks", "--set", "persistence.keep=false")
+    cluster_helm("uninstall", "r", *where, "--no-hooks")
+    until(lambda: not kubectl(*claims))
+    assert "secret/r-driftline" not in kubectl("get", "secrets", *where, "-o", "name").split()
 
 
 def test_replicas_that_kubectl_has_set_stop_an_upgrade_until_it_is_forced(plane, cluster_helm, kubectl):

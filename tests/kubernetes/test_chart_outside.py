@@ -217,7 +217,7 @@ def test_proxy_and_certificates_reach_every_pod(objects):
         assert {env[key] for key in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE")} == {CA}
         assert {"name": "ca", "mountPath": "/etc/driftline-ca", "readOnly": True} in container["volumeMounts"]
         seen.add(component)
-    assert seen == {"api", "scheduler", "mlflow", "migration", "data", "checkpoints", "test"}
+    assert seen == {"api", "scheduler", "mlflow", "migration", "data", "checkpoints", "test", "uninstall"}
     of = {component: env for component, _, env, _ in containers(objects)}
     assert of["api"]["A"] == "1"
     assert "A" not in of["scheduler"]
@@ -244,7 +244,7 @@ def test_of_a_variable_that_is_said_twice_the_last_word_counts(helm):
     found = helm.objects(values)
     of = {name: env for _, name, env, _ in containers(found)}
     for name in ("api", "scheduler", "mlflow", "database", "migration", "download"):
-        assert of[name]["A"] == ("mlflow" if name == "mlflow" else "all"), name
+        assert of[name]["A"] == ("mlflow" if name in ("mlflow", "database") else "all"), name
         assert of[name]["B"] == (FROM if name == "api" else "all"), name
         assert of[name]["AWS_CA_BUNDLE"] == "all", name
         assert of[name]["SSL_CERT_FILE"] == "/etc/driftline-ca/ca.crt", name

@@ -83,7 +83,7 @@ def test_every_pod_is_restricted(rendered, name):
 @pytest.mark.parametrize("name", MATRIX)
 def test_only_the_scheduler_sees_the_kubernetes_api(rendered, name):
     for pod, spec, labels in pods(rendered[name]):
-        expected = labels["app.kubernetes.io/component"] == "scheduler" and name != "small"
+        expected = labels["app.kubernetes.io/component"] in ("scheduler", "uninstall") and name != "small"
         assert spec["automountServiceAccountToken"] is expected, pod
 
 
@@ -246,10 +246,15 @@ def test_mlflow_asks_for_passwords(rendered, helm):
     assert "r-driftline-mlflow.ns.svc:*" in env["ALLOWED_HOSTS"].split(",")
 
 
-def test_the_database_of_mlflow_is_another_one(rendered):
-    data = rendered["default"]["Secret", "r-driftline"]["data"]
-    urls = [base64.b64decode(data[key]).decode() for key in ("database-url", "mlflow-database-url")]
-    assert [url.rpartition("/")[2] for url in urls] == ["driftline", "mlflow"]
+def test_the_database_of_mlflow_is_another_one_on_the_same_server(rendered):
+    for part, variable, database in (
+        ("api", "DRIFTLINE_DATABASE_URL", "driftline"),
+        ("mlflow", "MLFLOW_DATABASE", "mlflow"),
+    ):
+        pod = rendered["default"]["Deployment", f"r-driftline-{part}"]["spec"]["template"]["spec"]
+        env = {item["name"]: item.get("value", item.get("valueFrom")) for item in pod["containers"][0]["env"]}
+        assert env[variable] == f"postgresql+psycopg://driftline@r-driftline-postgresql.ns.svc:5432/{database}"
+        assert env["PGPASSWORD"] == {"secretKeyRef": {"name": "r-driftline", "key": "postgres-password"}}
 
 
 def test_the_readme_is_current():

@@ -71,6 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- define "driftline.databaseKey" -}}
 {{- if .Values.database.existingSecret -}}{{ .Values.database.existingSecretKey }}{{- else -}}database-url{{- end -}}
 {{- end -}}
+{{- define "driftline.postgresqlSecret" -}}{{ .Values.postgresql.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
 {{- define "driftline.mlflowSecret" -}}{{ .Values.mlflow.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
 
 {{- define "driftline.apiUrl" -}}
@@ -103,9 +104,20 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{- end -}}
 {{- end -}}
 
+{{/* Where the chart's PostgreSQL is: the driver of the database reads the password from PGPASSWORD. Arguments: root, name (of the variable), database */}}
+{{- define "driftline.postgresqlEnv" -}}
+- {name: {{ .name }}, value: "postgresql+psycopg://driftline@{{ include "driftline.fullname" .root }}-postgresql.{{ .root.Release.Namespace }}.svc:5432/{{ .database }}"}
+- name: PGPASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.postgresqlSecret" .root }}, key: postgres-password}}
+{{- end -}}
+
 {{- define "driftline.databaseEnv" -}}
+{{- if .Values.postgresql.enabled -}}
+{{ include "driftline.postgresqlEnv" (dict "root" . "name" "DRIFTLINE_DATABASE_URL" "database" "driftline") }}
+{{- else -}}
 - name: DRIFTLINE_DATABASE_URL
   valueFrom: {secretKeyRef: {name: {{ include "driftline.databaseSecret" . }}, key: {{ include "driftline.databaseKey" . }}}}
+{{- end -}}
 {{- end -}}
 
 {{- define "driftline.migrationEnv" -}}
@@ -200,6 +212,14 @@ persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim }}}
 {{- with .Values.checkpoints -}}{{- if not (or .url .volume.existingClaim .volume.source) -}}yes{{- end -}}{{- end -}}
 {{- end -}}
 
+{{/* Makes Helm leave an object at uninstall, and where later values no longer need it. */}}
+{{- define "driftline.keep" -}}
+{{- if .Values.persistence.keep -}}
+annotations:
+  helm.sh/resource-policy: keep
+{{- end -}}
+{{- end -}}
+
 {{/* Arguments: values of persistence, name, root, accessModes, component */}}
 {{- define "driftline.claim" -}}
 apiVersion: v1
@@ -209,6 +229,7 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels:
     {{- include "driftline.labels" (dict "root" .root "component" .component) | nindent 4 }}
+  {{- include "driftline.keep" .root | nindent 2 }}
 spec:
   accessModes:
     {{- toYaml .accessModes | nindent 4 }}

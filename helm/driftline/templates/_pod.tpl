@@ -4,6 +4,7 @@ Arguments: root; component; part: the part's values; path: where these are in va
   account           scheduler or service (the default)
   annotations, spec metadata and fields of the pod that differ from the shared ones
   spread            whether its pods should be on different nodes
+  job               whether it ends by itself
   early             whether it runs before the objects of the release exist (a pre-upgrade hook)
   volumes, containers, initContainers; a container that names no image runs Driftline's */}}
 {{- define "driftline.pod" -}}
@@ -38,7 +39,7 @@ spec:
 {{- define "driftline.jobPod" -}}
 {{- $part := pick (.nodes | default .root.Values.api) "nodeSelector" "tolerations" "affinity" -}}
 {{- $_ := set $part "priorityClassName" .root.Values.api.priorityClassName -}}
-{{- $own := printf "%s\nspec: {restartPolicy: Never}" .own -}}
+{{- $own := printf "job: true\n%s" .own -}}
 {{- include "driftline.pod" (dict "root" .root "component" .component "part" $part "path" "jobs" "own" $own) -}}
 {{- end -}}
 
@@ -91,6 +92,9 @@ spec:
 serviceAccountName: {{ $account }}
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- if .own.job }}
+restartPolicy: Never
+{{- end }}
 securityContext:
   {{- include "driftline.podSecurity" .root.Values.podSecurity | nindent 2 }}
 {{- with .root.Values.image.pullSecrets }}
