@@ -82,7 +82,7 @@ def cluster():
             left = state[kind]
             if kind == "pods" and state["asked"].count("pods") >= 2:
                 state["pods"] = []
-            self.answer({"items": [{"metadata": {"name": name}} for name in left]}, 404 if left is None else 200)
+            self.answer({"items": [{"metadata": {"name": name}} for name in left or ()]}, 404 if left is None else 200)
 
         def do_DELETE(self):
             kind, name = self.path.split("/")[-2:]

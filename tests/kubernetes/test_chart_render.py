@@ -13,7 +13,7 @@ from service.launchers.kubernetes.config import Config
 from .chart_readme import CHART, described, readme
 from .conftest import LOADER
 from .foreign import KINDS, schema
-from .matrix import MATRIX
+from .matrix import EXTENSIONS, MATRIX
 
 VALID: set[tuple[str, str]] = set()  # what several entries of the matrix have in common is checked once
 VERSIONS = ("1.27", "1.31", "1.35")
@@ -66,7 +66,8 @@ def test_every_pod_is_restricted(rendered, name):
     for pod, spec, _ in pods(rendered[name]):
         security = spec["securityContext"]
         assert security["runAsNonRoot"], pod
-        assert security["runAsUser"] > 0, pod
+        assert ("runAsUser" in security) is (name != "openshift"), pod
+        assert security.get("runAsUser", 1) > 0, pod
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}, pod
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), pod
         for container in [*spec["containers"], *spec.get("initContainers", [])]:
@@ -136,7 +137,7 @@ def test_the_launcher_takes_its_settings(rendered, name):
         return
     read = Config.from_json(settings)
     read.check_folder(MATRIX[name].get("checkpoints", {}).get("url") or "/checkpoints")
-    assert read.run_as_user == 10001
+    assert read.run_as_user == (None if name == "openshift" else 10001)
     assert read.instance == "r-driftline"
 
 
@@ -187,6 +188,32 @@ def test_an_external_database_and_store_leave_nothing_behind(rendered):
     assert url["valueFrom"]["secretKeyRef"] == {"name": "my-database", "key": "url"}
 
 
+def test_extensions_reach_every_pod(rendered):
+    seen = set()
+    for pod, spec, labels in pods(rendered["extended"]):
+        part = labels["app.kubernetes.io/component"]
+        names = [container["name"] for container in spec["containers"]]
+        own, sidecars = names[0], names[1:]
+        if part in ("api", "scheduler", "mlflow", "postgresql"):
+            assert sidecars == ["proxy"], pod
+            assert spec["initContainers"][0]["name"] == "before", pod
+        container = spec["containers"][0]
+        assert container["envFrom"] == EXTENSIONS["envFrom"], own
+        assert EXTENSIONS["extraVolumeMounts"][0] in container["volumeMounts"], own
+        assert EXTENSIONS["extraVolumes"][0] in spec["volumes"], pod
+        assert part == "test" or labels["team"] == "federated", pod
+        seen.add(part)
+    assert seen == {"api", "scheduler", "mlflow", "postgresql", "migration", "checkpoints", "uninstall", "test"}
+
+
+def test_annotations_belong_to_one_account(rendered):
+    accounts = {name: item for (kind, name), item in rendered["gpu"].items() if kind == "ServiceAccount"}
+    annotated = [name for name, item in accounts.items() if "eks.amazonaws.com/role-arn" in str(item["metadata"])]
+    assert annotated == ["r-driftline-studies"]
+    pod = rendered["gpu"]["Deployment", "r-driftline-mlflow"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "r-driftline-mlflow"
+
+
 def test_rights_are_exactly_these(rendered):
     rules = {
         (rule["apiGroups"][0], rule["resources"][0]): sorted(rule["verbs"])
@@ -209,10 +236,28 @@ def test_tokens_are_mounted_where_the_autoscaler_needs_them(rendered):
     assert rendered["gpu"]["ServiceAccount", "r-driftline-scheduler"]["automountServiceAccountToken"] is False
 
 
+EGRESS = ("egress", "kubernetes-egress", "studies-egress")
+
+
+def test_egress_is_closed_but_for_what_is_named(rendered):
+    own, kubernetes, studies = (rendered["gpu"]["NetworkPolicy", f"r-driftline-{name}"]["spec"] for name in EGRESS)
+    for policy in (own, kubernetes, studies):
+        assert policy["policyTypes"] == ["Egress"]
+        assert all(rule.get("to") or {port["port"] for port in rule["ports"]} == {53} for rule in policy["egress"])
+    assert len(own["egress"]) == 2, "DNS and each other"
+    assert kubernetes["podSelector"]["matchExpressions"][0]["values"] == ["scheduler", "uninstall"]
+    (_, inside, named, api_server) = studies["egress"]
+    labels = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in inside["to"]]
+    assert labels == ["study", "api"]
+    assert named == {"to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}
+    assert api_server == kubernetes["egress"][0], "its autoscaler needs it"
+    assert not any(name.endswith("egress") for _, name in rendered["default"])
+
+
 def test_network_policies(rendered):
     policies = {which: item["spec"] for (kind, which), item in rendered["gpu"].items() if kind == "NetworkPolicy"}
     assert set(policies) == {
-        f"r-driftline-{part}" for part in ("all", "api", "scheduler", "mlflow", "postgresql", "studies")
+        f"r-driftline-{part}" for part in ("all", "api", "scheduler", "mlflow", "postgresql", "studies", *EGRESS)
     }
     admitted = policies["r-driftline-postgresql"]["ingress"][0]["from"][0]["podSelector"]
     assert admitted["matchExpressions"][0]["values"] == ["api", "scheduler", "migration", "mlflow"]
@@ -224,7 +269,11 @@ def test_network_policies(rendered):
         "app.kubernetes.io/managed-by": "driftline",
         "app.kubernetes.io/instance": "r-driftline",
     }
-    assert [len(rule.get("ports", [])) for rule in studies["ingress"]] == [0, 1]
+    assert [rule.get("ports", []) for rule in studies["ingress"]] == [
+        [],
+        [{"protocol": "TCP", "port": 8265}],
+        [{"protocol": "TCP", "port": 8080}],
+    ]
     assert "from" not in rendered["default"]["NetworkPolicy", "r-driftline-api"]["spec"]["ingress"][0]
     assert len(policies["r-driftline-api"]["ingress"][0]["from"]) == 4
 

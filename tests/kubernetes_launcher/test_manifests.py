@@ -203,6 +203,8 @@ def test_pods_keep_to_the_restricted_profile():
     job = made()
     for template in templates(job):
         assert template["securityContext"]["runAsNonRoot"] is True
+        assert template["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+        assert template["enableServiceLinks"] is False
         assert template["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in template["containers"]:
             own = container["securityContext"]

@@ -20,13 +20,13 @@ Arguments: root; component; part: the part's values; path: where these are in va
 {{- $_ := set $lists $key (append (get $lists $key) $made) -}}
 {{- end -}}
 {{- end -}}
-{{- $_ := set $spec "containers" $lists.containers -}}
-{{- with $lists.initContainers -}}{{- $_ := set $spec "initContainers" . -}}{{- end -}}
+{{- $_ := set $spec "containers" (concat $lists.containers (.part.extraContainers | default list)) -}}
+{{- with concat (.part.initContainers | default list) $lists.initContainers -}}{{- $_ := set $spec "initContainers" . -}}{{- end -}}
 {{- $scratch := ternary list (include "driftline.scratch" .root | fromYamlArray) $foreign -}}
-{{- $_ := set $spec "volumes" (concat $scratch ($own.volumes | default list)) -}}
+{{- $_ := set $spec "volumes" (concat $scratch ($own.volumes | default list) (.part.extraVolumes | default list)) -}}
 metadata:
   labels:
-    {{- include "driftline.podLabels" . | nindent 4 }}
+    {{- merge (include "driftline.podLabels" . | fromYaml) (.part.podLabels | default dict) | toYaml | nindent 4 }}
   {{- with merge ($own.annotations | default dict) (.part.podAnnotations | default dict) }}
   annotations:
     {{- toYaml . | nindent 4 }}
@@ -39,6 +39,7 @@ spec:
 {{- define "driftline.jobPod" -}}
 {{- $part := pick (.nodes | default .root.Values.api) "nodeSelector" "tolerations" "affinity" -}}
 {{- $_ := set $part "priorityClassName" .root.Values.api.priorityClassName -}}
+{{- $part = merge $part .root.Values.jobs -}}
 {{- $own := printf "job: true\n%s" .own -}}
 {{- include "driftline.pod" (dict "root" .root "component" .component "part" $part "path" "jobs" "own" $own) -}}
 {{- end -}}
@@ -114,6 +115,10 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- with .part.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- else }}
 {{- if .own.spread }}
 topologySpreadConstraints:
   {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -125,6 +130,7 @@ topologySpreadConstraints:
         {{- include "driftline.selector" $ | nindent 8 }}
   {{- end }}
 {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* A container. Arguments: those of driftline.pod, and container: what is its own */}}
@@ -133,7 +139,8 @@ topologySpreadConstraints:
 {{- $ours := not .container.image -}}
 {{- $env := include "driftline.env" (dict "root" $root "ours" $ours "own" .container.env "extra" .part.extraEnv "path" (printf "%s.extraEnv" .path)) | fromYamlArray -}}
 {{- $mounts := ternary (include "driftline.scratchMounts" $root | fromYamlArray) list $ours -}}
-{{- $shared := dict "env" $env "volumeMounts" (concat $mounts (.container.volumeMounts | default list)) -}}
+{{- $shared := dict "env" $env "volumeMounts" (concat $mounts (.container.volumeMounts | default list) (.part.extraVolumeMounts | default list)) -}}
+{{- with .part.envFrom -}}{{- $_ := set $shared "envFrom" . -}}{{- end -}}
 {{- if $ours -}}
 {{- $shared = merge $shared (dict "image" (include "driftline.ownImage" $root) "imagePullPolicy" $root.Values.image.pullPolicy) -}}
 {{- end -}}
@@ -144,9 +151,13 @@ topologySpreadConstraints:
 
 {{- define "driftline.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: {{ .userId | int64 }}
-runAsGroup: {{ .groupId | int64 }}
-fsGroup: {{ .groupId | int64 }}
+{{- with .userId }}
+runAsUser: {{ . | int64 }}
+{{- end }}
+{{- with .groupId }}
+runAsGroup: {{ . | int64 }}
+fsGroup: {{ . | int64 }}
+{{- end }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}

@@ -232,6 +232,7 @@ def _template(
         "securityContext": {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
+            "fsGroupChangePolicy": "OnRootMismatch",  # a large volume is not gone through at each start
             **{key: value for key, value in user.items() if value is not None},
         },
         "serviceAccountName": config.service_account,
@@ -243,6 +244,7 @@ def _template(
         "priorityClassName": config.priority_class,
     }
     given: dict[str, Any] = {key: value for key, value in spec.items() if value}
+    given["enableServiceLinks"] = False  # variables of other Services, such as DRIFTLINE_API_PORT
     if not autoscales:  # only Ray's autoscaler, in the head, talks to Kubernetes
         given["automountServiceAccountToken"] = False
     return {"metadata": {"labels": labels(config, launch), "annotations": dict(config.annotations)}, "spec": given}
