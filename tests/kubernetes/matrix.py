@@ -60,7 +60,8 @@ MATRIX = {
     },
     "gpu": {
         "commonLabels": {"team": "federated"},
-        "image": {"repository": "registry.example.org/driftline", "tag": "1-cuda", "pullSecrets": ["registry"]},
+        "image": {"repository": "registry.example.org/driftline", "tag": "1-cuda"},
+        "imagePullSecrets": [{"name": "registry"}],
         "api": {
             "autoscaling": {"enabled": True},
             "limits": {"requests_per_second": 50, "studies": 20},
@@ -100,8 +101,8 @@ MATRIX = {
     "small": {
         "fullnameOverride": "tuner",
         "studies": {"launcher": "local"},
-        "scheduler": {"replicas": 1},
-        "api": {"replicas": 1, "service": {"type": "NodePort", "port": 80, "annotations": {"a": "b"}}},
+        "scheduler": {"replicaCount": 1},
+        "api": {"replicaCount": 1, "service": {"type": "NodePort", "port": 80, "annotations": {"a": "b"}}},
         "postgresql": {"persistence": {"enabled": False}},
         "mlflow": {"artifacts": {"persistence": {"enabled": False}}},
         "checkpoints": {"volume": {"source": {"emptyDir": {}}}},

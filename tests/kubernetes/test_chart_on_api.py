@@ -134,7 +134,17 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
         assert len(kept) > 3
 
         cluster_helm(
-            "upgrade", "r", str(CHART), *where, "-f", settings, "--set", "api.replicas=3", "--wait", "--timeout", "120s"
+            "upgrade",
+            "r",
+            str(CHART),
+            *where,
+            "-f",
+            settings,
+            "--set",
+            "api.replicaCount=3",
+            "--wait",
+            "--timeout",
+            "120s",
         )
         assert [code for _, code, _ in node.ran] == [0, 0], node.ran
         assert secret() == made, "what was generated must be kept"
@@ -238,7 +248,7 @@ def test_a_migration_that_fails_stops_the_upgrade(plane, cluster_helm, kubectl, 
     )
     cluster_helm("install", "r", str(CHART), *where, "-f", settings, "--no-hooks")
     with StandingNode(plane, {"driftline": [sys.executable, "-c", "import sys; sys.exit('no database')"]}) as node:
-        change = ("--set", "migrations.deadlineSeconds=20,api.replicas=3", "--timeout", "120s")
+        change = ("--set", "migrations.deadlineSeconds=20,api.replicaCount=3", "--timeout", "120s")
         done = cluster_helm("upgrade", "r", str(CHART), *where, "-f", settings, *change, ok=False)
         assert done.returncode != 0
         assert "pre-upgrade" in done.stderr

@@ -112,7 +112,7 @@ def test_large_whole_numbers_stay_whole(helm):
 @pytest.mark.parametrize("name", ["gpu", "watched"])
 def test_every_pod_gets_the_registry_and_its_class_and_place(helm, name):
     values = copy.deepcopy(MATRIX[name])
-    values.setdefault("image", {})["pullSecrets"] = ["registry"]
+    values["imagePullSecrets"] = [{"name": "registry"}]
     values["priorityClasses"] = {"create": True}
     placed = {"nodeSelector": {"pool": "services"}, "tolerations": [TOLERATION], "affinity": AFFINITY}
     values["api"] = {**values.get("api", {}), **placed}

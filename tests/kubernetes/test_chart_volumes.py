@@ -49,7 +49,7 @@ def test_the_volume_of_checkpoints_is_made_where_a_head_will_run(helm):
 
 
 def test_local_drivers_mount_the_claim_themselves(helm):
-    objects = helm.objects({"studies": {"launcher": "local"}, "scheduler": {"replicas": 1}})
+    objects = helm.objects({"studies": {"launcher": "local"}, "scheduler": {"replicaCount": 1}})
     scheduler = objects["Deployment", "r-driftline-scheduler"]["spec"]["template"]["spec"]
     assert claims(scheduler) == {"r-driftline-checkpoints"}
     assert not written_at_once(objects)

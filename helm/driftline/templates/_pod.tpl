@@ -98,11 +98,9 @@ restartPolicy: Never
 {{- end }}
 securityContext:
   {{- include "driftline.podSecurity" .root.Values.podSecurity | nindent 2 }}
-{{- with .root.Values.image.pullSecrets }}
+{{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $class }}
 priorityClassName: {{ . }}
