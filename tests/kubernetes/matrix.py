@@ -81,6 +81,7 @@ MATRIX = {
             "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
             "labels": {"cost-centre": "research"},
             "deadlineSeconds": 86400,
+            "scratch": "20Gi",
         },
         "priorityClasses": {"create": True},
         "networkPolicy": {

@@ -153,6 +153,7 @@ def test_a_gpu_pool_reaches_the_launcher(rendered):
     assert read.image_pull_secrets == ("registry",)
     assert read.env == {"A": "b", "DATA_DIR": "/data"}
     assert read.deadline_seconds == 86400
+    assert read.scratch == "20Gi"
     assert read.priority_class == "ns.r-driftline-studies"
     assert {mount["mountPath"] for mount in read.volume_mounts} == {"/dev/shm", "/checkpoints", "/data"}
     assert read.labels == {"cost-centre": "research", "team": "federated"}

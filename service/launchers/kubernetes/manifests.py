@@ -225,10 +225,11 @@ def _template(
     config: Config, launch: Launch, place: Placement, container: Mapping[str, Any], *, autoscales: bool = False
 ) -> dict[str, Any]:
     user = {"runAsUser": config.run_as_user, "runAsGroup": config.run_as_group, "fsGroup": config.fs_group}
+    scratch = {"sizeLimit": config.scratch} if config.scratch else {}
     spec = {
         "restartPolicy": "Never",  # KubeRay makes a new pod; a restarted Ray would have forgotten its cluster
         "containers": [container],
-        "volumes": [{"name": _SCRATCH["name"], "emptyDir": {}}, *config.volumes],
+        "volumes": [{"name": _SCRATCH["name"], "emptyDir": scratch}, *config.volumes],
         "securityContext": {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
