@@ -54,13 +54,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Files with the longest time limit come first, then those with most tests; else one process would end last."""
+    """Folders with the longest time limit come first, and files within them, so that no process ends long after all.
+
+    The files of a folder stay together: tests of other folders must not meet what its tests share, such as a Ray.
+    """
     limits: dict[Path, float] = {}
     for item in items:
         mark = item.get_closest_marker("timeout")
-        limits[item.path] = max(limits.get(item.path, 0.0), mark.args[0] if mark else 0.0)
+        for path in (item.path, item.path.parent):
+            limits[path] = max(limits.get(path, 0.0), mark.args[0] if mark else 0.0)
     tests = Counter(item.path for item in items)
-    return sorted(items, key=lambda item: (-limits[item.path], -tests[item.path], item.path))
+
+    def rank(item: pytest.Item) -> tuple[object, ...]:
+        folder, file = item.path.parent, item.path
+        return -limits[folder], folder, -limits[file], -tests[file], file
+
+    return sorted(items, key=rank)
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:

@@ -47,10 +47,14 @@ def test_what_starts_a_process_or_a_service_is_on_the_list() -> None:
     assert missing == {}
 
 
-def test_files_with_the_longest_limit_come_first_and_keep_their_order() -> None:
+def test_folders_and_files_with_the_longest_limit_come_first_and_folders_stay_together() -> None:
     def item(name: str, seconds: float | None) -> Any:
         mark = None if seconds is None else SimpleNamespace(args=(seconds,))
-        return SimpleNamespace(path=Path(name[0]), name=name, get_closest_marker=lambda _: mark)
+        return SimpleNamespace(path=Path(name[:3]), name=name, get_closest_marker=lambda _: mark)
 
-    items = [item("a1", None), item("b1", 60), item("b2", 900), item("c2", 300.0), item("d2", None), item("d1", None)]
-    assert [one.name for one in longest_first(items)] == ["b1", "b2", "c2", "d2", "d1", "a1"]
+    items = [
+        item("a/a1", None), item("a/b1", 60), item("a/b2", 900), item("b/c2", 300.0), item("b/d2", None),
+        item("b/d1", None), item("c/e1", 901), item("a/f1", None), item("a/f2", None),
+    ]  # fmt: skip
+    expected = ["c/e1", "a/b1", "a/b2", "a/f1", "a/f2", "a/a1", "b/c2", "b/d2", "b/d1"]
+    assert [one.name for one in longest_first(items)] == expected

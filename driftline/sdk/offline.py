@@ -25,7 +25,7 @@ from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.ids import new_study_id
 from driftline.wire.logs import LogPage
-from driftline.wire.records import Event, StudyPage, StudyRecord, StudyState, TrialPage
+from driftline.wire.records import STUDY_DELETABLE, Event, StudyPage, StudyRecord, StudyState, TrialPage
 
 _PATH = re.compile(r"/v1/studies(?:/(?P<study>[0-9a-z]+)(?::(?P<verb>[a-z]+)|/(?P<part>[a-z]+))?)?")
 _INTENTS: dict[str, StudyState] = {
@@ -126,7 +126,7 @@ class OfflineService(httpx.BaseTransport):
         return _json(self._studies[record.id])
 
     def _delete(self, record: StudyRecord) -> httpx.Response:
-        if record.state not in ("PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"):
+        if record.state not in STUDY_DELETABLE:
             raise Conflict(f"a study that is {record.state} cannot be deleted: {record.id}; cancel it first")
         del self._studies[record.id]
         self._keys = {key: study_id for key, study_id in self._keys.items() if study_id != record.id}

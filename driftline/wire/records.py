@@ -22,6 +22,7 @@ Hyperparameters = dict[str, JsonValue]
 """One value for every hyperparameter, by dotted name: client_lr, server.momentum, schedule.window."""
 
 STUDY_FINISHED: frozenset[str] = frozenset({"CANCELLED", "SUCCEEDED", "FAILED"})
+STUDY_DELETABLE = STUDY_FINISHED | {"PAUSED"}
 TRIAL_FINISHED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED", "FAILED", "CANCELLED"})
 
 

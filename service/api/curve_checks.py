@@ -17,9 +17,8 @@ MOST_COLUMNS = 4096
 MOST_CHARACTERS = 200
 """Longest name of a column."""
 
-
 _LEAST_BYTES = 1024
-"""Every block counts as at least this large, because checking one takes 50 us even if it is tiny."""
+"""Every block counts as at least this large: checking one takes time even if it is tiny."""
 
 
 def check_report(report: Report, most: int) -> None:

@@ -131,7 +131,7 @@ class Deletions:
             return False
         with self._session.write() as connection:
             left = rows
-            for table, keys in _PARTS:
+            for table, keys in _LARGE_TABLES:
                 left -= _delete_some(connection, table, keys, study_id, left)
                 if left <= 0:
                     return True
@@ -188,8 +188,8 @@ class Deletions:
             connection.execute(sa.insert(PAST_USE).values(project=study.project, gpu_seconds=seconds))
 
 
-# Large tables, referring ones first; rows of small tables are deleted with the study's own row.
-_PARTS: tuple[tuple[sa.Table, Sequence[str]], ...] = (
+# Referring ones first; rows of small tables are deleted with the study's own row.
+_LARGE_TABLES: tuple[tuple[sa.Table, Sequence[str]], ...] = (
     (CURVE_SEGMENTS, ("trial_id", "segment")),
     (TRIALS, ("id",)),
     (LOG_LINES, ("id",)),

@@ -15,7 +15,7 @@ PENDING.
 from typing import Final
 
 from driftline.errors import Conflict
-from driftline.wire.records import StudyState, TrialState
+from driftline.wire.records import STUDY_DELETABLE, StudyState, TrialState
 
 STUDY_MOVES: Final[dict[StudyState, frozenset[StudyState]]] = {
     "PENDING": frozenset({"QUEUED", "RUNNING", "PAUSED", "CANCELLED", "FAILED"}),
@@ -40,9 +40,6 @@ TRIAL_MOVES: Final[dict[TrialState, frozenset[TrialState]]] = {
 
 DRIVEN: Final[frozenset[StudyState]] = frozenset({"PENDING", "QUEUED", "RUNNING", "PAUSING", "CANCELLING"})
 """States in which a driver may hold the study."""
-
-DELETABLE: Final[frozenset[StudyState]] = frozenset({"PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"})
-"""States in which a study can be deleted."""
 
 _MORE: Final[dict[StudyState, StudyState]] = {
     "PENDING": "PENDING",
@@ -105,7 +102,7 @@ def check_deletable(study_id: str, state: StudyState) -> None:
     Raises:
         Conflict: The study runs or waits to run.
     """
-    if state not in DELETABLE:
+    if state not in STUDY_DELETABLE:
         raise Conflict(f"a study that is {state} cannot be deleted: {study_id}; cancel it first", state=state)
 
 

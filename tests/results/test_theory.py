@@ -15,8 +15,8 @@ from driftline.results.show.axes import band_text
 from driftline.results.study_result import StudyResult, study_result
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from driftline.wire.curve_columns import columns
 from driftline.wire.records import StudyRecord, TrialRecord
+from service.driver.ray.worker import columns
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
 
@@ -55,7 +55,7 @@ def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), **keys: Any) ->
         for place, (number, seed) in enumerate(repeats):
             spec = parse(trial_document(study, entry.label, [grid[number]], seed))
             name = f"small.{entry.label}.{place}"
-            curves[name] = columns(Pack.from_spec(spec, device="cpu").advance())
+            (curves[name],) = columns(Pack.from_spec(spec, device="cpu").advance(), 1)
             trials.append(
                 TrialRecord(
                     id=name,

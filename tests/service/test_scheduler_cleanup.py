@@ -78,10 +78,12 @@ def test_checkpoints_go_with_their_study(store: Store, clock: Clock, folder: str
     assert launcher.forgotten == [deleted]
 
 
-def test_a_driver_that_is_still_there_ends_first(store: Store, clock: Clock, folder: str) -> None:
+def test_a_driver_that_is_still_there_ends_first(
+    store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = ended(store, clock, folder, "PAUSED")
     launcher = FakeLauncher(running={study: ("", 1)})
-    launcher.stop = lambda study_id: launcher.stopped.append(study_id)  # type: ignore[method-assign]
+    monkeypatch.setattr(launcher, "stop", launcher.stopped.append)
     worker = cleaner(store, launcher, folder)
     store.deletions.request(study)
     turns(worker, clock)
@@ -192,21 +194,21 @@ def test_a_study_whose_files_cannot_be_removed_blocks_no_other(
             raise PermissionError("log")
         forget(study_id)
 
-    launcher.forget = refuse_log  # type: ignore[method-assign]
     worker = cleaner(store, launcher, folder)
-    turns(worker, clock)
+    with monkeypatch.context() as patched:
+        patched.setattr(launcher, "forget", refuse_log)
+        turns(worker, clock)
     assert deleted[0] in caplog.text
     assert left(folder) == locked
     assert launcher.forgotten == [deleted[2]]
     assert [deletion.study_id for deletion in store.deletions.pending("files", 9)] == deleted[:2]
     locked.clear()
-    launcher.forget = forget  # type: ignore[method-assign]
     turns(worker, clock, 2)
     assert (left(folder), store.deletions.pending("files", 9)) == (set(), [])
 
 
 def test_a_launcher_that_is_away_or_cannot_remove_logs_is_asked_again(
-    store: Store, clock: Clock, folder: str, caplog: pytest.LogCaptureFixture
+    store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     study = ended(store, clock, folder, "PAUSED")
     store.deletions.request(study)
@@ -216,12 +218,11 @@ def test_a_launcher_that_is_away_or_cannot_remove_logs_is_asked_again(
     turns(worker, clock)
     assert "the cluster is away" in caplog.text
     launcher.away = False
-    forget = launcher.forget
-    launcher.forget = lambda study_id: Path("/dev/null/log").unlink()  # type: ignore[method-assign]
-    turns(worker, clock)
+    with monkeypatch.context() as patched:
+        patched.setattr(launcher, "forget", lambda study_id: Path("/dev/null/log").unlink())
+        turns(worker, clock)
     assert "Not a directory" in caplog.text
     assert store.deletions.pending("files", 9)
-    launcher.forget = forget  # type: ignore[method-assign]
     turns(worker, clock)
     assert (launcher.forgotten, left(folder), store.deletions.pending("files", 9)) == ([study], set(), [])
 
