@@ -41,7 +41,7 @@ def database_url(tmp_path_factory):
 
 
 def values(folder: Path, **more) -> str:
-    path = folder / "values.yaml"
+    path = folder / f"values-{len(list(folder.iterdir()))}.yaml"
     path.write_text(yaml.safe_dump(more))
     return str(path)
 
@@ -202,7 +202,7 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
 
     shown = cluster_helm("upgrade", "r", str(CHART), *where, "-f", later, "--dry-run=server").stdout
     hooks = yaml.safe_load_all(shown[shown.index("HOOKS:") + 7 : shown.index("\nMANIFEST:")])
-    (job,) = [item for item in hooks if item and item["kind"] == "Job"]
+    (job,) = [item for item in hooks if item and item["metadata"]["name"] == "r-driftline-migration" and "spec" in item]
     spec = job["spec"]["template"]["spec"]
     assert spec["priorityClassName"] == f"{namespace}.r-driftline-service", "now it is there"
     assert spec["serviceAccountName"] == "r-driftline-service"
