@@ -85,6 +85,15 @@ def notes(helm, *settings):
     return done.stdout.partition("\nNOTES:\n")[2].split("\n\n")
 
 
+def test_the_chart_test_is_one_pod(helm):
+    """`helm test --logs` asks for the log of a pod for every hook, whatever the hook's kind."""
+    objects = helm.objects({})
+    tests = [key for key, item in objects.items() if item["metadata"].get("annotations", {}).get(HOOK) == "test"]
+    assert tests == [("Pod", "r-driftline-test")]
+    (container,) = objects[tests[0]]["spec"]["containers"]
+    assert container["command"] == ["python", "-c", (CHART / "files" / "test" / "study.py").read_text()]
+
+
 def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):
     text = notes(helm, "api.service.port=80")
     (forwards,) = [part for part in text if "port-forward" in part]
