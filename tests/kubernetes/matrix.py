@@ -1,4 +1,8 @@
-"""Values that are rendered and checked in all tests of the chart."""
+"""Values that are rendered and checked in all tests of the chart: these, and the examples that come with it."""
+
+from pathlib import Path
+
+import yaml
 
 AFFINITY = {
     "nodeAffinity": {
@@ -9,6 +13,25 @@ AFFINITY = {
 }
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 PLACED = {"nodeSelector": {"pool": "one"}, "tolerations": [TOLERATION], "affinity": AFFINITY}
+CONTAINER = {
+    "image": "registry.example.org/proxy:1",
+    "resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}},
+    "volumeMounts": [{"name": "secrets", "mountPath": "/secrets"}],
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    },
+}
+EXTENSIONS = {
+    "envFrom": [{"secretRef": {"name": "my-keys"}}],
+    "extraVolumes": [{"name": "secrets", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}],
+    "extraVolumeMounts": [{"name": "secrets", "mountPath": "/secrets", "readOnly": True}],
+    "extraContainers": [{"name": "proxy", **CONTAINER}],
+    "initContainers": [{"name": "before", **CONTAINER}],
+    "podLabels": {"team": "federated"},
+    "podAnnotations": {"example.org/inject": "no"},
+}
 MATRIX = {
     "default": {},
     "external": {
@@ -37,7 +60,8 @@ MATRIX = {
     },
     "gpu": {
         "commonLabels": {"team": "federated"},
-        "image": {"repository": "registry.example.org/driftline", "tag": "1-cuda", "pullSecrets": ["registry"]},
+        "image": {"repository": "registry.example.org/driftline", "tag": "1-cuda"},
+        "imagePullSecrets": [{"name": "registry"}],
         "api": {
             "autoscaling": {"enabled": True},
             "limits": {"requests_per_second": 50, "studies": 20},
@@ -57,11 +81,13 @@ MATRIX = {
             "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
             "labels": {"cost-centre": "research"},
             "deadlineSeconds": 86400,
+            "scratch": "20Gi",
         },
         "priorityClasses": {"create": True},
         "networkPolicy": {
             "clients": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
             "metrics": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+            "egress": {"enabled": True, "studies": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]},
         },
         "ingress": {
             "enabled": True,
@@ -71,13 +97,13 @@ MATRIX = {
             "mlflowHost": "mlflow.example.org",
             "tlsSecret": "certificate",
         },
-        "serviceAccounts": {"annotations": {"eks.amazonaws.com/role-arn": "arn"}},
+        "serviceAccounts": {"annotations": {"studies": {"eks.amazonaws.com/role-arn": "arn"}}},
     },
     "small": {
         "fullnameOverride": "tuner",
         "studies": {"launcher": "local"},
-        "scheduler": {"replicas": 1},
-        "api": {"replicas": 1, "service": {"type": "NodePort", "port": 80, "annotations": {"a": "b"}}},
+        "scheduler": {"replicaCount": 1},
+        "api": {"replicaCount": 1, "service": {"type": "NodePort", "port": 80, "annotations": {"a": "b"}}},
         "postgresql": {"persistence": {"enabled": False}},
         "mlflow": {"artifacts": {"persistence": {"enabled": False}}},
         "checkpoints": {"volume": {"source": {"emptyDir": {}}}},
@@ -124,4 +150,10 @@ MATRIX = {
         "rbac": {"create": False},
         "ingress": {"enabled": True, "host": "tuning.example.org"},
     },
+    "extended": {
+        **dict.fromkeys(("api", "scheduler", "mlflow", "postgresql"), EXTENSIONS),
+        "jobs": {key: value for key, value in EXTENSIONS.items() if key not in ("extraContainers", "initContainers")},
+    },
 }
+EXAMPLES = Path(__file__).resolve().parents[2] / "helm" / "driftline" / "examples"
+MATRIX |= {path.stem: yaml.safe_load(path.read_text()) for path in sorted(EXAMPLES.glob("*.yaml"))}

@@ -23,10 +23,12 @@ class StandingNode:
     Args:
         plane: The control plane.
         commands: First words of a container's command -> what is run here instead of them.
+        missing: A tag of images that cannot be pulled: their pods stay pending.
     """
 
-    def __init__(self, plane, commands):
+    def __init__(self, plane, commands, missing=None):
         self._plane = plane
+        self._missing = f":{missing}"
         self._commands = commands
         self._stop = threading.Event()
         self._threads = [
@@ -88,6 +90,8 @@ class StandingNode:
         path = f"/api/v1/namespaces/{about['namespace']}/pods/{about['name']}"
         if "deletionTimestamp" in about:
             self._send("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 404))
+        elif any(container["image"].endswith(self._missing) for container in pod["spec"]["containers"]):
+            return
         elif pod["status"].get("phase") == "Pending":
             once = any(owner["kind"] == "Job" for owner in about.get("ownerReferences", []))
             code = self._execute(pod) if once else None

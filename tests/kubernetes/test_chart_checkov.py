@@ -17,7 +17,7 @@ RENDERED = {
     "default": {},
     "more": {
         "studies": {"launcher": "local"},
-        "scheduler": {"replicas": 1},
+        "scheduler": {"replicaCount": 1},
         "api": {"autoscaling": {"enabled": True}},
         "data": {"enabled": True, "download": {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}},
         "ingress": {

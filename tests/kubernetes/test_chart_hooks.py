@@ -10,16 +10,18 @@ from .matrix import AFFINITY
 URL = "postgresql+psycopg://u:word@h/d"
 THEIRS = {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}}
 HOOK = "helm.sh/hook"
+FLEETING = {"postgresql": {"persistence": {"enabled": False}}}
+"""An upgrade of a database on a volume needs the password that only a cluster has."""
 
 
 def migration(objects):
     return objects["Job", "r-driftline-migration"]["spec"]["template"]["spec"]
 
 
-def reads(spec):
+def reads(spec, variable="DRIFTLINE_DATABASE_URL"):
     """(Secret, key) of the database's address."""
-    env = {item["name"]: item["valueFrom"]["secretKeyRef"] for item in spec["containers"][0]["env"]}
-    return env["DRIFTLINE_DATABASE_URL"]["name"], env["DRIFTLINE_DATABASE_URL"]["key"]
+    env = {item["name"]: item.get("valueFrom", {}).get("secretKeyRef") for item in spec["containers"][0]["env"]}
+    return env[variable]["name"], env[variable]["key"]
 
 
 def test_the_migration_reads_the_address_that_the_upgrade_brings(helm):
@@ -35,21 +37,26 @@ def test_the_migration_reads_the_address_that_the_upgrade_brings(helm):
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("values", "variable", "expected"),
     [
-        ({}, ("r-driftline", "database-url")),
-        ({**THEIRS, "database": {"existingSecret": "mine", "existingSecretKey": "url"}}, ("mine", "url")),
+        (FLEETING, "PGPASSWORD", ("r-driftline", "postgres-password")),
+        ({"postgresql": {"existingSecret": "pg"}}, "PGPASSWORD", ("pg", "postgres-password")),
+        (
+            {**THEIRS, "database": {"existingSecret": "mine", "existingSecretKey": "url"}},
+            "DRIFTLINE_DATABASE_URL",
+            ("mine", "url"),
+        ),
     ],
 )
-def test_an_address_that_is_there_already_needs_no_secret_of_the_hook(helm, values, expected):
+def test_an_address_that_is_there_already_needs_no_secret_of_the_hook(helm, values, variable, expected):
     objects = helm.objects(values, "--is-upgrade")
-    assert reads(migration(objects)) == expected
+    assert reads(migration(objects), variable) == expected
     assert ("Secret", "r-driftline-migration") not in objects
 
 
 def test_before_an_upgrade_nothing_is_used_that_it_would_make(helm):
     """Without a cluster nothing is there yet; tests on a real API look with one."""
-    values = {"priorityClasses": {"create": True}, "api": {"affinity": AFFINITY}}
+    values = {"priorityClasses": {"create": True}, "api": {"affinity": AFFINITY}, **FLEETING}
     first = migration(helm.objects(values))
     assert first["priorityClassName"] == "ns.r-driftline-service"
     assert first["serviceAccountName"] == "r-driftline-service"
@@ -62,6 +69,7 @@ def test_before_an_upgrade_nothing_is_used_that_it_would_make(helm):
 
 def test_what_people_name_themselves_is_used_before_an_upgrade_too(helm):
     values = {
+        **FLEETING,
         "priorityClasses": {"create": True},
         "api": {"priorityClassName": "mine"},
         "serviceAccounts": {"service": "our-account"},
@@ -75,6 +83,15 @@ def notes(helm, *settings):
     options = [word for setting in settings for word in ("--set", setting)]
     done = helm("install", "r", str(CHART), "--namespace", "ns", "--dry-run=client", *options)
     return done.stdout.partition("\nNOTES:\n")[2].split("\n\n")
+
+
+def test_the_chart_test_is_one_pod(helm):
+    """`helm test --logs` asks for the log of a pod for every hook, whatever the hook's kind."""
+    objects = helm.objects({})
+    tests = [key for key, item in objects.items() if item["metadata"].get("annotations", {}).get(HOOK) == "test"]
+    assert tests == [("Pod", "r-driftline-test")]
+    (container,) = objects[tests[0]]["spec"]["containers"]
+    assert container["command"] == ["python", "-c", (CHART / "files" / "test" / "study.py").read_text()]
 
 
 def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):

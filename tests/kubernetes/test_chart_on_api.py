@@ -41,7 +41,7 @@ def database_url(tmp_path_factory):
 
 
 def values(folder: Path, **more) -> str:
-    path = folder / "values.yaml"
+    path = folder / f"values-{len(list(folder.iterdir()))}.yaml"
     path.write_text(yaml.safe_dump(more))
     return str(path)
 
@@ -89,23 +89,6 @@ def test_what_others_define_is_asked_for_where_it_is_known(plane, cluster_helm, 
     assert kubectl("get", ",".join(kinds), *where, "-o", "name") == ""
 
 
-def test_an_upgrade_that_changes_a_job_makes_another_one(plane, cluster_helm, kubectl):
-    """Kubernetes lets nobody change a Job's pods."""
-    namespace = plane.namespace()
-    where = ("--namespace", namespace, "--no-hooks")
-    data = f"data.enabled=true,data.download.url=https://example.org/d.tar,data.download.sha256={'a' * 64}"
-    cluster_helm("install", "r", str(CHART), *where, "--set", data)
-    jobs = ("get", "jobs", "--namespace", namespace, "-o", "name")
-    before = kubectl(*jobs)
-    cluster_helm("upgrade", "r", str(CHART), *where, "--set", data)
-    assert kubectl(*jobs) == before
-    cluster_helm("upgrade", "r", str(CHART), *where, "--set", f"{data},commonLabels.team=a,image.tag=next")
-    after = kubectl(*jobs)
-    assert len(set(before.split()) | set(after.split())) == 4, "data and checkpoints, each before and after"
-    assert len(after.split()) == 2
-    cluster_helm("uninstall", "r", *where)
-
-
 def names(url: str) -> set[tuple[str, str]]:
     """Ids and names of all studies, whatever the revision."""
     opened = database.Database(url, upgraded=False)
@@ -151,7 +134,17 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
         assert len(kept) > 3
 
         cluster_helm(
-            "upgrade", "r", str(CHART), *where, "-f", settings, "--set", "api.replicas=3", "--wait", "--timeout", "120s"
+            "upgrade",
+            "r",
+            str(CHART),
+            *where,
+            "-f",
+            settings,
+            "--set",
+            "api.replicaCount=3",
+            "--wait",
+            "--timeout",
+            "120s",
         )
         assert [code for _, code, _ in node.ran] == [0, 0], node.ran
         assert secret() == made, "what was generated must be kept"
@@ -187,8 +180,11 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     claims = ("get", "persistentvolumeclaims", *where, "-o", "name")
     data, postgresql = [f"persistentvolumeclaim/r-driftline-{name}" for name in ("data", "postgresql")]
     assert kubectl(*claims).split() == [data, postgresql]
-    kubectl("annotate", data, *where, "helm.sh/resource-policy=keep")
 
+    def secret():
+        return yaml.safe_load(kubectl("get", "secret", "r-driftline", *where, "-o", "yaml"))["data"]
+
+    made = secret()
     theirs = {"postgresql": {"enabled": False}, "database": {"url": database_url}}
     later = values(tmp_path, priorityClasses={"create": True}, **theirs, **always)
     with StandingNode(plane, {"driftline": [sys.executable, "-m", "service.cli"]}) as node:
@@ -202,16 +198,24 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     assert kubectl("get", "deployment", "r-driftline-api", *where, "-o", of_pods) == (
         f"{namespace}.r-driftline-service r-driftline-service"
     )
-    until(lambda: kubectl(*claims).split() == [data])  # which both are no longer the chart's: UPGRADING.md
+    assert kubectl(*claims).split() == [data, postgresql], "which both are no longer the chart's"
 
     shown = cluster_helm("upgrade", "r", str(CHART), *where, "-f", later, "--dry-run=server").stdout
     hooks = yaml.safe_load_all(shown[shown.index("HOOKS:") + 7 : shown.index("\nMANIFEST:")])
-    (job,) = [item for item in hooks if item and item["kind"] == "Job"]
+    (job,) = [item for item in hooks if item and item["metadata"]["name"] == "r-driftline-migration" and "spec" in item]
     spec = job["spec"]["template"]["spec"]
     assert spec["priorityClassName"] == f"{namespace}.r-driftline-service", "now it is there"
     assert spec["serviceAccountName"] == "r-driftline-service"
     cluster_helm("uninstall", "r", *where, "--no-hooks")
     assert not kubectl("get", "priorityclass", f"{namespace}.r-driftline-service", "--ignore-not-found", "-o", "name")
+
+    cluster_helm("install", "r", str(CHART), *where, "-f", first, "--no-hooks")
+    assert secret()["admin-token"] == made["admin-token"], "what an uninstall keeps is used again"
+    assert kubectl(*claims).split() == [data, postgresql]
+    cluster_helm("upgrade", "r", str(CHART), *where, "-f", first, "--no-hooks", "--set", "persistence.keep=false")
+    cluster_helm("uninstall", "r", *where, "--no-hooks")
+    until(lambda: not kubectl(*claims))
+    assert "secret/r-driftline" not in kubectl("get", "secrets", *where, "-o", "name").split()
 
 
 def test_replicas_that_kubectl_has_set_stop_an_upgrade_until_it_is_forced(plane, cluster_helm, kubectl):
@@ -244,7 +248,7 @@ def test_a_migration_that_fails_stops_the_upgrade(plane, cluster_helm, kubectl, 
     )
     cluster_helm("install", "r", str(CHART), *where, "-f", settings, "--no-hooks")
     with StandingNode(plane, {"driftline": [sys.executable, "-c", "import sys; sys.exit('no database')"]}) as node:
-        change = ("--set", "migrations.deadlineSeconds=20,api.replicas=3", "--timeout", "120s")
+        change = ("--set", "migrations.deadlineSeconds=20,api.replicaCount=3", "--timeout", "120s")
         done = cluster_helm("upgrade", "r", str(CHART), *where, "-f", settings, *change, ok=False)
         assert done.returncode != 0
         assert "pre-upgrade" in done.stderr

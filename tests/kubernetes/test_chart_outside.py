@@ -210,13 +210,14 @@ def test_the_schema_and_the_api_agree_on_what_there_is_to_set():
 def test_proxy_and_certificates_reach_every_pod(objects):
     seen = set()
     for component, name, env, container in containers(objects):
-        if component in ("postgresql", "test", "checkpoints"):  # they speak to nobody outside
+        if component == "postgresql":  # not Driftline's image
+            assert "HTTPS_PROXY" not in env
             continue
         assert env["HTTPS_PROXY"] == "http://proxy.example.org:3128", (component, name)
         assert {env[key] for key in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE")} == {CA}
         assert {"name": "ca", "mountPath": "/etc/driftline-ca", "readOnly": True} in container["volumeMounts"]
         seen.add(component)
-    assert seen == {"api", "scheduler", "mlflow", "migration", "data"}
+    assert seen == {"api", "scheduler", "mlflow", "migration", "data", "checkpoints", "test", "uninstall"}
     of = {component: env for component, _, env, _ in containers(objects)}
     assert of["api"]["A"] == "1"
     assert "A" not in of["scheduler"]
@@ -243,7 +244,7 @@ def test_of_a_variable_that_is_said_twice_the_last_word_counts(helm):
     found = helm.objects(values)
     of = {name: env for _, name, env, _ in containers(found)}
     for name in ("api", "scheduler", "mlflow", "database", "migration", "download"):
-        assert of[name]["A"] == ("mlflow" if name == "mlflow" else "all"), name
+        assert of[name]["A"] == ("mlflow" if name in ("mlflow", "database") else "all"), name
         assert of[name]["B"] == (FROM if name == "api" else "all"), name
         assert of[name]["AWS_CA_BUNDLE"] == "all", name
         assert of[name]["SSL_CERT_FILE"] == "/etc/driftline-ca/ca.crt", name

@@ -13,7 +13,7 @@ from service.launchers.kubernetes.config import Config
 from .chart_readme import CHART, described, readme
 from .conftest import LOADER
 from .foreign import KINDS, schema
-from .matrix import MATRIX
+from .matrix import EXTENSIONS, MATRIX
 
 VALID: set[tuple[str, str]] = set()  # what several entries of the matrix have in common is checked once
 VERSIONS = ("1.27", "1.31", "1.35")
@@ -66,7 +66,8 @@ def test_every_pod_is_restricted(rendered, name):
     for pod, spec, _ in pods(rendered[name]):
         security = spec["securityContext"]
         assert security["runAsNonRoot"], pod
-        assert security["runAsUser"] > 0, pod
+        assert ("runAsUser" in security) is (name != "openshift"), pod
+        assert security.get("runAsUser", 1) > 0, pod
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}, pod
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), pod
         for container in [*spec["containers"], *spec.get("initContainers", [])]:
@@ -83,7 +84,7 @@ def test_every_pod_is_restricted(rendered, name):
 @pytest.mark.parametrize("name", MATRIX)
 def test_only_the_scheduler_sees_the_kubernetes_api(rendered, name):
     for pod, spec, labels in pods(rendered[name]):
-        expected = labels["app.kubernetes.io/component"] == "scheduler" and name != "small"
+        expected = labels["app.kubernetes.io/component"] in ("scheduler", "uninstall") and name != "small"
         assert spec["automountServiceAccountToken"] is expected, pod
 
 
@@ -136,7 +137,7 @@ def test_the_launcher_takes_its_settings(rendered, name):
         return
     read = Config.from_json(settings)
     read.check_folder(MATRIX[name].get("checkpoints", {}).get("url") or "/checkpoints")
-    assert read.run_as_user == 10001
+    assert read.run_as_user == (None if name == "openshift" else 10001)
     assert read.instance == "r-driftline"
 
 
@@ -152,6 +153,7 @@ def test_a_gpu_pool_reaches_the_launcher(rendered):
     assert read.image_pull_secrets == ("registry",)
     assert read.env == {"A": "b", "DATA_DIR": "/data"}
     assert read.deadline_seconds == 86400
+    assert read.scratch == "20Gi"
     assert read.priority_class == "ns.r-driftline-studies"
     assert {mount["mountPath"] for mount in read.volume_mounts} == {"/dev/shm", "/checkpoints", "/data"}
     assert read.labels == {"cost-centre": "research", "team": "federated"}
@@ -187,6 +189,32 @@ def test_an_external_database_and_store_leave_nothing_behind(rendered):
     assert url["valueFrom"]["secretKeyRef"] == {"name": "my-database", "key": "url"}
 
 
+def test_extensions_reach_every_pod(rendered):
+    seen = set()
+    for pod, spec, labels in pods(rendered["extended"]):
+        part = labels["app.kubernetes.io/component"]
+        names = [container["name"] for container in spec["containers"]]
+        own, sidecars = names[0], names[1:]
+        if part in ("api", "scheduler", "mlflow", "postgresql"):
+            assert sidecars == ["proxy"], pod
+            assert spec["initContainers"][0]["name"] == "before", pod
+        container = spec["containers"][0]
+        assert container["envFrom"] == EXTENSIONS["envFrom"], own
+        assert EXTENSIONS["extraVolumeMounts"][0] in container["volumeMounts"], own
+        assert EXTENSIONS["extraVolumes"][0] in spec["volumes"], pod
+        assert part == "test" or labels["team"] == "federated", pod
+        seen.add(part)
+    assert seen == {"api", "scheduler", "mlflow", "postgresql", "migration", "checkpoints", "uninstall", "test"}
+
+
+def test_annotations_belong_to_one_account(rendered):
+    accounts = {name: item for (kind, name), item in rendered["gpu"].items() if kind == "ServiceAccount"}
+    annotated = [name for name, item in accounts.items() if "eks.amazonaws.com/role-arn" in str(item["metadata"])]
+    assert annotated == ["r-driftline-studies"]
+    pod = rendered["gpu"]["Deployment", "r-driftline-mlflow"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "r-driftline-mlflow"
+
+
 def test_rights_are_exactly_these(rendered):
     rules = {
         (rule["apiGroups"][0], rule["resources"][0]): sorted(rule["verbs"])
@@ -209,10 +237,28 @@ def test_tokens_are_mounted_where_the_autoscaler_needs_them(rendered):
     assert rendered["gpu"]["ServiceAccount", "r-driftline-scheduler"]["automountServiceAccountToken"] is False
 
 
+EGRESS = ("egress", "kubernetes-egress", "studies-egress")
+
+
+def test_egress_is_closed_but_for_what_is_named(rendered):
+    own, kubernetes, studies = (rendered["gpu"]["NetworkPolicy", f"r-driftline-{name}"]["spec"] for name in EGRESS)
+    for policy in (own, kubernetes, studies):
+        assert policy["policyTypes"] == ["Egress"]
+        assert all(rule.get("to") or {port["port"] for port in rule["ports"]} == {53} for rule in policy["egress"])
+    assert len(own["egress"]) == 2, "DNS and each other"
+    assert kubernetes["podSelector"]["matchExpressions"][0]["values"] == ["scheduler", "uninstall"]
+    (_, inside, named, api_server) = studies["egress"]
+    labels = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in inside["to"]]
+    assert labels == ["study", "api"]
+    assert named == {"to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}
+    assert api_server == kubernetes["egress"][0], "its autoscaler needs it"
+    assert not any(name.endswith("egress") for _, name in rendered["default"])
+
+
 def test_network_policies(rendered):
     policies = {which: item["spec"] for (kind, which), item in rendered["gpu"].items() if kind == "NetworkPolicy"}
     assert set(policies) == {
-        f"r-driftline-{part}" for part in ("all", "api", "scheduler", "mlflow", "postgresql", "studies")
+        f"r-driftline-{part}" for part in ("all", "api", "scheduler", "mlflow", "postgresql", "studies", *EGRESS)
     }
     admitted = policies["r-driftline-postgresql"]["ingress"][0]["from"][0]["podSelector"]
     assert admitted["matchExpressions"][0]["values"] == ["api", "scheduler", "migration", "mlflow"]
@@ -224,7 +270,11 @@ def test_network_policies(rendered):
         "app.kubernetes.io/managed-by": "driftline",
         "app.kubernetes.io/instance": "r-driftline",
     }
-    assert [len(rule.get("ports", [])) for rule in studies["ingress"]] == [0, 1]
+    assert [rule.get("ports", []) for rule in studies["ingress"]] == [
+        [],
+        [{"protocol": "TCP", "port": 8265}],
+        [{"protocol": "TCP", "port": 8080}],
+    ]
     assert "from" not in rendered["default"]["NetworkPolicy", "r-driftline-api"]["spec"]["ingress"][0]
     assert len(policies["r-driftline-api"]["ingress"][0]["from"]) == 4
 
@@ -246,10 +296,15 @@ def test_mlflow_asks_for_passwords(rendered, helm):
     assert "r-driftline-mlflow.ns.svc:*" in env["ALLOWED_HOSTS"].split(",")
 
 
-def test_the_database_of_mlflow_is_another_one(rendered):
-    data = rendered["default"]["Secret", "r-driftline"]["data"]
-    urls = [base64.b64decode(data[key]).decode() for key in ("database-url", "mlflow-database-url")]
-    assert [url.rpartition("/")[2] for url in urls] == ["driftline", "mlflow"]
+def test_the_database_of_mlflow_is_another_one_on_the_same_server(rendered):
+    for part, variable, database in (
+        ("api", "DRIFTLINE_DATABASE_URL", "driftline"),
+        ("mlflow", "MLFLOW_DATABASE", "mlflow"),
+    ):
+        pod = rendered["default"]["Deployment", f"r-driftline-{part}"]["spec"]["template"]["spec"]
+        env = {item["name"]: item.get("value", item.get("valueFrom")) for item in pod["containers"][0]["env"]}
+        assert env[variable] == f"postgresql+psycopg://driftline@r-driftline-postgresql.ns.svc:5432/{database}"
+        assert env["PGPASSWORD"] == {"secretKeyRef": {"name": "r-driftline", "key": "postgres-password"}}
 
 
 def test_the_readme_is_current():

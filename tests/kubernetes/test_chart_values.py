@@ -14,7 +14,7 @@ from .matrix import MATRIX
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 WRONG = {
-    "api.replicas=two": "replicas",
+    "api.replicaCount=two": "replicaCount",
     "api.replica=2": "replica",
     "api.service.type=External": "type",
     "api.service.port=70000": "port",
@@ -72,6 +72,9 @@ WRONG = {
     "checkpoints.volume.accessModes={ReadWriteOncePod}": "accessModes",
 }
 TOGETHER = {
+    "api.replicas is now api.replicaCount": {"api": {"replicas": 2}},
+    "scheduler.replicas is now scheduler.replicaCount": {"scheduler": {"replicas": 2}},
+    "image.pullSecrets is now imagePullSecrets, a list of {name: ...}": {"image": {"pullSecrets": ["a"]}},
     "a database is needed": {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}},
     "postgresql.enabled must be false": {"database": {"existingSecret": "x"}},
     "must not both be set": {
@@ -89,7 +92,7 @@ TOGETHER = {
         "database": {"url": "postgresql://u:p@h/d"},
         "mlflow": {"database": {"url": "postgresql://u:p@h/d"}},
     },
-    "scheduler.replicas: 1": {"studies": {"launcher": "local"}},
+    "scheduler.replicaCount: 1": {"studies": {"launcher": "local"}},
     "must be at most studies.workers.max": {"studies": {"workers": {"min": 3, "max": 2}}},
     "ingress.enabled needs": {"ingress": {"enabled": True}},
     "ingress.mlflowHost needs": {"ingress": {"mlflowHost": "m.example.org"}, "mlflow": {"enabled": False}},
@@ -115,11 +118,11 @@ TOGETHER = {
     "data.download.sha256": {"data": {"enabled": True, "download": {"url": "https://example.org/x.tar"}}},
     "studies.queue needs studies.launcher": {
         "studies": {"queue": "gpu", "launcher": "local"},
-        "scheduler": {"replicas": 1},
+        "scheduler": {"replicaCount": 1},
     },
     "studies.namespace needs studies.launcher": {
         "studies": {"namespace": "other", "launcher": "local"},
-        "scheduler": {"replicas": 1},
+        "scheduler": {"replicaCount": 1},
     },
     "or checkpoints.volume.existingClaim to a claim in other": {"studies": {"namespace": "other"}},
     "set data.source": {
@@ -175,7 +178,8 @@ def test_an_address_without_an_account_is_taken(helm, uri):
 def test_schema_and_values_have_the_same_keys():
     def compare(schema, values, path):
         if "properties" in schema and isinstance(values, dict):
-            assert set(schema["properties"]) - {"global"} == set(values), path
+            known = {key for key, inner in schema["properties"].items() if not inner.get("deprecated")}
+            assert known - {"global"} == set(values), path
             for key, value in values.items():
                 inner = schema["properties"][key]
                 if inner.get("type") == "object" and value:

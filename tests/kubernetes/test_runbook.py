@@ -16,6 +16,10 @@ FOREIGN = {
     "values don't meet the specifications of the schema": "helm; provoked",
     "UPGRADE FAILED: pre-upgrade hooks failed": "helm",
     "...-postgresql-0": "a name",
+    "original object ... not found": "helm",
+    "no ... with the name ... found": "helm",
+    "context deadline exceeded": "helm",
+    "Job in progress": "helm",
     "Invalid Host header": "MLflow",
     "Conflict": "a kind of error",
 }

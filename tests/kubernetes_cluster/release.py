@@ -45,7 +45,7 @@ def changes(folder):
         Change("docker push", None, without),
         Change("helm install kuberay-operator", operator, "KubeRay cannot be had here: a stand-in of the tests"),
         Change(" kuberay-operator --repo https://ray-project.github.io/kuberay-helm/", "", "the same"),
-        Change(" --namespace kuberay --create-namespace", "", "the same"),
+        Change(" --namespace kuberay --create-namespace --version 1.7.0", "", "the same"),
         Change(
             "helm install driftline helm/driftline",
             f"helm install driftline helm/driftline {files} {checkpoints}",

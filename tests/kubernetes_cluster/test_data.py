@@ -41,12 +41,13 @@ def test_a_study_reads_data_that_a_job_has_fetched_and_a_wrong_sum_leaves_nothin
 
 
 def wrong(deployed, folder):
-    """The Job as the chart would make it for the same archive with another sum, and another folder."""
+    """The chart's Job for the same archive with another sum, and another folder; under a name of its own."""
     values = ["-f", str(ROOT / "tests/kubernetes_cluster/values.yaml"), "-f", str(deployed.folder / "data.yaml")]
     wanted = [f"data.download.sha256={'0' * 64}", f"data.source.hostPath.path={folder}"]
     wanted += ["image.repository=localhost/driftline", "image.tag=test"]
     options = [option for one in wanted for option in ("--set-string", one)]
     chart = [str(ROOT / "helm/driftline"), "-n", NAMESPACE, "-s", "templates/data-job.yaml"]
     text = deployed.node.run(tool("helm"), "template", "driftline", *chart, *values, *options)
-    [job] = [one for one in yaml.safe_load_all(text) if one["kind"] == "Job"]
+    [job] = [one for one in yaml.safe_load_all(text) if one["kind"] == "Job" and "completions" not in one["spec"]]
+    job["metadata"]["name"] = "driftline-wrong-sum"
     return job

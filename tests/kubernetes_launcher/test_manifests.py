@@ -199,10 +199,18 @@ def test_a_token_of_kubernetes_is_for_rays_autoscaler_alone(workers, heads):
     assert worker["template"]["spec"]["automountServiceAccountToken"] is False
 
 
+def test_scratch_may_be_limited():
+    for limit, expected in ((None, {}), ("20Gi", {"sizeLimit": "20Gi"})):
+        for template in templates(made({**FULL, "scratch": limit})):
+            assert {"name": "scratch", "emptyDir": expected} in template["volumes"]
+
+
 def test_pods_keep_to_the_restricted_profile():
     job = made()
     for template in templates(job):
         assert template["securityContext"]["runAsNonRoot"] is True
+        assert template["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+        assert template["enableServiceLinks"] is False
         assert template["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in template["containers"]:
             own = container["securityContext"]

@@ -71,6 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- define "driftline.databaseKey" -}}
 {{- if .Values.database.existingSecret -}}{{ .Values.database.existingSecretKey }}{{- else -}}database-url{{- end -}}
 {{- end -}}
+{{- define "driftline.postgresqlSecret" -}}{{ .Values.postgresql.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
 {{- define "driftline.mlflowSecret" -}}{{ .Values.mlflow.existingSecret | default (include "driftline.secretName" .) }}{{- end -}}
 
 {{- define "driftline.apiUrl" -}}
@@ -91,23 +92,6 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{- else -}}{{ include "driftline.mlflowUrl" . }}{{- end -}}
 {{- end -}}
 
-{{- define "driftline.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: {{ .Values.podSecurity.userId | int64 }}
-runAsGroup: {{ .Values.podSecurity.groupId | int64 }}
-fsGroup: {{ .Values.podSecurity.groupId | int64 }}
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: {type: RuntimeDefault}
-{{- end -}}
-
-{{- define "driftline.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-runAsNonRoot: true
-capabilities: {drop: [ALL]}
-seccompProfile: {type: RuntimeDefault}
-{{- end -}}
-
 {{/* A PriorityClass belongs to no namespace; its name distinguishes releases of the same name. Arguments: root, which */}}
 {{- define "driftline.ownPriorityClass" -}}
 {{ .root.Release.Namespace }}.{{ include "driftline.fullname" .root }}-{{ .which }}
@@ -120,63 +104,20 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 
-{{/* Where a pod may run. Arguments: root, component, values */}}
-{{- define "driftline.placement" -}}
-topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "driftline.selector" (dict "root" .root "component" .component) | nindent 8 }}
-  - maxSkew: 1
-    topologyKey: topology.kubernetes.io/zone
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "driftline.selector" (dict "root" .root "component" .component) | nindent 8 }}
-{{- with include "driftline.priorityClass" (dict "root" .root "which" "service" "name" .values.priorityClassName) }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- include "driftline.nodes" .values }}
-{{- end -}}
-
-{{/* The nodes that values admit. */}}
-{{- define "driftline.nodes" -}}
-{{- with .nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end -}}
-
-{{/* Where Jobs may run: on the API's nodes. */}}
-{{- define "driftline.jobPlacement" -}}
-{{- with include "driftline.priorityClass" (dict "root" . "which" "service" "name" .Values.api.priorityClassName) }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- include "driftline.nodes" .Values.api }}
-{{- end -}}
-
-{{- define "driftline.pullSecrets" -}}
-{{- with .Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
-{{- end }}
+{{/* Where the chart's PostgreSQL is: the driver of the database reads the password from PGPASSWORD. Arguments: root, name (of the variable), database */}}
+{{- define "driftline.postgresqlEnv" -}}
+- {name: {{ .name }}, value: "postgresql+psycopg://driftline@{{ include "driftline.fullname" .root }}-postgresql.{{ .root.Release.Namespace }}.svc:5432/{{ .database }}"}
+- name: PGPASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.postgresqlSecret" .root }}, key: postgres-password}}
 {{- end -}}
 
 {{- define "driftline.databaseEnv" -}}
+{{- if .Values.postgresql.enabled -}}
+{{ include "driftline.postgresqlEnv" (dict "root" . "name" "DRIFTLINE_DATABASE_URL" "database" "driftline") }}
+{{- else -}}
 - name: DRIFTLINE_DATABASE_URL
   valueFrom: {secretKeyRef: {name: {{ include "driftline.databaseSecret" . }}, key: {{ include "driftline.databaseKey" . }}}}
+{{- end -}}
 {{- end -}}
 
 {{- define "driftline.migrationEnv" -}}
@@ -203,20 +144,20 @@ imagePullSecrets:
 {{- end -}}
 
 {{/* Environment of one of the chart's containers. The API server refuses duplicate names: variables that the chart sets
-cannot be set again, and of all others the last value counts. Arguments: root, own (a list as YAML), extra, path (where extra stands in the values) */}}
+cannot be set again, and of all others the last value counts. Arguments: root, ours (whether the image is Driftline's), own, extra, path (where extra stands in the values) */}}
 {{- define "driftline.env" -}}
-{{- $own := .own | default "[]" | fromYamlArray -}}
+{{- $own := .own | default list -}}
 {{- $fixed := list -}}
 {{- range $own -}}{{- $fixed = append $fixed .name -}}{{- end -}}
 {{- $last := dict -}}
 {{- $order := list -}}
-{{- if .root.Values.caBundle.configMap -}}
+{{- if and .ours .root.Values.caBundle.configMap -}}
 {{- range list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "AWS_CA_BUNDLE" -}}
 {{- $order = append $order . -}}
 {{- $_ := set $last . (dict "name" . "value" (include "driftline.caFile" $.root)) -}}
 {{- end -}}
 {{- end -}}
-{{- range list (list "extraEnv" .root.Values.extraEnv) (list .path .extra) -}}
+{{- range list (list "extraEnv" (ternary .root.Values.extraEnv list .ours)) (list .path .extra) -}}
 {{- $path := first . -}}
 {{- range (last . | default list) -}}
 {{- if has .name $fixed -}}
@@ -266,24 +207,17 @@ persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim }}}
 {{ include "driftline.volume" (dict "name" "data" "values" .Values.data "claim" (printf "%s-data" (include "driftline.fullname" .))) }}
 {{- end -}}
 
-{{- define "driftline.scratch" -}}
-- {name: tmp, emptyDir: {sizeLimit: 2Gi}}
-- {name: home, emptyDir: {sizeLimit: 2Gi}}
-{{- with .Values.caBundle.configMap }}
-- {name: ca, configMap: {name: {{ . }}}}
-{{- end }}
-{{- end -}}
-{{- define "driftline.scratchMounts" -}}
-- {name: tmp, mountPath: /tmp}
-- {name: home, mountPath: /var/lib/driftline}
-{{- if .Values.caBundle.configMap }}
-- {name: ca, mountPath: /etc/driftline-ca, readOnly: true}
-{{- end }}
-{{- end -}}
-
 {{/* Whether the chart makes the claim for checkpoints. */}}
 {{- define "driftline.makesCheckpoints" -}}
 {{- with .Values.checkpoints -}}{{- if not (or .url .volume.existingClaim .volume.source) -}}yes{{- end -}}{{- end -}}
+{{- end -}}
+
+{{/* Makes Helm leave an object at uninstall, and where later values no longer need it. */}}
+{{- define "driftline.keep" -}}
+{{- if .Values.persistence.keep -}}
+annotations:
+  helm.sh/resource-policy: keep
+{{- end -}}
 {{- end -}}
 
 {{/* Arguments: values of persistence, name, root, accessModes, component */}}
@@ -295,6 +229,7 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels:
     {{- include "driftline.labels" (dict "root" .root "component" .component) | nindent 4 }}
+  {{- include "driftline.keep" .root | nindent 2 }}
 spec:
   accessModes:
     {{- toYaml .accessModes | nindent 4 }}

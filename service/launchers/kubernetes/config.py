@@ -133,6 +133,8 @@ class Config(Section):
         run_as_user: User id of the pods; None is the image's own, which must not be 0.
         run_as_group: Group id of the pods.
         fs_group: Group id that owns mounted volumes.
+        scratch: Largest size of a pod's /tmp, which holds Ray's logs and spilled objects; a pod that exceeds it is
+            evicted. None sets no limit.
         priority_class: PriorityClass of the pods; "" is the cluster's default.
         ttl_seconds: How long after its driver has ended a RayCluster is removed, unless that was done before.
         deadline_seconds: A driver that runs longer is ended, and its study fails; None sets no limit.
@@ -163,6 +165,7 @@ class Config(Section):
     run_as_user: Whole | None = Field(None, ge=1)
     run_as_group: Whole | None = Field(None, ge=1)
     fs_group: Whole | None = Field(None, ge=1)
+    scratch: Quantity | None = None
     priority_class: str = ""
     ttl_seconds: Whole = Field(60, ge=0)
     deadline_seconds: Whole | None = Field(None, ge=1)

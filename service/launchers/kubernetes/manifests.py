@@ -225,13 +225,15 @@ def _template(
     config: Config, launch: Launch, place: Placement, container: Mapping[str, Any], *, autoscales: bool = False
 ) -> dict[str, Any]:
     user = {"runAsUser": config.run_as_user, "runAsGroup": config.run_as_group, "fsGroup": config.fs_group}
+    scratch = {"sizeLimit": config.scratch} if config.scratch else {}
     spec = {
         "restartPolicy": "Never",  # KubeRay makes a new pod; a restarted Ray would have forgotten its cluster
         "containers": [container],
-        "volumes": [{"name": _SCRATCH["name"], "emptyDir": {}}, *config.volumes],
+        "volumes": [{"name": _SCRATCH["name"], "emptyDir": scratch}, *config.volumes],
         "securityContext": {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
+            "fsGroupChangePolicy": "OnRootMismatch",  # a large volume is not gone through at each start
             **{key: value for key, value in user.items() if value is not None},
         },
         "serviceAccountName": config.service_account,
@@ -243,6 +245,7 @@ def _template(
         "priorityClassName": config.priority_class,
     }
     given: dict[str, Any] = {key: value for key, value in spec.items() if value}
+    given["enableServiceLinks"] = False  # variables of other Services, such as DRIFTLINE_API_PORT
     if not autoscales:  # only Ray's autoscaler, in the head, talks to Kubernetes
         given["automountServiceAccountToken"] = False
     return {"metadata": {"labels": labels(config, launch), "annotations": dict(config.annotations)}, "spec": given}

@@ -69,4 +69,5 @@ if MLFLOW:
             sys.exit(f"FAILED: MLflow has the study, got status {answer.status_code} and experiments {found}")
         time.sleep(2)
     say("MLflow has the study")
+job.delete()
 say("passed")

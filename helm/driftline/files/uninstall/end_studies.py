@@ -1,0 +1,63 @@
+"""Runs after `helm uninstall`: deletes the RayJobs of running studies, once no scheduler is left to start them again.
+
+Waits until KubeRay has removed their Ray clusters, and deletes the pod of `helm test`.
+"""
+
+import json
+import os
+import pathlib
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVER = os.environ.get("KUBERNETES_API")
+SERVER = SERVER or f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
+PODS = f"/api/v1/namespaces/{os.environ['NAMESPACE']}/pods"
+RAYJOBS = f"/apis/ray.io/v1/namespaces/{os.environ['STUDIES_NAMESPACE']}/rayjobs"
+DEADLINE = time.monotonic() + float(os.environ.get("TIMEOUT_S", "200"))
+
+headers, handlers = {}, [urllib.request.ProxyHandler({})]
+if SERVER.startswith("https"):
+    headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"}
+    handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ACCOUNT / "ca.crt")))
+opener = urllib.request.build_opener(*handlers)
+
+
+def send(method, path):
+    """The answer, {} where the object or its kind does not exist."""
+    try:
+        with opener.open(urllib.request.Request(SERVER + path, headers=headers, method=method), timeout=20) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == 404:
+                return {}
+            sys.exit(f"{method} {path}: Kubernetes answers {error.code}: {error.read().decode(errors='replace')}")
+
+
+def names(path, selector):
+    query = urllib.parse.urlencode({"labelSelector": selector})
+    return [item["metadata"]["name"] for item in send("GET", f"{path}?{query}").get("items", [])]
+
+
+def wait(path, selector, delete=False):
+    """Waits until no such object is left, and deletes each once if asked to."""
+    deleted = set()
+    while left := names(path, selector):
+        if time.monotonic() > DEADLINE:
+            sys.exit(f"still there: {', '.join(left)}")
+        for name in left if delete else ():
+            if name not in deleted:
+                send("DELETE", f"{path}/{name}")
+                deleted.add(name)
+                print(f"deleted {name}", flush=True)
+        time.sleep(0.5)
+
+
+wait(PODS, os.environ["SCHEDULERS"])
+wait(RAYJOBS, os.environ["RAYJOBS"], delete=True)
+send("DELETE", f"{PODS}/{os.environ['TEST_POD']}")

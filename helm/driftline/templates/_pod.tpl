@@ -1,0 +1,184 @@
+{{/* A pod template: what a part sets itself (`own`) over what all pods of the chart share.
+
+Arguments: root; component; part: the part's values; path: where these are in values.yaml; own: YAML with
+  account           scheduler or service (the default)
+  annotations, spec metadata and fields of the pod that differ from the shared ones
+  spread            whether its pods should be on different nodes
+  job               whether it ends by itself
+  early             whether it runs before the objects of the release exist (a pre-upgrade hook)
+  volumes, containers, initContainers; a container that names no image runs Driftline's */}}
+{{- define "driftline.pod" -}}
+{{- $own := fromYaml .own -}}
+{{- with $own.Error -}}{{- fail . -}}{{- end -}}
+{{- $spec := include "driftline.podSpec" (dict "root" .root "component" .component "part" .part "own" $own) | fromYaml | merge ($own.spec | default dict) -}}
+{{- $lists := dict "initContainers" list "containers" list -}}
+{{- $foreign := false -}}
+{{- range $key, $_ := $lists -}}
+{{- range get $own $key | default list -}}
+{{- if .image -}}{{- $foreign = true -}}{{- end -}}
+{{- $made := include "driftline.container" (dict "root" $.root "part" $.part "path" $.path "container" .) | fromYaml -}}
+{{- $_ := set $lists $key (append (get $lists $key) $made) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $spec "containers" (concat $lists.containers (.part.extraContainers | default list)) -}}
+{{- with concat (.part.initContainers | default list) $lists.initContainers -}}{{- $_ := set $spec "initContainers" . -}}{{- end -}}
+{{- $scratch := ternary list (include "driftline.scratch" .root | fromYamlArray) $foreign -}}
+{{- $_ := set $spec "volumes" (concat $scratch ($own.volumes | default list) (.part.extraVolumes | default list)) -}}
+metadata:
+  labels:
+    {{- merge (include "driftline.podLabels" . | fromYaml) (.part.podLabels | default dict) | toYaml | nindent 4 }}
+  {{- with merge ($own.annotations | default dict) (.part.podAnnotations | default dict) }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- toYaml $spec | nindent 2 }}
+{{- end -}}
+
+{{/* A pod of a Job, on the API's nodes. Arguments: root, component, own, as in driftline.pod; nodes: whose nodes instead */}}
+{{- define "driftline.jobPod" -}}
+{{- $part := pick (.nodes | default .root.Values.api) "nodeSelector" "tolerations" "affinity" -}}
+{{- $_ := set $part "priorityClassName" .root.Values.api.priorityClassName -}}
+{{- $part = merge $part .root.Values.jobs -}}
+{{- $own := printf "job: true\n%s" .own -}}
+{{- include "driftline.pod" (dict "root" .root "component" .component "part" $part "path" "jobs" "own" $own) -}}
+{{- end -}}
+
+{{/* A Job of the release that may differ from one revision to the next. Kubernetes changes no Job's pods, and Helm rolls
+back to no object that the failed revision does not name. So the name is constant, and a hook of the same name, which
+needs no pod, takes the Job's place before an upgrade or rollback: Helm deletes the former Job, then the hook, and makes
+the new Job (test_chart_rollback.py). Arguments: root, component, own, nodes, as in driftline.jobPod; deadline */}}
+{{- define "driftline.job" -}}
+{{- range $hook := list true false }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ include "driftline.fullname" $.root }}-{{ $.component }}
+  namespace: {{ $.root.Release.Namespace }}
+  labels:
+    {{- include "driftline.labels" $ | nindent 4 }}
+  {{- if $hook }}
+  annotations:
+    helm.sh/hook: pre-upgrade,pre-rollback
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+  {{- end }}
+spec:
+  {{- if $hook }}
+  completions: 0
+  {{- end }}
+  backoffLimit: 3
+  {{- with $.deadline }}
+  activeDeadlineSeconds: {{ . | int64 }}
+  {{- end }}
+  template:
+    {{- include "driftline.jobPod" $ | nindent 4 }}
+{{- end }}
+{{- end -}}
+
+{{/* What the pods' specs share. Arguments: those of driftline.pod */}}
+{{- define "driftline.podSpec" -}}
+{{- $account := include "driftline.serviceAccount" (dict "root" .root "which" (.own.account | default "service")) -}}
+{{- $class := include "driftline.priorityClass" (dict "root" .root "which" "service" "name" .part.priorityClassName) -}}
+{{- if and .own.early .root.Release.IsUpgrade -}}
+{{- /* Before an upgrade, an account or a class that the upgrade creates does not exist yet. */ -}}
+{{- $a := .root.Values.serviceAccounts -}}
+{{- if and $a.create (not $a.service) (not (lookup "v1" "ServiceAccount" .root.Release.Namespace $account)) -}}
+{{- $account = "default" -}}
+{{- end -}}
+{{- if and .root.Values.priorityClasses.create (not .part.priorityClassName) (not (lookup "scheduling.k8s.io/v1" "PriorityClass" "" $class)) -}}
+{{- $class = "" -}}
+{{- end -}}
+{{- end -}}
+serviceAccountName: {{ $account }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- if .own.job }}
+restartPolicy: Never
+{{- end }}
+securityContext:
+  {{- include "driftline.podSecurity" .root.Values.podSecurity | nindent 2 }}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $class }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with pick .part "nodeSelector" "tolerations" "affinity" }}
+{{- range $key, $value := . }}
+{{- with $value }}
+{{ $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .part.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- else }}
+{{- if .own.spread }}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "driftline.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* A container. Arguments: those of driftline.pod, and container: what is its own */}}
+{{- define "driftline.container" -}}
+{{- $root := .root -}}
+{{- $ours := not .container.image -}}
+{{- $env := include "driftline.env" (dict "root" $root "ours" $ours "own" .container.env "extra" .part.extraEnv "path" (printf "%s.extraEnv" .path)) | fromYamlArray -}}
+{{- $mounts := ternary (include "driftline.scratchMounts" $root | fromYamlArray) list $ours -}}
+{{- $shared := dict "env" $env "volumeMounts" (concat $mounts (.container.volumeMounts | default list) (.part.extraVolumeMounts | default list)) -}}
+{{- with .part.envFrom -}}{{- $_ := set $shared "envFrom" . -}}{{- end -}}
+{{- if $ours -}}
+{{- $shared = merge $shared (dict "image" (include "driftline.ownImage" $root) "imagePullPolicy" $root.Values.image.pullPolicy) -}}
+{{- end -}}
+{{- with .part.resources -}}{{- $_ := set $shared "resources" . -}}{{- end -}}
+{{- $_ := set $shared "securityContext" (include "driftline.containerSecurity" $root | fromYaml) -}}
+{{- toYaml (merge $shared (omit .container "env" "volumeMounts")) -}}
+{{- end -}}
+
+{{- define "driftline.podSecurity" -}}
+runAsNonRoot: true
+{{- with .userId }}
+runAsUser: {{ . | int64 }}
+{{- end }}
+{{- with .groupId }}
+runAsGroup: {{ . | int64 }}
+fsGroup: {{ . | int64 }}
+{{- end }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "driftline.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "driftline.scratch" -}}
+- {name: tmp, emptyDir: {sizeLimit: 2Gi}}
+- {name: home, emptyDir: {sizeLimit: 2Gi}}
+{{- with .Values.caBundle.configMap }}
+- {name: ca, configMap: {name: {{ . }}}}
+{{- end }}
+{{- end -}}
+{{- define "driftline.scratchMounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: home, mountPath: /var/lib/driftline}
+{{- if .Values.caBundle.configMap }}
+- {name: ca, mountPath: /etc/driftline-ca, readOnly: true}
+{{- end }}
+{{- end -}}

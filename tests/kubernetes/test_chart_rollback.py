@@ -1,0 +1,100 @@
+"""A release that an upgrade has left failed, at whatever stage, goes back to the revision before it at once."""
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from .conftest import CHART, Helm
+from .standing_node import StandingNode
+from .tools import tool
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+MIGRATION = [sys.executable, "-c", "import os, sys; sys.exit('FAIL' in os.environ)"]
+COMMANDS = {"driftline": MIGRATION, "sh": [sys.executable, "-c", "pass"], "python": [sys.executable, "-c", "pass"]}
+STAGES = {
+    "migration": "extraEnv[0].name=FAIL,extraEnv[0].value=yes,migrations.deadlineSeconds=10",
+    "image of a hook": "image.tag=missing",
+    "readiness": "image.tag=missing,migrations.enabled=false",
+    "admission": "image.tag=next,api.resources.requests.memory=4Gi,api.resources.limits.memory=1Gi",
+}
+CLAIMS = ("checkpoints", "data")
+VALUES = {
+    "image": {"tag": "first"},
+    "postgresql": {"enabled": False},
+    "database": {"existingSecret": "database"},
+    "mlflow": {"enabled": False},
+    "data": {"enabled": True, "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64}},
+}
+
+
+def volume(namespace, claim):
+    """A volume that the claim takes: there is no storage class."""
+    name = f"r-driftline-{claim}"
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{namespace}-{claim}"},
+        "spec": {
+            "capacity": {"storage": "100Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "hostPath": {"path": f"/tmp/{name}"},
+            "claimRef": {"namespace": namespace, "name": name},
+        },
+    }
+
+
+@pytest.mark.parametrize(("program", "option"), [("helm", "--rollback-on-failure"), ("helm3", "--atomic")])
+def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_path, program, option):
+    helm = Helm(tool(program), {"KUBECONFIG": str(plane.kubeconfig)})
+    namespace = plane.namespace()
+    where = ("--namespace", namespace)
+    kubectl("create", "secret", "generic", "database", "--from-literal=database-url=none", *where)
+    for claim in CLAIMS:
+        plane.send("POST", "/api/v1/persistentvolumes", volume(namespace, claim), ok=(201,))
+    settings = tmp_path / "values.yaml"
+    settings.write_text(yaml.safe_dump(VALUES))
+    wait = ("--wait", "--timeout", "40s")
+
+    def state():
+        """The release's status, and the images and names of all Jobs and Deployments."""
+        status = json.loads(helm("status", "r", *where, "-o", "json").stdout)["info"]["status"]
+        items = json.loads(kubectl("get", "jobs,deployments", *where, "-o", "json"))["items"]
+        steady = [item for item in items if not item["metadata"]["name"].endswith("migration")]
+        return status, {
+            (item["kind"], item["metadata"]["name"]): item["spec"]["template"]["spec"]["containers"][0]["image"]
+            for item in steady
+        }
+
+    with StandingNode(plane, COMMANDS, missing="missing"):
+        helm("install", "r", str(CHART), *where, "-f", str(settings), "--wait", "--timeout", "120s")
+        status, objects = state()
+        assert status == "deployed"
+        assert objects.keys() == {
+            ("Job", "r-driftline-checkpoints"),
+            ("Job", "r-driftline-data"),
+            ("Deployment", "r-driftline-api"),
+            ("Deployment", "r-driftline-scheduler"),
+        }
+        upgrade = ("upgrade", "r", str(CHART), *where, "-f", str(settings))
+        for stage, change in STAGES.items():
+            assert helm(*upgrade, "--set", change, *wait, ok=False).returncode != 0, stage
+            assert state()[0] == "failed", stage
+            helm("rollback", "r", *where, "--wait", "--timeout", "120s")  # to the last one that was deployed
+            assert state() == ("deployed", objects), stage
+
+            done = helm(*upgrade, "--set", change, *wait, option, ok=False)
+            assert done.returncode != 0, stage
+            assert "error occurred while rolling back" not in done.stderr, stage
+            assert state() == ("deployed", objects), stage
+        helm(*upgrade, "--set", "image.tag=next", "--wait", "--timeout", "120s")
+        status, later = state()
+        assert status == "deployed"
+        assert later.keys() == objects.keys()
+        assert {image.rpartition(":")[2] for image in later.values()} == {"next"}
+        helm("rollback", "r", *where, "--wait", "--timeout", "120s")
+        assert state() == ("deployed", objects)
+        helm("uninstall", "r", *where, "--wait", "--timeout", "120s")
+    for claim in CLAIMS:
+        plane.send("DELETE", f"/api/v1/persistentvolumes/{namespace}-{claim}", ok=(200, 404))
