@@ -172,7 +172,7 @@ class Recorder:
             if written < len(part):
                 return wrote > 0
         if not labels.shows(study_key(study)) or self._refresh_due(study, trials, known):
-            self._refresh(labels, study, trials)
+            self._refresh(labels, runs, study, trials)
             wrote += 1
         self._shown = (study.version, study.state)
         return wrote > 0
@@ -267,7 +267,7 @@ class Recorder:
         entry = known.get(("study", ""))
         return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
 
-    def _refresh(self, labels: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
+    def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
         result = study_result(study, trials, self._store.curves.arrays(self._study_id))
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
@@ -287,6 +287,8 @@ class Recorder:
         if study.finished:
             status = {"SUCCEEDED": "FINISHED", "CANCELLED": "KILLED"}.get(study.state, "FAILED")
             labels.end(study_run, status, _milliseconds(study.finished_at or study.updated_at))
+            for experiment in (labels, runs):
+                experiment.keep_one_each()
         finished = sum(trial.finished for trial in trials)
         entries = [Recorded("study", "", study_run, study.version, finished)]
         if study.finished:

@@ -1,7 +1,8 @@
 """MLflow for the recorder: runs have a key by which they are found again, and every write may be repeated.
 
-A key never gets a second run, and MLflow drops a row that is written again, because its timestamp is the same. MLflow
-is imported only when connecting, because the import takes two seconds.
+A key keeps one run: of runs that a slow server created twice, all but one are deleted. MLflow drops a row that is
+written again, because its timestamp is the same. MLflow is imported only when connecting, because the import takes two
+seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _METRICS_A_BATCH = 800  # MLflow accepts 1000 items of all kinds
 _PARAMS_A_BATCH = 100
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder retries by itself
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the recorder retries by itself; MLflow would create a run twice
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "GIT_PYTHON_REFRESH": "quiet",
 }
@@ -52,9 +53,8 @@ class Tracking:
             self.experiment_id = str(found.experiment_id)
             if found.lifecycle_stage == "deleted":
                 client.restore_experiment(self.experiment_id)
-        self._runs: dict[str, str] = {
-            run.data.tags[KEY]: run.info.run_id for run in self._search() if KEY in run.data.tags
-        }
+        self._runs: dict[str, str] = {}
+        self.keep_one_each()
 
     def tag_experiment(self, tags: Mapping[str, str]) -> None:
         """Set tags of the experiment."""
@@ -133,6 +133,21 @@ class Tracking:
         for key in [key for key in self._runs if key.startswith(prefix) and key not in wanted]:
             self._client.delete_run(self._runs[key])
             del self._runs[key]
+
+    def keep_one_each(self) -> None:
+        """Reads the runs of the experiment; of several with one key, deletes all but the one with the most metrics.
+
+        A server that answers too late may create a run after the recorder has asked for it again.
+        """
+        found: dict[str, list[Any]] = {}
+        for run in self._search():
+            if KEY in run.data.tags:
+                found.setdefault(run.data.tags[KEY], []).append(run)
+        for key, runs in found.items():
+            kept, *others = sorted(runs, key=lambda run: (-len(run.data.metrics), run.info.run_id))
+            for other in others:
+                self._client.delete_run(other.info.run_id)
+            self._runs[key] = kept.info.run_id
 
     def _search(self) -> Iterable[Any]:
         token = None

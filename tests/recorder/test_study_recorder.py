@@ -146,6 +146,34 @@ def test_repeating_changes_nothing(
     assert shown(client) == before
 
 
+class CreatesTwice:
+    """An MLflow client that asks again for a run which the server creates all the same."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def create_run(self, *args: Any, **kwargs: Any) -> Any:
+        self._client.create_run(*args, **kwargs)
+        return self._client.create_run(*args, **kwargs)
+
+
+def test_of_runs_that_a_slow_server_created_twice_one_is_kept(
+    store: Store, uri: str, client: Any, tmp_path: Path
+) -> None:
+    study = finished_study(store)
+    writer = recorder(store, study, uri, tmp_path, client=lambda where: CreatesTwice(connect(where)))
+    assert writer.finish()
+    both = shown(client)
+    labels, runs = (both[f"digits {study.id[-6:]}{kind}"][1] for kind in ("", " trials"))
+    assert len(runs) == 6
+    assert len(labels) == 3
+    assert all(history for _, _, _, history, _ in runs.values())
+    assert not recorder(store, study, uri, tmp_path).sync()
+
+
 class Crash(BaseException):
     """The process is gone: no handler runs."""
 
