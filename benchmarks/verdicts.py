@@ -5,8 +5,8 @@
 Two labels stand for the same method: in each search they draw configurations from disjoint halves of a table, with
 samplers of their own (with --parts study the halves are drawn once for a whole study). Any verdict about the methods is
 then wrong. A verdict about the configurations found is wrong if the other label's are better by the mean over all seeds
-of the table. For the power, one label's curves are lifted until its mean area is 1.10 times that of the same studies
-without the lift. Shares have exact two-sided 95 % intervals.
+of the table. For the power (--power), one label's curves are lifted until its mean area is 1.10 times the other's.
+Shares have exact two-sided 95 % intervals.
 """
 
 from __future__ import annotations
@@ -88,18 +88,23 @@ def same_method(table: RecordedTable, trials: int, studies: int, parts: Any) -> 
 
 
 def lift_for(table: RecordedTable, label: str, budget: ReplayBudget, ratio: float, studies: int) -> tuple[float, float]:
-    """(factor, ratio): the factor by which one label is lifted, and the ratio of mean areas that results."""
+    """(factor, ratio): the factor by which one label is lifted, and the ratio of mean areas that results.
 
-    def mean_area(factor: float, count: int) -> float:
+    The ratio is that of the two labels in the same studies, which have one scale, relative to the same studies without
+    the lift.
+    """
+
+    def ratio_of_areas(factor: float, count: int) -> float:
         replay = Replay(table, [label, label], budget, lift={f"{label}-2": factor})
-        documents = (replay.document(replay.trials(1_000_000 + study)) for study in range(count))
-        return float(np.mean([document["methods"][f"{label}-2"]["area"] for document in documents]))
+        found = [replay.document(replay.trials(1_000_000 + study))["methods"] for study in range(count)]
+        first, second = (float(np.mean([one[name]["area"] for one in found])) for name in replay.names)
+        return second / first
 
-    few = max(20, studies // 50)
-    base, factor = mean_area(1.0, few), ratio
-    for _ in range(3):
-        factor = 1 + (factor - 1) * (ratio - 1) / (mean_area(factor, few) / base - 1)
-    return factor, mean_area(factor, studies) / mean_area(1.0, studies)
+    few, factor = max(20, studies // 50), ratio
+    base = ratio_of_areas(1.0, few)
+    for _ in range(2):
+        factor = 1 + (factor - 1) * (ratio - 1) / (ratio_of_areas(factor, few) / base - 1)
+    return factor, ratio_of_areas(factor, studies) / ratio_of_areas(1.0, studies)
 
 
 def power(table: RecordedTable, budget: ReplayBudget, ratio: float, studies: int, calibration: int) -> None:
