@@ -25,11 +25,18 @@ from driftline.results.recommendation import Span
 from driftline.results.recorded_table import RecordedTable, read
 from driftline.results.runs import runs_of
 from driftline.results.scale import Scale, stored_axis
-from service.replay.simulation import Replay, ReplayBudget
+from driftline.study.spec import Budget
+from service.replay.simulation import Replay
 from service.replay.summary import share, summary
 
 TABLES = Path(__file__).parent / "tables"
 SEARCHES, CONFIRM, SEEDS = 6, 12, 6
+
+
+def budget_of(table: RecordedTable, trials: int, searches: int, confirm: int, seeds: int) -> Budget:
+    """A budget with the table's rounds."""
+    rounds = table.study.budget.rounds
+    return Budget(trials_per_method=trials, rounds=rounds, searches=searches, confirm=confirm, seeds=seeds)
 
 
 def true_area(replay: Replay, name: str, trials: list[TrialCurve], result: dict[str, Any]) -> float:
@@ -61,7 +68,7 @@ def true_area(replay: Replay, name: str, trials: list[TrialCurve], result: dict[
 def same_method(table: RecordedTable, trials: int, studies: int, parts: Any) -> None:
     """Prints a line: how often two labels of the same method get a verdict."""
     label = table.study.labels[0]
-    replay = Replay(table, [label, label], ReplayBudget(trials, SEARCHES, CONFIRM, SEEDS), parts=parts)
+    replay = Replay(table, [label, label], budget_of(table, trials, SEARCHES, CONFIRM, SEEDS), parts=parts)
     a, b = replay.names
     wrong = 0
 
@@ -87,7 +94,7 @@ def same_method(table: RecordedTable, trials: int, studies: int, parts: Any) -> 
     print("|", " | ".join(map(str, cells)), "|", flush=True)
 
 
-def lift_for(table: RecordedTable, label: str, budget: ReplayBudget, ratio: float, studies: int) -> tuple[float, float]:
+def lift_for(table: RecordedTable, label: str, budget: Budget, ratio: float, studies: int) -> tuple[float, float]:
     """(factor, ratio): the factor by which one label is lifted, and the ratio of mean areas that results.
 
     The ratio is that of the two labels in the same studies, which have one scale, relative to the same studies without
@@ -107,15 +114,15 @@ def lift_for(table: RecordedTable, label: str, budget: ReplayBudget, ratio: floa
     return factor, ratio_of_areas(factor, studies) / ratio_of_areas(1.0, studies)
 
 
-def power(table: RecordedTable, budget: ReplayBudget, ratio: float, studies: int, calibration: int) -> None:
+def power(table: RecordedTable, budget: Budget, ratio: float, studies: int, calibration: int) -> None:
     """Prints a line: how often a method with a larger area gets the verdict."""
     label = table.study.labels[0]
     factor, reached = lift_for(table, label, budget, ratio, calibration)
     found = summary(Replay(table, [label, label], budget, lift={f"{label}-2": factor}), range(studies))
     claims = found["pairs"][0]["claims"]
     cells = [
-        table.study.name, label, budget.trials, budget.searches, budget.confirm, budget.seeds, f"{factor:.3f}",
-        f"{reached:.3f}", percent(claims["methods"]["b"]), percent(claims["methods"]["a"]),
+        table.study.name, label, budget.trials_per_method, budget.searches, budget.confirm, budget.seeds,
+        f"{factor:.3f}", f"{reached:.3f}", percent(claims["methods"]["b"]), percent(claims["methods"]["a"]),
         percent(claims["configurations"]["b"]), percent(claims["configurations"]["a"]),
     ]  # fmt: skip
     print("|", " | ".join(map(str, cells)), "|", flush=True)
@@ -147,16 +154,16 @@ def main() -> None:
         print("|---" * 9 + "|")
     for path, trials in itertools.product(options.tables, options.trials):
         same_method(read(path), trials, options.studies, options.parts)
-    budgets = [ReplayBudget(*budget) for budget in options.power or []]
-    if budgets:
+    if options.power:
         print(
             "\n| table | label | trials | searches | confirm | seeds | lift | ratio of mean areas "
             "| methods: the better, % | methods: the worse, % "
             "| configurations: the better, % | configurations: the worse, % |"
         )
         print("|---" * 12 + "|")
-    for path, budget in itertools.product(options.tables, budgets):
-        power(read(path), budget, options.ratio, options.studies, options.calibration)
+    for path, numbers in itertools.product(options.tables, options.power or []):
+        table = read(path)
+        power(table, budget_of(table, *numbers), options.ratio, options.studies, options.calibration)
 
 
 if __name__ == "__main__":

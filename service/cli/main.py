@@ -234,7 +234,9 @@ def replay(
         typer.Option(metavar="A,B", help="Labels to compare, all by default; one label twice compares it with itself."),
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Configurations searched for each label.")] = None,
-    searches: Annotated[int, typer.Option(min=1, help="Independent searches among which both are divided.")] = 1,
+    searches: Annotated[
+        int | None, typer.Option(min=1, help="Independent searches among which both are divided.")
+    ] = None,
     confirm: Annotated[int | None, typer.Option(min=1, help="Configurations confirmed for each label.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Fresh seeds for each confirmed configuration.")] = None,
     sampler: Annotated[str, typer.Option(help="random, tpe, ...; proposals move to recorded rows.")] = "random",

@@ -11,6 +11,7 @@ import typer
 
 from driftline.results.recorded_table import RecordedTable, joined, read, write
 from driftline.study.sampler import read as read_sampler
+from driftline.study.spec import Budget
 from service.cli.show import is_remote
 
 if TYPE_CHECKING:
@@ -42,22 +43,24 @@ def replay_tables(
     as_json: bool,
 ) -> None:
     """Simulates studies and prints what they conclude; what the budget leaves out comes from the table's study."""
-    from service.replay.simulation import Replay, ReplayBudget, numbered
+    from service.replay.simulation import Replay, numbered
     from service.replay.summary import summary
 
     tables = {str(path): read(path) for path in paths}
     table = joined(list(tables.values()))
     own = table.study.budget
-    usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds}
+    usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds, "searches": own.searches}
     names = labels.split(",") if labels else list(table.study.labels)
-    chosen = ReplayBudget(**{**usual, **{key: value for key, value in budget.items() if value is not None}})
+    whole = {**usual, **{key: value for key, value in budget.items() if value is not None}}
+    chosen = Budget(trials_per_method=whole.pop("trials"), rounds=own.rounds, **whole)
     names = names * 2 if len(names) == 1 else names
     factors = {} if lift == 1 else {numbered(names)[-1]: lift}
     replay = Replay(table, names, chosen, read_sampler(sampler), lift=factors)
     found = summary(replay, range(seed, seed + studies))
     if as_json:
         digests = {path: one.digest for path, one in tables.items()}
-        facts = {"sampler": replay.sampler, "budget": vars(chosen), "tables": digests}
+        budgeted = {**whole, "trials": chosen.trials_per_method}
+        facts = {"sampler": replay.sampler, "budget": budgeted, "tables": digests}
         typer.echo(json.dumps({**facts, **found}, indent=2))
         return
     _print(replay, found)
@@ -68,8 +71,8 @@ def _print(replay: Replay, found: Mapping[str, Any]) -> None:
     speed = 60 * found["studies"] / found["seconds"]
     typer.echo(f"{found['studies']:,} studies of {replay.study.name}, {speed:,.0f} a minute; sampler {replay.sampler}")
     typer.echo(
-        f"Each label: {budget.trials} trials in {budget.searches} searches, {budget.confirm} configurations confirmed "
-        f"on {budget.seeds} seeds. {objective.quality} over {objective.cost}.\n"
+        f"Each label: {budget.trials_per_method} trials in {budget.searches} searches, {budget.confirmed} "
+        f"configurations confirmed on {budget.seeds} seeds. {objective.quality} over {objective.cost}.\n"
     )
     width = max(len(name) for name in replay.names)
     typer.echo(f"{'':{width}}  area   95 % of studies")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -27,39 +27,6 @@ from trainers import shown
 RANDOM = "random"
 
 
-@dataclass(frozen=True)
-class ReplayBudget:
-    """The budget of each label.
-
-    Attributes:
-        trials: Configurations searched, over all searches.
-        searches: Independent searches, each with a sampler and seeds of its own.
-        confirm: Configurations confirmed, over all searches.
-        seeds: Fresh seeds on which each of them is confirmed.
-    """
-
-    trials: int
-    searches: int
-    confirm: int
-    seeds: int
-
-    def __post_init__(self) -> None:
-        for name in ("trials", "confirm"):
-            if getattr(self, name) % self.searches:
-                raise InvalidSpec(
-                    name, f"must be a multiple of the {self.searches} searches, got {getattr(self, name)}"
-                )
-
-    def of_a_search(self, rounds: int) -> Budget:
-        """The budget of one search."""
-        return Budget(
-            trials_per_method=self.trials // self.searches,
-            rounds=rounds,
-            confirm=self.confirm // self.searches,
-            seeds=self.seeds,
-        )
-
-
 class Replay:
     """Simulates studies.
 
@@ -67,7 +34,7 @@ class Replay:
         table: The recorded trials.
         labels: Labels of the table to compare. A label that occurs several times stands for the same method under as
             many names; in each search, these draw from disjoint parts of its configurations.
-        budget: The budget of each label.
+        budget: The budget of each label; rounds are those of the table.
         sampler: As in a study. "random" takes random rows, because the rows of a table are themselves random; the
             proposals of another sampler are moved to the nearest row that its search has not tried.
         parts: Whether the disjoint parts are drawn anew for each "search", or once for each "study".
@@ -82,7 +49,7 @@ class Replay:
         self,
         table: RecordedTable,
         labels: Sequence[str],
-        budget: ReplayBudget,
+        budget: Budget,
         sampler: Chosen = RANDOM,
         parts: Literal["search", "study"] = "search",
         lift: Mapping[str, float] | None = None,
@@ -103,7 +70,8 @@ class Replay:
                 key: lifted(curve, self.study.objective.quality, axis, factor)
                 for key, curve in self.curves[name].items()
             }
-        own = budget.of_a_search(self.study.budget.rounds)
+        of_a_search = {"trials_per_method": budget.trials_per_search, "confirm": budget.confirmed_per_search}
+        own = budget.model_copy(update={**of_a_search, "searches": 1})
         plan = decided(own, Resources(), sampler)
         self._plan = Plan.of(tuple(self.names), own, plan)
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}

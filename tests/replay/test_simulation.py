@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.recorded_table import RecordedTable, read, recorded, write
+from driftline.study.spec import Budget
 from service.api.computed_results import computed_frontier
 from service.cli.main import app
-from service.replay.simulation import Replay, ReplayBudget, numbered
+from service.replay.simulation import Replay, numbered
 from service.replay.summary import possible, share, summary
 from service.samplers.random import Sampler
 from service.store.store import Store
@@ -51,7 +52,11 @@ def table(configurations: int = 40, seeds: int = 14) -> RecordedTable:
     return recorded(whole, trials)
 
 
-BUDGET = ReplayBudget(trials=12, searches=2, confirm=4, seeds=3)
+def budget_of(trials: int, **parts: int) -> Budget:
+    return Budget(trials_per_method=trials, rounds=1, **parts)  # type: ignore[arg-type]
+
+
+BUDGET = budget_of(12, searches=2, confirm=4, seeds=3)
 
 
 def test_a_replay_agrees_with_the_study_that_was_recorded(tmp_path: Path) -> None:
@@ -72,7 +77,7 @@ def test_a_replay_agrees_with_the_study_that_was_recorded(tmp_path: Path) -> Non
     assert "plain: 14 configurations on all 4 seeds" in done.output
     exported = read(tmp_path / "table.parquet")
     assert {trial.state for trial in exported.trials} == {"COMPLETE", "DIVERGED"}
-    replay = Replay(exported, whole.labels, ReplayBudget(14, 1, 14, 3), whole.sampler)
+    replay = Replay(exported, whole.labels, budget_of(14, confirm=14, seeds=3), whole.sampler)
     trials = replay.trials(whole.seed, seeds=[[whole.seed, *(whole.seed + 1 + index for index in range(3))]])
     found = replay.document(trials)
     assert not found["deterministic"]
@@ -137,7 +142,7 @@ def test_parts_of_a_study_stay_the_same() -> None:
 
 
 def test_tpe_tries_better_configurations_than_random() -> None:
-    budget = ReplayBudget(trials=30, searches=1, confirm=1, seeds=3)
+    budget = budget_of(30, searches=1, confirm=1, seeds=3)
 
     def late(sampler: Any) -> float:
         found = [Replay(table(200, 4), LABELS, budget, sampler).trials(seed) for seed in range(5)]
@@ -151,8 +156,6 @@ def test_too_small_tables_are_refused() -> None:
         Replay(table(configurations=11), ["fedavg", "fedavg"], BUDGET)
     with pytest.raises(InvalidSpec, match="need 4 seeds, and the labels have 3"):
         Replay(table(seeds=3), LABELS, BUDGET)
-    with pytest.raises(InvalidSpec, match="must be a multiple of the 2 searches, got 5"):
-        ReplayBudget(trials=5, searches=2, confirm=2, seeds=1)
 
 
 def test_lifting_multiplies_the_area() -> None:
@@ -175,7 +178,7 @@ def test_labels_are_numbered_where_they_repeat() -> None:
 
 
 def test_the_summary_counts_verdicts() -> None:
-    budget = ReplayBudget(trials=12, searches=6, confirm=6, seeds=1)
+    budget = budget_of(12, searches=6, confirm=6, seeds=1)
     replay = Replay(table(), ["fedavg", "fedavg"], budget, lift={"fedavg-2": 3.0})
     seen = []
     found = summary(replay, range(10), lambda trials, document, compared: seen.append(compared["fedavg-1,fedavg-2"]))
