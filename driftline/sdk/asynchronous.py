@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from driftline.results.modelled_time import Time
+from driftline.results.recorded_table import RecordedTable
 from driftline.results.show.escaped_text import escaped
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
@@ -80,6 +81,10 @@ class AsyncJob:
     async def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
         """Curves by trial id, one list per metric; of all trials unless some are named."""
         return await asyncio.to_thread(self._job.curves, *trials)
+
+    async def table(self) -> RecordedTable:
+        """Its ended trials as a table; see `Job.table`."""
+        return await asyncio.to_thread(self._job.table)
 
     async def frontier(self, *, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
         """The frontiers of all labels so far; see `Job.frontier`."""

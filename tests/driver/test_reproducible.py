@@ -183,7 +183,7 @@ def test_a_study_that_an_older_version_began_goes_on(client: StoreClient, tmp_pa
     old = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
     old.search.plan = replace(old.search.plan, width=3)
     sampler = build("grid", study.methods[0].parameters(), study.objective.objectives, study.seed)
-    old.search._samplers["only"] = sampler
+    old.search._samplers["only", 0] = sampler
     pack = old.start()
     assert pack is not None
     for _ in range(3):

@@ -82,7 +82,7 @@ def test_a_study_is_read_when_it_is_needed_and_once(monkeypatch):
         "name": "small",
         "task": {"name": "digits"},
         "methods": [{"name": "fedavg"}],
-        "budget": {"trials_per_method": 4, "rounds": 10},
+        "budget": {"trials_per_method": 4, "rounds": 10, "seeds": 3},
     }
     read = []
     parse = Study.from_json
