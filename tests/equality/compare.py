@@ -8,6 +8,7 @@ both values and the relative difference; exits with 1 when there is one that no 
     - {cases: "fedavg/*/float64", keys: "train_loss", relative: 1e-12, reason: "..."}
     - {cases: "*", keys: "extra_*", absent: true, reason: "only one of the trees reports it"}
     - {cases: "*", keys: "*.fingerprint", text: true, reason: "of a study in another spelling"}
+    - {cases: "*", keys: "frontier.json.*", anew: true, reason: "results are defined anew"}
 
 with patterns as of a shell, or lists of them. An exception of which a key allowed nothing is an error, and so is one
 for a float64 case with a relative difference above 1e-12. Studies of 0.1 are translated first, see tree.py.
@@ -90,6 +91,7 @@ class Exemption:
         relative: largest relative difference that is allowed.
         absent: whether a value may be in one recording only.
         text: whether a text may be another text.
+        anew: whether the value is defined anew, so that it may be any.
         used: how often it allowed something.
     """
 
@@ -99,6 +101,7 @@ class Exemption:
     relative: float = 0.0
     absent: bool = False
     text: bool = False
+    anew: bool = False
     used: int = 0
 
     @property
@@ -112,6 +115,8 @@ class Exemption:
         named = any(fnmatch.fnmatchcase(leaf.case, pattern) for pattern in self.patterns)
         if not (named and fnmatch.fnmatchcase(leaf.key, self.keys)):
             return False
+        if self.anew:
+            return True
         if MISSING in (difference.old, difference.new):
             return self.absent
         if isinstance(difference.old, str) and isinstance(difference.new, str) and number(difference.old) is None:

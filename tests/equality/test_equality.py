@@ -96,8 +96,15 @@ def test_other_texts_need_an_exception_for_texts(recording: Path, tmp_path: Path
     write(content, new)
     allowed = exceptions(tmp_path, keys="state", relative=1e-12)
     assert compare.main([str(old), str(new), "--exceptions", str(allowed)]) == 1
-    allowed = exceptions(tmp_path, keys="state", text=True)
-    assert compare.main([str(old), str(new), "--exceptions", str(allowed)]) == 0
+    for kind in ("text", "anew"):
+        allowed = exceptions(tmp_path, keys="state", **{kind: True})
+        assert compare.main([str(old), str(new), "--exceptions", str(allowed)]) == 0
+
+
+def test_what_is_defined_anew_may_have_any_value(recording: Path, tmp_path: Path) -> None:
+    file = changed(recording, SOME[0], "train_loss", 1, exact(17.0))
+    allowed = exceptions(tmp_path, anew=True)
+    assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 0
 
 
 def test_unused_exceptions_and_those_without_need_are_errors(recording: Path, tmp_path: Path) -> None:
