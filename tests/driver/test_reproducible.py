@@ -14,6 +14,7 @@ from driftline.errors import Unavailable
 from driftline.results.trial_list import first_difference
 from driftline.study.spec import Resources, Study
 from service.api.computed_results import computed_frontier
+from service.samplers.base import Sampler
 from service.samplers.build import build
 from service.store.schema import STUDIES
 from tests.commands.conftest import Drivers
@@ -180,10 +181,12 @@ def test_a_study_that_an_older_version_began_goes_on(client: StoreClient, tmp_pa
     grid = {"client_lr": {"choice": [0.001, 0.002, 0.003]}, "server_lr": {"choice": [0.01, 0.1]}, "local_steps": 2}
     study = learning(6, sampler="grid", methods=[{**one(), "space": grid}])
     study_id = client.submit(study)
-    old = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+
+    def one_seed(sampler: Any, space: Any, names: Any, seed: int, start: Any) -> Sampler:
+        return build(sampler, space, names, study.seed, start=start)
+
+    old = Bench(client, study_id, study, tmp_path, OneRound, build_sampler=one_seed, checkpoint_seconds=0.0)
     old.search.plan = replace(old.search.plan, width=3)
-    sampler = build("grid", study.methods[0].parameters(), study.objective.objectives, study.seed)
-    old.search._samplers["only", 0] = sampler
     pack = old.start()
     assert pack is not None
     for _ in range(3):

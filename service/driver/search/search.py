@@ -24,8 +24,9 @@ from service.driver.job import PackJob
 from service.driver.search.chosen import Chosen
 from service.driver.search.outcome import needed, outcome, trial_result
 from service.driver.search.policy import Action, Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
+from service.driver.search.proposals import Proposals
 from service.driver.search.state import Pack, Table
-from service.driver.search.study_plan import adopted, decided, halved, rounded, sampler_seed
+from service.driver.search.study_plan import adopted, decided, halved
 from service.samplers.base import Sampler
 from service.samplers.build import build
 from trainers import structure_key
@@ -83,7 +84,6 @@ class Search:
         self._chosen = Chosen(client, study_id, study, self.table)
         self._needed = needed(study.objective)
         self._build_sampler = build_sampler
-        self._untold: set[str] = set()  # search trials of which the samplers have heard no result
         self._packs_started = 0
         self._failed_packs = 0
         self._waiting_at: tuple[int, int] | None = None  # (slots, packs) when there was nothing to hand out
@@ -102,18 +102,12 @@ class Search:
         self.table.curves = self._client.curves(self._study_id, begun) if begun else {}
         self._adopt(self._client.study(self._study_id).plan or self._first_plan(records))
         self._complete_plan(records)
-        study, names = self._study, self._study.objective.objectives
-        self._samplers: dict[tuple[str, int], Sampler] = {}
-        for entry in study.methods:
-            for search in range(study.budget.searches):
-                seed = study.seed if self.study_plan.one_seed else sampler_seed(study.seed, entry.label, search)
-                made = self._build_sampler(study.sampler, entry.parameters(), names, seed, start=entry.start)
-                self._samplers[entry.label, search] = made
+        self._proposals = Proposals(self._study, self.study_plan, self.table, self._build_sampler)
         for record in sorted(records, key=lambda record: record.number):
             if not record.finished:
                 self._classify(record.id)
             if record.phase == "search":
-                self._propose(record)
+                self._proposals.restore(record)
 
     def next_job(self) -> PackJob | None:
         """The next pack to run; None if there is none now. Sets `finished` if nothing is left to do.
@@ -196,12 +190,8 @@ class Search:
         return decide(self.plan, self.table.rows(), self.table.running(), slots, self._chosen)
 
     def _ask(self, ask: Ask) -> None:
-        self._tell(ask.label, before=self.plan.learned_from(ask.first))
         numbers = range(ask.first, ask.first + ask.count)
-        configurations = []
-        for number in numbers:
-            sampler, own_number = self._sampler(ask.label, number)
-            configurations.append(sampler.ask(own_number))
+        configurations = self._proposals.ask(ask, self.plan)
         created = self._create(
             [
                 NewTrial(
@@ -215,7 +205,7 @@ class Search:
                 for number, hyperparameters in zip(numbers, configurations, strict=True)
             ]
         )
-        self._untold |= {record.id for record in created}
+        self._proposals.created(created)
 
     def _repeat(self, repeat: Repeat) -> None:
         configurations = self.table.configurations(repeat.label, [number for number, _ in repeat.repeats])
@@ -245,28 +235,6 @@ class Search:
         record = self.table.trials[trial]
         document = trial_document(self._study, record.label, [record.hyperparameters], record.seed)
         self.table.structures[trial] = _digest(structure_key(document))
-
-    def _propose(self, record: TrialRecord) -> None:
-        """Tells the label's sampler of a search trial that an earlier driver has created."""
-        sampler, number = self._sampler(record.label, record.number)
-        sampler.pending(number, record.hyperparameters)
-        self._untold.add(record.id)
-
-    def _tell(self, label: str, before: int) -> None:
-        """Tells a label's samplers, in the order of their numbers, the new results of trials before this number."""
-        untold = [self.table.trials[trial] for trial in self._untold]
-        due = [record for record in untold if record.label == label and record.number < before and record.finished]
-        for record in sorted(due, key=lambda record: record.number):
-            values = rounded(record.values.model_dump()) if record.values is not None else None
-            diverged = record.state == "DIVERGED"
-            sampler, number = self._sampler(label, record.number)
-            sampler.tell(number, record.hyperparameters, values, diverged)
-            self._untold.remove(record.id)
-
-    def _sampler(self, label: str, number: int) -> tuple[Sampler, int]:
-        """The sampler that proposes this search trial of a label, and the number of the trial in its search."""
-        budget = self._study.budget
-        return self._samplers[label, budget.search_of(number)], number // budget.searches
 
     # ---- the plan
 

@@ -1,0 +1,68 @@
+"""The samplers of a study, one for each search of each label: what they have proposed and what they have been told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from driftline.study.spec import Study
+from driftline.wire.records import Hyperparameters, StudyPlan, TrialRecord
+from service.driver.search.policy import Ask, Plan
+from service.driver.search.state import Table
+from service.driver.search.study_plan import rounded, sampler_seed
+from service.samplers.base import Sampler
+
+
+class Proposals:
+    """Asks the samplers, and tells them results in the order of the trials' numbers.
+
+    Args:
+        study: The study.
+        plan: Its plan.
+        table: Its trials.
+        build_sampler: Builds a sampler; see `service.samplers.build.build`.
+    """
+
+    def __init__(self, study: Study, plan: StudyPlan, table: Table, build_sampler: Callable[..., Sampler]) -> None:
+        self._table = table
+        self._budget = study.budget
+        self._untold: set[str] = set()  # search trials of which the samplers have heard no result
+        self._samplers: dict[tuple[str, int], Sampler] = {}
+        names = study.objective.objectives
+        for entry in study.methods:
+            for search in range(study.budget.searches):
+                seed = study.seed if plan.one_seed else sampler_seed(study.seed, entry.label, search)
+                made = build_sampler(study.sampler, entry.parameters(), names, seed, start=entry.start)
+                self._samplers[entry.label, search] = made
+
+    def ask(self, ask: Ask, plan: Plan) -> list[Hyperparameters]:
+        """The configurations that are asked for, after the results that the plan lets the samplers learn from."""
+        self._tell(ask.label, before=plan.learned_from(ask.first))
+        configurations = []
+        for number in range(ask.first, ask.first + ask.count):
+            sampler, own = self._sampler(ask.label, number)
+            configurations.append(sampler.ask(own))
+        return configurations
+
+    def created(self, records: Iterable[TrialRecord]) -> None:
+        """Remembers new search trials, which their samplers have proposed."""
+        self._untold |= {record.id for record in records}
+
+    def restore(self, record: TrialRecord) -> None:
+        """Tells its sampler of a search trial that an earlier driver has created."""
+        sampler, own = self._sampler(record.label, record.number)
+        sampler.pending(own, record.hyperparameters)
+        self._untold.add(record.id)
+
+    def _tell(self, label: str, before: int) -> None:
+        """Tells a label's samplers, in the order of their numbers, the new results of trials before this number."""
+        untold = [self._table.trials[trial] for trial in self._untold]
+        due = [record for record in untold if record.label == label and record.number < before and record.finished]
+        for record in sorted(due, key=lambda record: record.number):
+            values = rounded(record.values.model_dump()) if record.values is not None else None
+            sampler, own = self._sampler(label, record.number)
+            sampler.tell(own, record.hyperparameters, values, record.state == "DIVERGED")
+            self._untold.remove(record.id)
+
+    def _sampler(self, label: str, number: int) -> tuple[Sampler, int]:
+        """The sampler that proposes this search trial of a label, and the number of the trial in its search."""
+        return self._samplers[label, self._budget.search_of(number)], number // self._budget.searches
