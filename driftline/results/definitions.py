@@ -47,7 +47,8 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "configurations. Costs are scanned upwards; the configuration changes only if the mean paired difference of "
         "the best qualities so far exceeds its standard error over seeds; the stopping round is the earliest within "
         f"one standard error of the configuration's best so far. With fewer than {LEAST_FOR_ERRORS} seeds any "
-        "difference counts. A configuration is not recommended from the round in which it diverged on a choosing seed",
+        "difference counts. Of several searches, the one with the largest area is chosen from. A configuration is not "
+        "recommended from the round in which it diverged on a choosing seed",
         "frontier": "the quality of recommendations for each cost, cross-fitted: for each confirmation seed, the "
         "recommendations of the other seeds, measured on the seed left out. quality is the median over seeds, low and "
         "high the smallest and largest. With one confirmation seed the search chooses; without confirmation it is the "

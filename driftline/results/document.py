@@ -172,7 +172,7 @@ class _Summary:
                 "seeds": sorted({seed for search in found.searches for seed in search.seeds}),
                 "searches": len(found.searches),
             },
-            "recommendations": self._recommendations(found) if some else [],
+            "recommendations": self._recommendations(found, steps) if some else [],
             "frontier": self._frontier(steps) if some else [],
             "area": float(np.mean(numbers)) if numbers else None,
             "area_band": {"low": min(numbers), "high": max(numbers)} if numbers else None,
@@ -190,8 +190,9 @@ class _Summary:
             "granted": granted(trials, self.reading.cost, self.rounds),
         }
 
-    def _recommendations(self, found: LabelRuns) -> list[Json]:
-        chosen, runs = found.recommendations(self.scale.axis, self.span)
+    def _recommendations(self, found: LabelRuns, steps: Sequence[Sequence[Steps]]) -> list[Json]:
+        areas = [float(np.mean([each.area(self.scale, self.span) for each in reported])) for reported in steps]
+        chosen, runs = found.recommendations(self.scale.axis, self.span, areas)
         rows = zip(chosen.cost.tolist(), chosen.which.tolist(), chosen.column.tolist(), strict=True)
         return [
             {"cost": cost, "configuration": runs[which].configuration, "round": int(runs[which].rounds[column])}

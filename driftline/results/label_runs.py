@@ -60,13 +60,21 @@ class LabelRuns:
         """The reported configurations."""
         return [each for one in self.searches for each in one.runs]
 
-    def recommendations(self, axis: Axis, span: Span) -> tuple[Recommendations, tuple[Runs, ...]]:
+    def recommendations(
+        self, axis: Axis, span: Span, areas: Sequence[float]
+    ) -> tuple[Recommendations, tuple[Runs, ...]]:
         """What to run for each cost, chosen on all seeds, and the configurations that it refers to.
 
-        Searches that confirm on the same seeds are chosen from together, otherwise from the first of those with the
-        most seeds. With one seed, the search chooses.
+        Searches that confirm on the same seeds are chosen from together; of others, the one with the most seeds and
+        then the largest area is chosen from. With one seed, the search chooses.
+
+        Args:
+            axis: Gives the merit of a quality.
+            span: The costs.
+            areas: Mean area of each search.
         """
-        seeds = max((one.seeds for one in self.searches), key=len)
+        best = max(range(len(self.searches)), key=lambda index: (len(self.searches[index].seeds), areas[index], -index))
+        seeds = self.searches[best].seeds
         together = [one for one in self.searches if one.seeds == seeds]
         runs = tuple(each for one in together for each in one.runs)
         if len(seeds) > 1:

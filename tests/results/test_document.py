@@ -168,6 +168,20 @@ def test_searches_show_their_luck() -> None:
     assert method["recommendations"] == [{"cost": 1.0, "configuration": 0, "round": 1}]
 
 
+def test_what_the_best_search_found_is_recommended() -> None:
+    first = confirmed([[0.0, 0.6], [0.0, 0.5], [0.0, 0.4]])
+    found = confirmed([[0.0, 0.9], [0.0, 0.8], [0.0, 0.7]], configuration=1)
+    fresh = [replace(trial, search=1, seed=trial.seed + 100) for trial in found]
+    (row,) = frontier_document("s", [*first, *fresh], Chosen(), 1)["methods"]["fedavg"]["recommendations"]
+    assert row["configuration"] == 1
+    worse = [
+        replace(trial, columns={**trial.columns, "test_accuracy": 0.1 * trial.columns["test_accuracy"]}, _cache={})
+        for trial in fresh
+    ]
+    (row,) = frontier_document("s", [*first, *worse], Chosen(), 1)["methods"]["fedavg"]["recommendations"]
+    assert row["configuration"] == 0
+
+
 def test_the_luck_of_the_searches_is_known_at_every_cost() -> None:
     lucky = confirmed([[0.0, 0.8, 0.8, 0.8]] * 3)
     other = [replace(trial, search=1) for trial in confirmed([[0.0, 0.6, 0.6, 0.6]] * 3, configuration=1)]
