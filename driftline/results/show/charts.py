@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,9 @@ def speed_chart(result: Json) -> Any:
     for label, style in styles(result["methods"]).items():
         _settled(go, figure, label, result, style)
     _dress(figure, result, height=440)
-    figure.update_xaxes(title={"text": f"settles at ({cost_title(result)})"})
+    settles = [value for trace in figure.data for value in trace.x]
+    figure.update_xaxes(title={"text": f"settles at ({cost_title(result)})"}, range=None, autorange=True)
+    figure.update_xaxes(dtick=_ticks(settles)["dtick"])
     figure.update_yaxes(title=f"ends at: {quality_title(result)}")
     return figure
 
@@ -249,6 +252,13 @@ def _hyperparameters_text(head: str, hyperparameters: Mapping[str, Any]) -> str:
     return "<br>".join(lines).replace("%", "&#37;").replace("{", "&#123;")
 
 
+def _ticks(values: Iterable[float | None]) -> dict[str, Any]:
+    """Labels of a logarithmic axis: plotly's own below a decade, 1, 2 and 5 up to four, then whole decades alone."""
+    known = [value for value in values if value is not None and 0 < value < math.inf]
+    decades = math.log10(max(known) / min(known)) if known else 0.0
+    return {"dtick": None if decades < 0.8 else "D2" if decades < 4 else 1, "tickformat": "~g"}
+
+
 def _dress(figure: Any, result: Json, height: int) -> None:
     grid = {"gridcolor": "#e6e6e6", "zeroline": False, "linecolor": "#999", "ticks": "outside", "tickcolor": "#999"}
     low, high = np.log10(cost_range(result))
@@ -261,9 +271,9 @@ def _dress(figure: Any, result: Json, height: int) -> None:
         **grid,
     )
     figure.update_xaxes(tickformat="~s")
-    figure.update_yaxes(
-        type="log" if quality_log(result) else "linear", title=quality_title(result), exponentformat="power", **grid
-    )
+    figure.update_yaxes(type="linear", title=quality_title(result), **grid)
+    if quality_log(result):
+        figure.update_yaxes(type="log", **_ticks([value for trace in figure.data for value in trace.y]))
     figure.update_layout(
         height=height,
         template="none",

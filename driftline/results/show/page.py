@@ -31,6 +31,7 @@ p {{ margin: .3em 0; }} .quiet {{ color: #666; font-size: .9em; }}
 table {{ border-collapse: collapse; margin: .6em 0; font-variant-numeric: tabular-nums; }}
 th, td {{ padding: .25em .9em .25em 0; text-align: left; border-bottom: 1px solid #e3e3e3; }}
 th {{ font-weight: 600; color: #555; font-size: .9em; }} td.n, th.n {{ text-align: right; }}
+td.n, td:first-child {{ white-space: nowrap; }}
 .dot {{ display: inline-block; width: .75em; height: .75em; border-radius: 50%; margin-right: .5em; }}
 dt {{ font-weight: 600; margin-top: .5em; }} dd {{ margin: 0 0 0 1.2em; }} details {{ margin: 1.2em 0; }}
 </style></head><body>

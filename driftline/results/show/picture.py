@@ -113,6 +113,7 @@ def _dress(axes: Any, result: Json) -> None:
     axes.set_xlim(*cost_range(result))
     if quality_log(result):
         axes.set_yscale("log")
+        _label_digits(axes.yaxis, *axes.get_ylim())
     axes.set_xlabel(cost_title(result), fontsize=9)
     axes.set_ylabel(quality_title(result), fontsize=9)
     axes.set_title(result["study"], fontsize=10)
@@ -134,3 +135,14 @@ def _dress(axes: Any, result: Json) -> None:
             color="#777777",
             fontsize=11,
         )
+
+
+def _label_digits(axis: Any, low: float, high: float) -> None:
+    """Labels 1, 2 and 5 in each decade, every digit below a decade; matplotlib's own beyond four decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    decades = math.log10(high / low)
+    if decades < 4:
+        axis.set_major_locator(LogLocator(subs=range(1, 10) if decades < 0.8 else (1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
