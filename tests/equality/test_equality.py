@@ -193,13 +193,11 @@ def test_results_of_0_1_get_todays_names_and_keys() -> None:
 @pytest.mark.parametrize(
     ("name", "path", "factor"),
     [
-        ("mixed", "api trials trials 9 values quality", 1 + 2**-52),
+        ("mixed", "api trials trials 9 hyperparameters server_lr", 1 + 2**-52),
         ("mixed", "api curves curves STUDY.two-way.s00003 test_accuracy 0", 1 + 2**-52),
         ("mixed", "api curves curves STUDY.two-way.s00003 test_loss 2", 1 + 1e-13),
-        ("mixed", "api frontier methods parallel points 0 quality", 1 + 2**-52),
         ("plateau", "api curves curves STUDY.decayed.s00000 train_loss 1", 1 + 2**-52),
         ("plateau", "api curves curves STUDY.fedadam.s00000 client_lr 1", 1 + 2**-52),
-        ("plateau", "frontier.json methods fedadam frontier 0 quality", 1 + 2**-52),
         ("digits", "api curves curves STUDY.fedprox.c00000 test_loss 0", 1 + 2**-52),
     ],
 )
