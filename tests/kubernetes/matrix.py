@@ -82,6 +82,7 @@ MATRIX = {
             "labels": {"cost-centre": "research"},
             "deadlineSeconds": 86400,
             "scratch": "20Gi",
+            "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn"}},
         },
         "priorityClasses": {"create": True},
         "networkPolicy": {
@@ -93,11 +94,10 @@ MATRIX = {
             "enabled": True,
             "className": "nginx",
             "annotations": {"example.org/a": "b"},
-            "host": "tuning.example.org",
-            "mlflowHost": "mlflow.example.org",
-            "tlsSecret": "certificate",
+            "hosts": [{"host": "tuning.example.org"}],
+            "mlflowHosts": [{"host": "mlflow.example.org"}],
+            "tls": [{"secretName": "certificate", "hosts": ["tuning.example.org", "mlflow.example.org"]}],
         },
-        "serviceAccounts": {"annotations": {"studies": {"eks.amazonaws.com/role-arn": "arn"}}},
     },
     "small": {
         "fullnameOverride": "tuner",
@@ -146,9 +146,12 @@ MATRIX = {
         "studies": {"queue": "gpu-queue", "queuePriorityClass": "low", "env": {"SSL_CERT_FILE": "/own.pem"}},
     },
     "their-accounts": {
-        "serviceAccounts": {"create": False, "scheduler": "a", "service": "b", "studies": "c"},
+        "scheduler": {"serviceAccount": {"create": False, "name": "a"}},
+        "api": {"serviceAccount": {"create": False, "name": "b"}},
+        "studies": {"serviceAccount": {"create": False, "name": "c"}},
+        "mlflow": {"serviceAccount": {"create": False}},
         "rbac": {"create": False},
-        "ingress": {"enabled": True, "host": "tuning.example.org"},
+        "ingress": {"enabled": True, "hosts": [{"host": "tuning.example.org"}]},
     },
     "extended": {
         **dict.fromkeys(("api", "scheduler", "mlflow", "postgresql"), EXTENSIONS),

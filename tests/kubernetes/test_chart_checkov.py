@@ -22,9 +22,9 @@ RENDERED = {
         "data": {"enabled": True, "download": {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}},
         "ingress": {
             "enabled": True,
-            "host": "a.example.org",
-            "mlflowHost": "m.example.org",
-            "tlsSecret": "certificate",
+            "hosts": [{"host": "a.example.org"}],
+            "mlflowHosts": [{"host": "m.example.org"}],
+            "tls": [{"secretName": "certificate", "hosts": ["a.example.org", "m.example.org"]}],
         },
         "gateway": {"enabled": True, "parentRefs": [{"name": "shared"}], "hostnames": ["a.example.org"]},
         "metrics": {"serviceMonitor": {"enabled": True}, "rules": {"enabled": True}},

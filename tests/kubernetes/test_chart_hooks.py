@@ -71,8 +71,7 @@ def test_what_people_name_themselves_is_used_before_an_upgrade_too(helm):
     values = {
         **FLEETING,
         "priorityClasses": {"create": True},
-        "api": {"priorityClassName": "mine"},
-        "serviceAccounts": {"service": "our-account"},
+        "api": {"priorityClassName": "mine", "serviceAccount": {"create": False, "name": "our-account"}},
     }
     later = migration(helm.objects(values, "--is-upgrade"))
     assert (later["priorityClassName"], later["serviceAccountName"]) == ("mine", "our-account")
@@ -112,7 +111,11 @@ def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):
 
 
 def test_notes_name_the_hosts_where_there_are_any(helm):
-    text = "\n".join(notes(helm, "ingress.enabled=true,ingress.host=a.example.org,ingress.mlflowHost=m.example.org"))
+    text = "\n".join(
+        notes(
+            helm, "ingress.enabled=true,ingress.hosts[0].host=a.example.org,ingress.mlflowHosts[0].host=m.example.org"
+        )
+    )
     assert "port-forward" not in text
     assert "export DRIFTLINE_URL=http://a.example.org\n" in text
     assert "MLflow is at http://m.example.org." in text

@@ -175,7 +175,7 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     namespace = plane.namespace()
     where = ("--namespace", namespace)
     always = {"mlflow": {"enabled": False}, "checkpoints": {"url": "s3://bucket/x"}}
-    first = values(tmp_path, serviceAccounts={"create": False}, data={"enabled": True}, **always)
+    first = values(tmp_path, api={"serviceAccount": {"create": False}}, data={"enabled": True}, **always)
     cluster_helm("install", "r", str(CHART), *where, "-f", first, "--no-hooks")
     claims = ("get", "persistentvolumeclaims", *where, "-o", "name")
     data, postgresql = [f"persistentvolumeclaim/r-driftline-{name}" for name in ("data", "postgresql")]

@@ -287,6 +287,33 @@ def test_the_ingress_shows_the_api_and_mlflow_and_no_metrics(rendered):
     assert not any(path in ("/", "/metrics") for path in paths)
 
 
+def test_an_ingress_may_have_hosts_and_paths_of_its_own(helm):
+    hosts = [{"host": "a.example.org"}, {"host": "*.b.example.org", "paths": [{"path": "/api", "pathType": "Exact"}]}]
+    tls = [{"secretName": "one", "hosts": ["*.example.org"]}]
+    values = {"enabled": True, "hosts": hosts, "mlflowHosts": [{"host": "m.example.org"}], "tls": tls}
+    objects = helm.objects({"ingress": values})
+    spec = objects["Ingress", "r-driftline"]["spec"]
+    assert spec["tls"] == tls
+    assert [rule["host"] for rule in spec["rules"]] == ["a.example.org", "*.b.example.org", "m.example.org"]
+    (path,) = spec["rules"][1]["http"]["paths"]
+    backend = {"service": {"name": "r-driftline-api", "port": {"name": "http"}}}
+    assert path == {"path": "/api", "pathType": "Exact", "backend": backend}
+    env = objects["Deployment", "r-driftline-mlflow"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    given = {item["name"]: item.get("value", "") for item in env}
+    assert given["ALLOWED_ORIGINS"] == "https://m.example.org"
+    assert "m.example.org" in given["ALLOWED_HOSTS"].split(",")
+
+
+def test_accounts_may_be_named_and_be_those_of_others(helm):
+    named = {"serviceAccount": {"name": "ours"}}
+    existing = {"serviceAccount": {"create": False, "name": "theirs"}}
+    objects = helm.objects({"api": named, "mlflow": existing})
+    accounts = {name for kind, name in objects if kind == "ServiceAccount"}
+    assert accounts == {"ours", "r-driftline-scheduler", "r-driftline-studies", "r-driftline-uninstall"}
+    used = {labels["app.kubernetes.io/component"]: spec["serviceAccountName"] for _, spec, labels in pods(objects)}
+    assert (used["api"], used["migration"], used["mlflow"]) == ("ours", "ours", "theirs")
+
+
 def test_mlflow_asks_for_passwords(rendered, helm):
     pod = rendered["default"]["Deployment", "r-driftline-mlflow"]["spec"]["template"]["spec"]
     env = {item["name"]: item.get("value") for item in pod["containers"][0]["env"]}

@@ -64,7 +64,11 @@ def test_a_value_that_may_be_missing_may_be_null(helm):
         "api": {"autoscaling": {"enabled": True}},
         "priorityClasses": {"create": True},
         "data": {"enabled": True},
-        "ingress": {"enabled": True, "host": "a.example.org", "mlflowHost": "m.example.org"},
+        "ingress": {
+            "enabled": True,
+            "hosts": [{"host": "a.example.org"}],
+            "mlflowHosts": [{"host": "m.example.org"}],
+        },
         "metrics": {"serviceMonitor": {"enabled": True}, "rules": {"enabled": True}},
     }
 

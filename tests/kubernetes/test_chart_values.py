@@ -38,7 +38,10 @@ WRONG = {
     "mlflow.defaultPermission=ALL": "defaultPermission",
     "podSecurity.userId=0": "userId",
     "networkPolicy.clients[0].pods=x": "clients",
-    "ingress.host=Not A Host": "host",
+    "ingress.hosts[0].host=Not A Host": "host",
+    "ingress.hosts[0].host=a.example.org,ingress.hosts[0].paths[0].path=v1": "path",
+    "ingress.tls[0].secret=x": "secret",
+    "api.serviceAccount.service=x": "service",
     "unknown.key=1": "unknown",
     "auth.oidc.issuer=https://sso.example.org": "audience",
     "auth.oidc.isuer=https://sso.example.org": "isuer",
@@ -75,6 +78,16 @@ TOGETHER = {
     "api.replicas is now api.replicaCount": {"api": {"replicas": 2}},
     "scheduler.replicas is now scheduler.replicaCount": {"scheduler": {"replicas": 2}},
     "image.pullSecrets is now imagePullSecrets, a list of {name: ...}": {"image": {"pullSecrets": ["a"]}},
+    "api.autoscaling.targetCPU is now api.autoscaling.targetCPUUtilizationPercentage": {
+        "api": {"autoscaling": {"targetCPU": 50}}
+    },
+    "ingress.host is now ingress.hosts, a list of {host: ...}; ingress.mlflowHost is now ingress.mlflowHosts, a list of "
+    "{host: ...}; ingress.tlsSecret is now ingress.tls, a list of {secretName: ..., hosts: [...]}": {
+        "ingress": {"host": "a.example.org", "mlflowHost": "m.example.org", "tlsSecret": "x"}
+    },
+    "serviceAccounts is now serviceAccount, with create, name and annotations, of api (which was service), scheduler": {
+        "serviceAccounts": {"create": False}
+    },
     "a database is needed": {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}},
     "postgresql.enabled must be false": {"database": {"existingSecret": "x"}},
     "must not both be set": {
@@ -95,7 +108,10 @@ TOGETHER = {
     "scheduler.replicaCount: 1": {"studies": {"launcher": "local"}},
     "must be at most studies.workers.max": {"studies": {"workers": {"min": 3, "max": 2}}},
     "ingress.enabled needs": {"ingress": {"enabled": True}},
-    "ingress.mlflowHost needs": {"ingress": {"mlflowHost": "m.example.org"}, "mlflow": {"enabled": False}},
+    "ingress.mlflowHosts needs": {
+        "ingress": {"mlflowHosts": [{"host": "m.example.org"}]},
+        "mlflow": {"enabled": False},
+    },
     "gateway.enabled needs gateway.parentRefs": {"gateway": {"enabled": True, "hostnames": ["a.example.org"]}},
     "gateway.mlflowHostnames needs": {
         "mlflow": {"enabled": False},

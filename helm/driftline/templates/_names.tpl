@@ -52,11 +52,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* Arguments: root, which (scheduler, service or studies) */}}
+{{/* Arguments: root, which (scheduler, service, mlflow, studies or uninstall); api.serviceAccount sets `service`, nothing sets `uninstall` */}}
 {{- define "driftline.serviceAccount" -}}
-{{- $name := get .root.Values.serviceAccounts .which -}}
-{{- if $name -}}{{ $name }}
-{{- else if .root.Values.serviceAccounts.create -}}{{ include "driftline.fullname" .root }}-{{ .which }}
+{{- $part := get .root.Values (ternary "api" .which (eq .which "service")) | default dict -}}
+{{- $account := $part.serviceAccount | default (dict "create" true) -}}
+{{- if $account.name -}}{{ $account.name }}
+{{- else if $account.create -}}{{ include "driftline.fullname" .root }}-{{ .which }}
 {{- else -}}default
 {{- end -}}
 {{- end -}}
@@ -83,10 +84,19 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{- if .Values.mlflow.enabled -}}http://{{ include "driftline.fullname" . }}-mlflow.{{ .Release.Namespace }}.svc:5000
 {{- else -}}{{ .Values.mlflow.trackingUri | default "none" }}{{- end -}}
 {{- end -}}
+{{/* https where an entry of ingress.tls covers the host, by itself, by a wildcard or without naming hosts. Arguments: root, host */}}
+{{- define "driftline.ingressUrl" -}}
+{{- $names := list .host (regexReplaceAll "^[^.]+" .host "*") -}}
+{{- $scheme := "http" -}}
+{{- range .root.Values.ingress.tls -}}
+{{- if or (not .hosts) (has (first $names) .hosts) (has (last $names) .hosts) -}}{{- $scheme = "https" -}}{{- end -}}
+{{- end -}}
+{{ $scheme }}://{{ .host }}
+{{- end -}}
 {{- define "driftline.mlflowPublicUrl" -}}
 {{- if .Values.mlflow.publicUrl -}}{{ .Values.mlflow.publicUrl }}
-{{- else if and .Values.ingress.enabled .Values.ingress.mlflowHost -}}
-{{ ternary "https" "http" (not (empty .Values.ingress.tlsSecret)) }}://{{ .Values.ingress.mlflowHost }}
+{{- else if and .Values.ingress.enabled .Values.ingress.mlflowHosts -}}
+{{ include "driftline.ingressUrl" (dict "root" . "host" (first .Values.ingress.mlflowHosts).host) }}
 {{- else if and .Values.gateway.enabled .Values.gateway.mlflowHostnames -}}
 {{ ternary "https" "http" .Values.gateway.tls }}://{{ first .Values.gateway.mlflowHostnames }}
 {{- else -}}{{ include "driftline.mlflowUrl" . }}{{- end -}}

@@ -82,8 +82,7 @@ spec:
 {{- $class := include "driftline.priorityClass" (dict "root" .root "which" "service" "name" .part.priorityClassName) -}}
 {{- if and .own.early .root.Release.IsUpgrade -}}
 {{- /* Before an upgrade, an account or a class that the upgrade creates does not exist yet. */ -}}
-{{- $a := .root.Values.serviceAccounts -}}
-{{- if and $a.create (not $a.service) (not (lookup "v1" "ServiceAccount" .root.Release.Namespace $account)) -}}
+{{- if and .root.Values.api.serviceAccount.create (not (lookup "v1" "ServiceAccount" .root.Release.Namespace $account)) -}}
 {{- $account = "default" -}}
 {{- end -}}
 {{- if and .root.Values.priorityClasses.create (not .part.priorityClassName) (not (lookup "scheduling.k8s.io/v1" "PriorityClass" "" $class)) -}}
