@@ -25,8 +25,10 @@ from driftline.study.spec import LEAST_PAIRS
 from trainers import nearest, shown
 
 Json = Mapping[str, Any]
-UNDECIDED = "the interval of the difference holds 0"
-"""The reason against a verdict that a test could have given."""
+_HOLDS_0 = "the interval of the difference holds 0"
+_SIGNS = "a test by sign flips finds no difference"
+UNDECIDED = (_HOLDS_0, _SIGNS)
+"""Reasons against a verdict that a test could have given."""
 
 Family = dict[str, dict[frozenset[str], tuple[float, float]]]
 
@@ -77,11 +79,12 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     Returns:
         ``{"a", "b", "verdict", "claim", "why", "claims", "ranges", "ledger", "definition"}``. `claims` has a part for
         "configurations" and for "methods", each with its own `verdict` (the better label or None), `why`, `reasons`
-        (against a verdict), `difference` (a minus b: mean, low, high), `level` of this interval, `p` and `p_holm`,
-        `detectable` (the difference that would have been found with a probability of 80 %), and `pairs`. The verdict of
-        the whole is that about the methods if there is one, otherwise that about the configurations found; `claim` says
-        which. `ranges` says at which costs the band of the difference excludes 0, and which label is better there.
-        Exchanging a and b keeps verdicts and ranges and changes the sign of the differences.
+        (against a verdict), `difference` (a minus b: mean, low, high), `level` of this interval, `p`, `p_holm`,
+        `p_signs` (of the test by sign flips), `detectable` (the difference for which the interval would have excluded 0
+        with a probability of 80 %), and `pairs`. The verdict of the whole is that about the methods if there is one,
+        otherwise that about the configurations found; `claim` says which. `ranges` says at which costs the band of the
+        difference excludes 0, and which label is better there. Exchanging a and b keeps verdicts and ranges and changes
+        the sign of the differences.
 
     Raises:
         NotFound: No such label.
@@ -200,6 +203,7 @@ def _claim(
         "level": level,
         "p": None if test is None or exact else test.p,
         "p_holm": None if test is None or exact else p_holm,
+        "p_signs": None if test is None or exact else test.p_signs,
         "detectable": test.detectable(level) if test and not exact else None,
         "pairs": [{key: value for key, value in row.items() if key != "along"} for row in rows],
     }
@@ -247,7 +251,9 @@ def _reasons(
     if not test.error:
         return [f"all {pairs} {claim.plural} give the same difference, which is no evidence"]
     if p_holm > 1 - LEVEL:
-        return [UNDECIDED]
+        return [_HOLDS_0]
+    if test.p_signs > 1 - LEVEL:
+        return [_SIGNS]
     return []
 
 

@@ -72,8 +72,9 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "allowed to spend, a diverged trial with all its rounds",
         "comparison": "the configurations found: the search alone chooses, fresh seeds judge, paired over seeds. The "
         "methods: paired over independent searches. A verdict if the paired t interval of the difference of the areas "
-        f"excludes 0 at {_percent(LEVEL)} after Holm's correction over the pairs of labels, with at least "
-        f"{LEAST_PAIRS} pairs, and if the trials, all granted the same rounds, agree within {tolerance}. Where "
+        f"excludes 0 at {_percent(LEVEL)} after Holm's correction over the pairs of labels, if a test by sign flips of "
+        f"the differences agrees at {_percent(LEVEL)}, with at least {LEAST_PAIRS} pairs, and if the "
+        f"trials, all granted the same rounds, agree within {tolerance}. Where "
         "nothing is random and all seeds give equal curves, areas are compared as they are, and a difference below "
         f"{tie} of the scale is a tie. Seconds give no verdict",
         "ranges": "costs at which a band of the difference excludes 0, from the largest statistic over "

@@ -87,6 +87,14 @@ def test_a_difference_that_may_be_luck_has_no_verdict_and_says_what_would_have_b
     assert said in claim["why"]
 
 
+def test_tests_that_disagree_give_no_verdict() -> None:
+    low = [0.80, 0.82, 0.79, 0.80, 0.81, 0.885]
+    claim = compared(label("a", HIGH), label("b", low))["claims"]["configurations"]
+    assert claim["difference"]["low"] > 0
+    assert (claim["verdict"], claim["p_signs"]) == (None, 4 / 64)
+    assert claim["reasons"] == ["a test by sign flips finds no difference"]
+
+
 def test_few_pairs_have_no_verdict() -> None:
     found = compared(label("a", HIGH[:5]), label("b", LOW[:5]))
     assert found["claims"]["configurations"]["reasons"] == [

@@ -33,6 +33,27 @@ def test_the_detectable_difference_has_its_power() -> None:
     assert np.mean(rejected) == pytest.approx(0.8, abs=0.05)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(6, 9), st.integers(0, 10**6))
+def test_the_test_by_sign_flips_is_exact_for_any_sizes(pairs: int, seed: int) -> None:
+    """Of all signs of some differences, as many are below a level as there may be: no distribution is assumed."""
+    sizes = np.random.default_rng(seed).standard_cauchy(pairs)
+    found = [paired((np.array(signs) * sizes).tolist()) for signs in itertools.product((1.0, -1.0), repeat=pairs)]
+    p_values = [test.p_signs for test in found if test is not None]
+    assert len(p_values) == 2**pairs
+    for level in (0.05, 0.1, 0.5):
+        assert np.mean(np.array(p_values) <= level) <= level
+    assert min(p_values) == 2 / 2**pairs
+
+
+def test_six_pairs_must_agree() -> None:
+    agree, disagree = paired([1.0, 1.1, 0.9, 1.2, 1.0, 0.01]), paired([1.0, 1.1, 0.9, 1.2, 1.0, -0.01])
+    assert agree is not None
+    assert disagree is not None
+    assert max(agree.p, disagree.p) < 0.05
+    assert (agree.p_signs, disagree.p_signs) == (2 / 64, 4 / 64)
+
+
 def test_no_spread_is_no_evidence() -> None:
     equal = paired([0.3] * 6)
     assert equal is not None
