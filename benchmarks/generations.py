@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.searches import ROUNDS, curve, problem
 from driftline.study.spec import Study
-from driftline.wire.curve_codec import encode
+from driftline.wire.curve_codec import Columns, decode, encode, upsert
 from driftline.wire.driver_messages import NewTrial, Report, Stored, TrialResult
 from driftline.wire.ids import trial_id
 from driftline.wire.records import StudyPlan, StudyRecord, TrialRecord
@@ -49,6 +49,7 @@ class Memory:
     def __init__(self, study: Study) -> None:
         self.record = StudyRecord(id="s", name=study.name, spec=study.to_json(), created_at=_NOW, updated_at=_NOW)
         self.rows: dict[str, TrialRecord] = {}
+        self.columns: dict[str, Columns] = {}
 
     def study(self, study_id: str) -> StudyRecord:
         return self.record
@@ -81,7 +82,13 @@ class Memory:
         return [self.rows[trial] for trial in trials]
 
     def report(self, study_id: str, report: Report) -> Stored:
+        for trial, blocks in report.reports.items():
+            for block in blocks:
+                self.columns[trial] = upsert(self.columns.get(trial, {}), decode(block))
         return Stored(version=0)
+
+    def curves(self, study_id: str, trials: Sequence[str]) -> dict[str, Columns]:
+        return {trial: self.columns[trial] for trial in trials if trial in self.columns}
 
     def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
         for result in results:
