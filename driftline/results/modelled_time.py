@@ -37,7 +37,7 @@ _NUMBER = r"(inf|\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*"
 
 
 @dataclass(frozen=True)
-class Network:
+class Link:
     """The link between each client and the server.
 
     Attributes:
@@ -49,17 +49,17 @@ class Network:
     latency: float
 
     @classmethod
-    def parse(cls, text: str) -> Network:
+    def parse(cls, text: str) -> Link:
         """Reads ``10Gbit,10ms``.
 
         Raises:
             InvalidSpec: The text has another form.
 
         Examples:
-            >>> Network.parse("10Gbit,10ms")
-            Network(bandwidth=10000000000.0, latency=0.01)
-            >>> Network.parse("infbit, 0s")
-            Network(bandwidth=inf, latency=0.0)
+            >>> Link.parse("10Gbit,10ms")
+            Link(bandwidth=10000000000.0, latency=0.01)
+            >>> Link.parse("infbit, 0s")
+            Link(bandwidth=inf, latency=0.0)
         """
         found = re.fullmatch(rf"\s*{_NUMBER}([kmgt]?)bit(?:/s)?\s*,\s*{_NUMBER}(s|ms|us)\s*", str(text), re.IGNORECASE)
         bandwidth = float(found[1]) * _PREFIXES[found[2].lower()] if found else 0.0
@@ -91,7 +91,7 @@ class Time:
     flops_per_example: float | None = None
 
     def __post_init__(self) -> None:
-        Network.parse(self.network)
+        Link.parse(self.network)
         speed(self.compute)
         for name, least in (("stragglers", "at least 0"), ("flops_per_example", "above 0")):
             value = getattr(self, name)
@@ -162,7 +162,7 @@ def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int) ->
         >>> round(float(modelled_seconds(counters, time, clients=2)), 3)
         1.26
     """
-    network = Network.parse(time.network)
+    network = Link.parse(time.network)
     work = counters["slowest_examples"] * ((time.flops_per_example or 0.0) * slowdown(time.stragglers, clients))
     sent = (counters["bytes_up"] + counters["bytes_down"]) * (8.0 / clients)
     return np.asarray(work / speed(time.compute) + counters["exchanges"] * network.latency + sent / network.bandwidth)

@@ -1,10 +1,10 @@
 """Curves as compressed blocks: a worker encodes them once, the store appends them. Imports numpy and zlib, no pydantic.
 
 A block holds rounds of one trial and one segment: segment s has rounds 256 s to 256 s + 255. It consists of a head
-(`Head`, 19 bytes) and a body. The body is zlib over: the length of a JSON header (4 bytes, little-endian), the header
-``{"v": 1, "rows": n, "columns": [[name, kind, bytes], ...]}``, then the columns' bodies. Kinds: ``f`` float64 with NaN
-for "not reported", ``i`` int64, ``j`` JSON (flags, and columns of mixed types). Decoding restores the same types and
-bits.
+(`BlockHead`, 19 bytes) and a body. The body is zlib over: the length of a JSON header (4 bytes, little-endian), the
+header ``{"v": 1, "rows": n, "columns": [[name, kind, bytes], ...]}``, then the columns' bodies. Kinds: ``f`` float64
+with NaN for "not reported", ``i`` int64, ``j`` JSON (flags, and columns of mixed types). Decoding restores the same
+types and bits.
 
 `service.api.curve_checks` checks blocks from drivers; all other readers trust them.
 """
@@ -42,7 +42,7 @@ _LENGTH = struct.Struct("<I")
 _ROUND_LIMIT = 2**32
 
 
-class Head(NamedTuple):
+class BlockHead(NamedTuple):
     """The head of a block.
 
     Attributes:
@@ -128,7 +128,7 @@ def upsert(old: Columns, new: Mapping[str, list[Cell]]) -> Columns:
     return old
 
 
-def head(block: bytes) -> Head:
+def head(block: bytes) -> BlockHead:
     """The head of a block.
 
     Raises:
@@ -136,7 +136,7 @@ def head(block: bytes) -> Head:
     """
     if len(block) < HEAD.size:
         raise ValueError(f"a block of a curve must have at least {HEAD.size} bytes, got {len(block)}")
-    found = Head._make(HEAD.unpack_from(block))
+    found = BlockHead._make(HEAD.unpack_from(block))
     if found.form not in (BLOCK, PLAIN):
         raise ValueError(f"a block of a curve must be of form {BLOCK}, got {found.form}")
     if len(block) != HEAD.size + found.length:
@@ -149,7 +149,7 @@ def head(block: bytes) -> Head:
     return found
 
 
-def inflated(block: bytes | memoryview, about: Head) -> bytes:
+def inflated(block: bytes | memoryview, about: BlockHead) -> bytes:
     """The decompressed body of a block; never uses more memory than its head announces.
 
     Raises:

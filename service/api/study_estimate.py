@@ -10,7 +10,7 @@ from typing import Any
 from driftline.errors import DriftlineError
 from driftline.study.spec import Budget, Resources
 from driftline.wire.budgets import StudyEstimate
-from service.driver.search.policy import Plan, packs
+from service.driver.search.policy import SearchPlan, packs
 from service.driver.search.study_plan import decided
 from service.store.speeds import COUNTERS, Measured, Speed
 from service.store.store import Store
@@ -49,7 +49,7 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     finish = None if time is None else _finish(store, time.seconds, rests_on)
     return StudyEstimate(
         trials=trials,
-        packs=packs(Plan.of(tuple(methods), budget, plan)),
+        packs=packs(SearchPlan.of(tuple(methods), budget, plan)),
         rounds=trials * budget.rounds,
         client_gradients=totals["client_gradients"],
         bytes_up=totals["bytes_up"],

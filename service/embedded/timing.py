@@ -22,7 +22,7 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.budgets import StudyEstimate
 from service.api.check_process import limit_memory
-from service.driver.search.policy import Plan, packs
+from service.driver.search.policy import SearchPlan, packs
 from service.driver.search.study_plan import decided
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
     work = sum(known) * rounds if len(known) == len(labels) else None
     return StudyEstimate(
         trials=budget.trials * len(labels),
-        packs=packs(Plan.of(study.labels, budget, decided(budget, study.resources, study.sampler))),
+        packs=packs(SearchPlan.of(study.labels, budget, decided(budget, study.resources, study.sampler))),
         rounds=rounds * len(labels),
         cpu_hours=None if work is None else work * cpus / 3600,
         seconds=None if work is None else work / workers,

@@ -18,7 +18,7 @@ from driftline.results.recorded_table import Grid, RecordedTable
 from driftline.results.scale import Axis, axis_of
 from driftline.study.sampler import Chosen
 from driftline.study.spec import Budget, Resources, Study
-from service.driver.search.policy import Plan
+from service.driver.search.policy import SearchPlan
 from service.driver.search.study_plan import decided, rounded, sampler_seed
 from service.replay.nearest import NearestRows
 from service.samplers.build import build
@@ -73,7 +73,7 @@ class Replay:
         of_a_search = {"trials_per_method": budget.trials_per_search, "confirm": budget.confirmed_per_search}
         own = budget.model_copy(update={**of_a_search, "searches": 1})
         plan = decided(own, Resources(), sampler)
-        self._plan = Plan.of(tuple(self.names), own, plan)
+        self._plan = SearchPlan.of(tuple(self.names), own, plan)
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
         self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
         for label, grid in self._grids.items():

@@ -16,9 +16,9 @@ from driftline.wire.curve_codec import (
     PLAIN,
     SEGMENT_ROUNDS,
     Arrays,
+    BlockHead,
     Cell,
     Columns,
-    Head,
     arrays_of,
     columns_of,
     encode,
@@ -78,16 +78,16 @@ def contains(old: Mapping[str, list[Cell]], new: Mapping[str, list[Cell]]) -> bo
     return all(values == old.get(name, none) for name, values in merged.items())
 
 
-def heads(payload: bytes) -> list[Head]:
+def heads(payload: bytes) -> list[BlockHead]:
     """The heads of a payload's blocks; empty for a body without a head.
 
     Raises:
         ValueError: A newer Driftline wrote it.
     """
-    found: list[Head] = []
+    found: list[BlockHead] = []
     start = 0
     while start < len(payload) and payload[:1] != ZLIB:
-        found.append(Head._make(HEAD.unpack_from(payload, start)))
+        found.append(BlockHead._make(HEAD.unpack_from(payload, start)))
         if found[-1].form != BLOCK:
             raise ValueError(f"a stored block must be of form {BLOCK}, got {found[-1].form}; use a newer Driftline")
         start += HEAD.size + found[-1].length

@@ -17,10 +17,10 @@ from service.driver.search.policy import (
     Ask,
     Choose,
     Finish,
-    Launch,
-    Plan,
     Repeat,
     Row,
+    SearchPlan,
+    StartPack,
     after_death,
     deaths_in_a_row,
     packs,
@@ -32,7 +32,7 @@ def budget(trials: int, **changes: int) -> Budget:
     return Budget(trials_per_method=trials, rounds=10, **changes)  # type: ignore[arg-type]
 
 
-PLAN = Plan(labels=("a", "b"), budget=budget(4, confirm=2, seeds=2), width=2, confirmation_width=2)
+PLAN = SearchPlan(labels=("a", "b"), budget=budget(4, confirm=2, seeds=2), width=2, confirmation_width=2)
 
 
 def first_come(label: str, search: int, count: int) -> Sequence[int]:
@@ -41,7 +41,7 @@ def first_come(label: str, search: int, count: int) -> Sequence[int]:
 
 
 def decide(
-    plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose = first_come
+    plan: SearchPlan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose = first_come
 ) -> list[Action]:
     return policy.decide(plan, rows, running, slots, choose)
 
@@ -55,7 +55,7 @@ def test_a_new_study_asks_for_the_first_label() -> None:
 
 
 def test_waiting_trials_are_launched_before_the_same_label_is_asked_again() -> None:
-    assert decide(PLAN, searched("a", 2), {}, slots=2) == [Launch(("a0", "a1"))]
+    assert decide(PLAN, searched("a", 2), {}, slots=2) == [StartPack(("a0", "a1"))]
 
 
 def test_the_label_that_has_been_handed_out_least_comes_first() -> None:
@@ -72,23 +72,23 @@ def test_trials_of_another_structure_get_another_pack() -> None:
     rows = searched("a", 4)
     rows[1] = replace(rows[1], structure="nesterov")
     plan = replace(PLAN, generation=4)
-    assert decide(plan, rows, {}, slots=3) == [Launch(("a0", "a2")), Launch(("a1",)), Launch(("a3",))]
+    assert decide(plan, rows, {}, slots=3) == [StartPack(("a0", "a2")), StartPack(("a1",)), StartPack(("a3",))]
 
 
 def test_a_lost_pack_is_formed_again_whole_and_first() -> None:
     rows = [*searched("a", 2, pack="p"), *searched("b", 1)]
-    assert decide(PLAN, rows, {}, slots=1) == [Launch(("a0", "a1"), resume=True)]
+    assert decide(PLAN, rows, {}, slots=1) == [StartPack(("a0", "a1"), resume=True)]
 
 
 def test_a_pack_that_is_too_wide_is_cut_anew() -> None:
     rows = searched("a", 4, pack="p")
-    assert decide(PLAN, rows, {}, slots=2) == [Launch(("a0", "a1")), Launch(("a2", "a3"))]
+    assert decide(PLAN, rows, {}, slots=2) == [StartPack(("a0", "a1")), StartPack(("a2", "a3"))]
 
 
 def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
     rows = searched("a", 3, pack="p")
     rows[0] = replace(rows[0], state="FAILED")
-    assert decide(replace(PLAN, labels=("a",), generation=4), rows, {}, slots=1) == [Launch(("a1", "a2"))]
+    assert decide(replace(PLAN, labels=("a",), generation=4), rows, {}, slots=1) == [StartPack(("a1", "a2"))]
 
 
 def chosen(*configurations: int) -> Choose:
@@ -109,7 +109,7 @@ def test_searches_take_turns_and_each_confirms_its_own_on_seeds_of_its_own() -> 
     assert len(set(seeds[1::2])) == 1
     assert seeds[1] != 0
     rows = [replace(row, seed=seed) for row, seed in zip(searched("a", 4), seeds, strict=False)]
-    assert decide(plan, rows, {}, slots=2) == [Launch(("a0", "a2")), Launch(("a1", "a3"))]
+    assert decide(plan, rows, {}, slots=2) == [StartPack(("a0", "a2")), StartPack(("a1", "a3"))]
     assert decide(plan, [], {}, slots=1) == [Ask("a", 0, 4)]
     rows = [replace(row, seed=seed, state="COMPLETE") for row, seed in zip(searched("a", 8), seeds, strict=True)]
     numbers = {0: (4, 0, 2, 6), 1: (3, 7, 1, 5)}
@@ -126,7 +126,7 @@ def test_a_pack_of_confirmation_trials_holds_one_seed() -> None:
     done = [replace(row, state="COMPLETE") for row in searched("a", 4)]
     confirmed = [Row(f"c{n}", "a", "confirmation", n, seed=1 + n % 2, configuration=n // 2) for n in range(4)]
     plan = replace(PLAN, labels=("a",), confirmation_width=8)
-    assert decide(plan, done + confirmed, {}, slots=2) == [Launch(("c0", "c2")), Launch(("c1", "c3"))]
+    assert decide(plan, done + confirmed, {}, slots=2) == [StartPack(("c0", "c2")), StartPack(("c1", "c3"))]
 
 
 def test_without_seeds_the_search_is_all() -> None:
@@ -177,7 +177,7 @@ def generations(label: str, count: int, finished: int) -> list[Row]:
 
 
 def test_a_generation_is_asked_for_when_the_one_before_the_last_is_complete() -> None:
-    plan = Plan(labels=("a",), budget=budget(11), width=2, generation=4)
+    plan = SearchPlan(labels=("a",), budget=budget(11), width=2, generation=4)
     assert decide(plan, [], {}, slots=1) == [Ask("a", 0, 4)]
     assert decide(plan, generations("a", 4, 0), {}, slots=1) == [Ask("a", 4, 4)]
     assert decide(plan, generations("a", 8, 3), {}, slots=1) == []
@@ -187,27 +187,27 @@ def test_a_generation_is_asked_for_when_the_one_before_the_last_is_complete() ->
 
 
 def test_a_generation_that_was_cut_off_is_completed_first() -> None:
-    plan = Plan(labels=("a",), budget=budget(12), width=4, generation=4)
+    plan = SearchPlan(labels=("a",), budget=budget(12), width=4, generation=4)
     assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 2)]
 
 
 def test_without_generations_no_result_is_waited_for() -> None:
-    plan = Plan(labels=("a",), budget=budget(12), width=4)
+    plan = SearchPlan(labels=("a",), budget=budget(12), width=4)
     assert decide(plan, generations("a", 8, 0), {}, slots=1) == [Ask("a", 8, 4)]
 
 
 def test_a_pack_holds_trials_of_one_generation() -> None:
-    plan = Plan(labels=("a",), budget=budget(12), width=3, generation=4)
+    plan = SearchPlan(labels=("a",), budget=budget(12), width=3, generation=4)
     assert decide(plan, searched("a", 8), {}, slots=9) == [
-        Launch(("a0", "a1", "a2")),
-        Launch(("a3",)),
-        Launch(("a4", "a5", "a6")),
-        Launch(("a7",)),
+        StartPack(("a0", "a1", "a2")),
+        StartPack(("a3",)),
+        StartPack(("a4", "a5", "a6")),
+        StartPack(("a7",)),
     ]
 
 
 def test_packs_of_a_whole_study() -> None:
-    plan = Plan(("a", "b"), budget(11, confirm=3, seeds=2), width=3, confirmation_width=2, generation=4)
+    plan = SearchPlan(("a", "b"), budget(11, confirm=3, seeds=2), width=3, confirmation_width=2, generation=4)
     assert packs(plan) == 2 * (2 + 2 + 1 + 2 * 2)
     several = replace(plan, budget=budget(33, confirm=9, seeds=2, searches=3), generation=12)
     assert packs(several) == 3 * packs(plan)
@@ -241,7 +241,7 @@ def test_deaths_count_as_long_as_no_newer_checkpoint_is_there(newest: Sequence[i
 class Simulation:
     """A driver's loop with workers that finish, diverge, die and get stopped as a random generator says."""
 
-    def __init__(self, plan: Plan, chance: random.Random, deadliness: float) -> None:
+    def __init__(self, plan: SearchPlan, chance: random.Random, deadliness: float) -> None:
         self.asked: dict[str, set[str]] = {}  # by the first trial of a question: what its sampler could learn from
         self.packs: set[tuple[str, ...]] = set()
         self.plan = plan
@@ -311,7 +311,7 @@ class Simulation:
                             configuration,
                         )
                     )
-            case Launch(trials, resume):
+            case StartPack(trials, resume):
                 busy = {trial for pack in self.running.values() for trial in pack}
                 assert not busy & set(trials), "a trial runs twice"
                 assert len(set(trials)) == len(trials)
@@ -379,7 +379,7 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     seed: int,
 ) -> None:
     whole = budget(searches * trials, confirm=searches * confirm, seeds=seeds, searches=searches)
-    plan = Plan(tuple("abc"[:labels]), whole, 7, searches * generation, width, width)
+    plan = SearchPlan(tuple("abc"[:labels]), whole, 7, searches * generation, width, width)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(slots)
     rows = list(simulation.rows.values())
@@ -410,7 +410,7 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
 def test_neither_workers_nor_interruptions_change_packs_or_what_samplers_learn_from(
     trials: int, width: int, generation: int, slots: int, seed: int
 ) -> None:
-    plan = Plan(("a", "b"), budget(trials, confirm=3, seeds=2), 7, generation, width, width)
+    plan = SearchPlan(("a", "b"), budget(trials, confirm=3, seeds=2), 7, generation, width, width)
     runs = [Simulation(plan, random.Random(seed + index), 0.0) for index in range(2)]
     for simulation, workers in zip(runs, (1, slots), strict=True):
         simulation.run(workers)
@@ -496,7 +496,7 @@ def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
     labels: int, trials: int, confirm: int, seeds: int, more: list[tuple[int, int]], deadliness: float, seed: int
 ) -> None:
     whole = budget(trials, confirm=confirm, seeds=seeds)
-    plan = Plan(tuple("abc"[:labels]), whole, seed=7, generation=2, width=2, confirmation_width=4)
+    plan = SearchPlan(tuple("abc"[:labels]), whole, seed=7, generation=2, width=2, confirmation_width=4)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(2)
     for further_trials, further_seeds in more:

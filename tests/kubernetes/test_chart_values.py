@@ -81,8 +81,8 @@ TOGETHER = {
     "api.autoscaling.targetCPU is now api.autoscaling.targetCPUUtilizationPercentage": {
         "api": {"autoscaling": {"targetCPU": 50}}
     },
-    "ingress.host is now ingress.hosts, a list of {host: ...}; ingress.mlflowHost is now ingress.mlflowHosts, a list of "
-    "{host: ...}; ingress.tlsSecret is now ingress.tls, a list of {secretName: ..., hosts: [...]}": {
+    "ingress.host is now ingress.hosts, a list of {host: ...}; ingress.mlflowHost is now ingress.mlflowHosts, a list "
+    "of {host: ...}; ingress.tlsSecret is now ingress.tls, a list of {secretName: ..., hosts: [...]}": {
         "ingress": {"host": "a.example.org", "mlflowHost": "m.example.org", "tlsSecret": "x"}
     },
     "serviceAccounts is now serviceAccount, with create, name and annotations, of api (which was service), scheduler": {

@@ -12,7 +12,7 @@ from driftline.errors import InvalidSpec
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading, frontier_document
-from driftline.results.modelled_time import COUNTERS, Network, Time, modelled_seconds, slowdown, speed
+from driftline.results.modelled_time import COUNTERS, Link, Time, modelled_seconds, slowdown, speed
 from driftline.results.show.axes import cost_title
 from driftline.results.show.text_table import table
 
@@ -138,7 +138,7 @@ def test_whole_curves_at_once(rows: list[dict[str, Any]], clients: int) -> None:
     ],
 )
 def test_networks_are_read(text: str, bandwidth: float, latency: float) -> None:
-    found = Network.parse(text)
+    found = Link.parse(text)
     assert (found.bandwidth, found.latency) == (pytest.approx(bandwidth), pytest.approx(latency))
 
 

@@ -7,7 +7,7 @@ from driftline.results.confirmation import to_confirm
 from driftline.results.curves import TrialCurve
 from driftline.study.spec import Study
 from service.driver.search.outcome import needed
-from service.driver.search.state import Table
+from service.driver.search.state import StudyTable
 
 CURVES_AT_ONCE = 64
 """Curves of finished trials that are read in one request."""
@@ -25,7 +25,7 @@ class Chosen:
         table: Its trials.
     """
 
-    def __init__(self, client: DriverClient, study_id: str, study: Study, table: Table) -> None:
+    def __init__(self, client: DriverClient, study_id: str, study: Study, table: StudyTable) -> None:
         self._client = client
         self._study_id = study_id
         self._study = study

@@ -35,7 +35,7 @@ ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What a study asks for.
 
     Attributes:
@@ -56,7 +56,7 @@ class Plan:
     confirmation_width: int = 1
 
     @classmethod
-    def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> Plan:
+    def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> SearchPlan:
         """What a study with these labels, this budget and this plan asks for."""
         return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width)
 
@@ -73,7 +73,7 @@ class Plan:
         """How many of a label's trials its samplers learn from when asked for trial `first` and those after it.
 
         Examples:
-            >>> plan = Plan(labels=("fedavg",), budget=Budget(trials_per_method=64, rounds=100), generation=8)
+            >>> plan = SearchPlan(labels=("fedavg",), budget=Budget(trials_per_method=64, rounds=100), generation=8)
             >>> [plan.learned_from(first) for first in (0, 8, 16, 24)]
             [0, 0, 8, 16]
         """
@@ -134,7 +134,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Launch:
+class StartPack:
     """Start a pack of these trials, in this order.
 
     Attributes:
@@ -151,11 +151,11 @@ class Finish:
     """Nothing is left to do."""
 
 
-Action = Ask | Repeat | Launch | Finish
+Action = Ask | Repeat | StartPack | Finish
 
 
 def decide(
-    plan: Plan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose
+    plan: SearchPlan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose
 ) -> list[Action]:
     """What to do next; call it again once that is done.
 
@@ -168,7 +168,7 @@ def decide(
 
     Returns:
         Empty if the driver can only wait; otherwise a `Repeat` for every label whose confirmation is due, or one `Ask`,
-        or a `Launch` for every free slot while there are waiting trials, or `Finish`. Deterministic.
+        or a `StartPack` for every free slot while there are waiting trials, or `Finish`. Deterministic.
     """
     repeats = _confirmations(plan, rows, choose)
     if repeats:
@@ -188,12 +188,12 @@ def decide(
     return launches or [action for _, action in candidates[:1]]
 
 
-def width(plan: Plan, phase: Phase) -> int:
+def width(plan: SearchPlan, phase: Phase) -> int:
     """Most trials in a pack of this phase."""
     return plan.width if phase == "search" else plan.confirmation_width
 
 
-def packs(plan: Plan) -> int:
+def packs(plan: SearchPlan) -> int:
     """Number of packs of a whole study if all trials have the same structure and none is restarted."""
     budget, at_once = plan.budget, plan.asked_at_once // plan.budget.searches
     generations, rest = divmod(budget.trials_per_search, at_once)
@@ -230,13 +230,13 @@ def _of(rows: Sequence[Row], label: str, phase: Phase) -> list[Row]:
     return [row for row in rows if row.label == label and row.phase == phase]
 
 
-def _searched(plan: Plan, rows: Sequence[Row], label: str) -> bool:
+def _searched(plan: SearchPlan, rows: Sequence[Row], label: str) -> bool:
     """Whether a label's search is finished."""
     found = _of(rows, label, "search")
     return len(found) >= plan.budget.trials_per_method and all(_finished(row) for row in found)
 
 
-def _confirmations(plan: Plan, rows: Sequence[Row], choose: Choose) -> list[Repeat]:
+def _confirmations(plan: SearchPlan, rows: Sequence[Row], choose: Choose) -> list[Repeat]:
     """The missing repeats of every label whose searches are finished."""
     budget = plan.budget
     if not budget.confirmed:
@@ -266,7 +266,7 @@ def _confirmations(plan: Plan, rows: Sequence[Row], choose: Choose) -> list[Repe
     return due
 
 
-def _confirmed(plan: Plan, rows: Sequence[Row], label: str, search: int) -> list[int]:
+def _confirmed(plan: SearchPlan, rows: Sequence[Row], label: str, search: int) -> list[int]:
     """Configurations of a label's search that have confirmation trials, in the order of creation."""
     confirmed = sorted(_of(rows, label, "confirmation"), key=lambda row: row.number)
     numbers = (row.configuration for row in confirmed)
@@ -285,7 +285,7 @@ def _joined(*numbers: Iterable[int]) -> list[int]:
     return list(dict.fromkeys(number for some in numbers for number in some))
 
 
-def _complete(plan: Plan, rows: Sequence[Row]) -> bool:
+def _complete(plan: SearchPlan, rows: Sequence[Row]) -> bool:
     return all(_finished(row) for row in rows) and all(_searched(plan, rows, label) for label in plan.labels)
 
 
@@ -299,7 +299,7 @@ class _Order:
     each sampler has as many results as possible when it is asked.
     """
 
-    def __init__(self, plan: Plan, rows: Sequence[Row]) -> None:
+    def __init__(self, plan: SearchPlan, rows: Sequence[Row]) -> None:
         self._place = {label: index for index, label in enumerate(plan.labels)}
         self._handed = Counter(row.label for row in rows if row.state != "WAITING")
 
@@ -307,8 +307,8 @@ class _Order:
         return (rank, self._handed[label], self._place[label], question, number)
 
 
-def _groups(plan: Plan, rows: Sequence[Row], busy: set[str]) -> list[tuple[_Key, Action]]:
-    """A `Launch` for every set of waiting trials that may run together, with its place in the order."""
+def _groups(plan: SearchPlan, rows: Sequence[Row], busy: set[str]) -> list[tuple[_Key, Action]]:
+    """A `StartPack` for every set of waiting trials that may run together, with its place in the order."""
     order = _Order(plan, rows)
     waiting = sorted(
         (row for row in rows if row.state == "WAITING" and row.id not in busy and row.label in plan.labels),
@@ -328,14 +328,14 @@ def _groups(plan: Plan, rows: Sequence[Row], busy: set[str]) -> list[tuple[_Key,
             fresh[row.label, row.phase, row.seed, row.structure, generation].append(row)
     found: list[tuple[_Key, Action]] = []
     for group in packs.values():
-        launch = Launch(tuple(row.id for row in group), resume=True)
+        launch = StartPack(tuple(row.id for row in group), resume=True)
         found.append((order.key(group[0].label, 0, 0, group[0].number), launch))
     for (label, phase, *_), group in fresh.items():
         size = width(plan, phase)
         for start in range(0, len(group), size):
             some = group[start : start + size]
             rank = 1 if phase == "search" else 2
-            found.append((order.key(label, rank, 0, some[0].number), Launch(tuple(row.id for row in some))))
+            found.append((order.key(label, rank, 0, some[0].number), StartPack(tuple(row.id for row in some))))
     return found
 
 
@@ -344,7 +344,7 @@ def _whole(pack: Sequence[Row], widest: int) -> bool:
     return len(pack) <= widest and all(row.state == "WAITING" for row in pack)
 
 
-def _questions(plan: Plan, rows: Sequence[Row]) -> list[tuple[_Key, Action]]:
+def _questions(plan: SearchPlan, rows: Sequence[Row]) -> list[tuple[_Key, Action]]:
     """An `Ask` for every label whose next generation may be asked for, with its place in the order."""
     order = _Order(plan, rows)
     found: list[tuple[_Key, Action]] = []

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from driftline.study.spec import Study
 from driftline.wire.records import Hyperparameters, StudyPlan, TrialRecord
-from service.driver.search.policy import Ask, Plan
-from service.driver.search.state import Table
+from service.driver.search.policy import Ask, SearchPlan
+from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import rounded, sampler_seed
 from service.samplers.base import Sampler
 
@@ -22,7 +22,7 @@ class Proposals:
         build_sampler: Builds a sampler; see `service.samplers.build.build`.
     """
 
-    def __init__(self, study: Study, plan: StudyPlan, table: Table, build_sampler: Callable[..., Sampler]) -> None:
+    def __init__(self, study: Study, plan: StudyPlan, table: StudyTable, build_sampler: Callable[..., Sampler]) -> None:
         self._table = table
         self._budget = study.budget
         self._untold: set[str] = set()  # search trials of which the samplers have heard no result
@@ -34,7 +34,7 @@ class Proposals:
                 made = build_sampler(study.sampler, entry.parameters(), names, seed, start=entry.start)
                 self._samplers[entry.label, search] = made
 
-    def ask(self, ask: Ask, plan: Plan) -> list[Hyperparameters]:
+    def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:
         """The configurations that are asked for, after the results that the plan lets the samplers learn from."""
         self._tell(ask.label, before=plan.learned_from(ask.first))
         configurations = []

@@ -23,9 +23,19 @@ from service.driver import checkpoints
 from service.driver.job import PackJob
 from service.driver.search.chosen import Chosen
 from service.driver.search.outcome import needed, outcome, trial_result
-from service.driver.search.policy import Action, Ask, Finish, Launch, Plan, Repeat, after_death, deaths_in_a_row, decide
+from service.driver.search.policy import (
+    Action,
+    Ask,
+    Finish,
+    Repeat,
+    SearchPlan,
+    StartPack,
+    after_death,
+    deaths_in_a_row,
+    decide,
+)
 from service.driver.search.proposals import Proposals
-from service.driver.search.state import Pack, Table
+from service.driver.search.state import RunningPack, StudyTable
 from service.driver.search.study_plan import adopted, decided, halved
 from service.samplers.base import Sampler
 from service.samplers.build import build
@@ -80,7 +90,7 @@ class Search:
         self._gpus = gpus
         self._options = dict(options or {})
         self.folder = checkpoints.join(folder, study_id)
-        self.table = Table()
+        self.table = StudyTable()
         self._chosen = Chosen(client, study_id, study, self.table)
         self._needed = needed(study.objective)
         self._build_sampler = build_sampler
@@ -128,7 +138,7 @@ class Search:
                         self._ask(action)
                     case Repeat():
                         self._repeat(action)
-                    case Launch():
+                    case StartPack():
                         return self._launch(action)
                     case Finish():
                         self.finished = True
@@ -263,7 +273,7 @@ class Search:
     def _adopt(self, plan: StudyPlan) -> None:
         """Works by this plan from now on."""
         self.study_plan = plan
-        self.plan = Plan.of(self._study.labels, self._study.budget, plan, self._study.seed)
+        self.plan = SearchPlan.of(self._study.labels, self._study.budget, plan, self._study.seed)
         self._waiting_at = None
 
     def _replan(self, plan: StudyPlan, reason: str = "") -> None:
@@ -272,7 +282,7 @@ class Search:
 
     # ---- packs
 
-    def _launch(self, launch: Launch) -> PackJob:
+    def _launch(self, launch: StartPack) -> PackJob:
         first = self.table.trials[launch.trials[0]]
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
@@ -291,7 +301,7 @@ class Search:
             **self._options,
         )
         self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, self._gpus))
-        self.table.packs[name] = Pack(name, launch.trials, prefix)
+        self.table.packs[name] = RunningPack(name, launch.trials, prefix)
         self._waiting_at = None
         return job
 
@@ -300,7 +310,7 @@ class Search:
         engine = self.study_plan.engine
         return None if engine is None else {**engine, "width": width}
 
-    def _store(self, pack: Pack, report: Mapping[str, Any]) -> None:
+    def _store(self, pack: RunningPack, report: Mapping[str, Any]) -> None:
         body = Report(
             attempt=self._attempt,
             pack=pack.id,
@@ -325,7 +335,7 @@ class Search:
         columns = decode(block, self._needed)
         return columns if self._study.objective.quality in columns else decode(block)
 
-    def _finish(self, pack: Pack) -> None:
+    def _finish(self, pack: RunningPack) -> None:
         trials, curves = self.table.trials, self.table.curves
         results = [trial_result(self._study, trials[trial], curves.get(trial, {})) for trial in pack.trials]
         self._end(pack, results)
@@ -336,7 +346,7 @@ class Search:
         except OSError as error:
             _LOG.warning("checkpoints %s could not be removed: %s", pack.prefix, error)
 
-    def _narrow(self, pack: Pack, error: str) -> None:
+    def _narrow(self, pack: RunningPack, error: str) -> None:
         """Halves the width of packs after one ran out of memory; its trials start again."""
         trials = len(pack.trials)
         _LOG.warning("pack %s of %d trials: %s", pack.id, trials, error)
@@ -345,7 +355,7 @@ class Search:
             self._replan(plan, f"a pack of {trials} trials ran out of memory: since then packs are half as wide")
         self._end(pack, [TrialResult(trial=trial, state="WAITING") for trial in pack.trials])
 
-    def _retry(self, pack: Pack, reason: str) -> None:
+    def _retry(self, pack: RunningPack, reason: str) -> None:
         """Puts trials back to WAITING, or fails them, after their worker died or their training raised an error."""
         _LOG.warning("pack %s of %d trials: %s", pack.id, len(pack.trials), reason)
         results = [self._after_death(self.table.trials[trial], reason) for trial in pack.trials]
@@ -366,7 +376,7 @@ class Search:
             error = f"given up after {deaths} attempts without a checkpoint after round {furthest}: {reason}"
         return TrialResult(trial=record.id, state=state, error=error, deaths=deaths, death_round=furthest)
 
-    def _end(self, pack: Pack, results: list[TrialResult]) -> None:
+    def _end(self, pack: RunningPack, results: list[TrialResult]) -> None:
         self.desired = self._client.finish(self._study_id, self._attempt, results).desired
         for result in results:
             changes = result.model_dump(include={"deaths", "death_round"}, exclude_none=True)

@@ -12,7 +12,7 @@ from service.driver.search.policy import Row
 
 
 @dataclass
-class Pack:
+class RunningPack:
     """A running pack.
 
     Attributes:
@@ -31,7 +31,7 @@ class Pack:
 
 
 @dataclass
-class Table:
+class StudyTable:
     """The rows of a study, as in the API's last answers.
 
     Attributes:
@@ -44,7 +44,7 @@ class Table:
     trials: dict[str, TrialRecord] = field(default_factory=dict)
     curves: dict[str, Columns] = field(default_factory=dict)
     structures: dict[str, str] = field(default_factory=dict)
-    packs: dict[str, Pack] = field(default_factory=dict)
+    packs: dict[str, RunningPack] = field(default_factory=dict)
 
     def put(self, records: Iterable[TrialRecord]) -> None:
         """Stores records from an answer of the API."""

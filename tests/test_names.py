@@ -1,0 +1,23 @@
+"""Every class has a name of its own, so that a name leads to one place."""
+
+import ast
+from collections import defaultdict
+
+from tests.conftest import TESTS
+
+PACKAGES = ("driftline", "service", "trainers", "search_spaces")
+FIXED = {"Config", "Hyper", "Sampler", "Settings"}
+"""Names that the Protocols of plug-ins and launchers ask for."""
+
+
+def test_classes_have_names_of_their_own() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for package in PACKAGES:
+        for file in sorted((TESTS.parent / package).rglob("*.py")):
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(str(file.relative_to(TESTS.parent)))
+    several = {name: files for name, files in places.items() if len(files) > 1}
+    assert {name: files for name, files in several.items() if name not in FIXED} == {}
+    assert several.keys() == FIXED
+    assert len(places) > 300
