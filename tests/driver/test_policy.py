@@ -17,10 +17,10 @@ from service.driver.search.policy import (
     Ask,
     Choose,
     Finish,
+    LaunchPack,
     Repeat,
     Row,
     SearchPlan,
-    StartPack,
     after_death,
     deaths_in_a_row,
     packs,
@@ -55,7 +55,7 @@ def test_a_new_study_asks_for_the_first_label() -> None:
 
 
 def test_waiting_trials_are_launched_before_the_same_label_is_asked_again() -> None:
-    assert decide(PLAN, searched("a", 2), {}, slots=2) == [StartPack(("a0", "a1"))]
+    assert decide(PLAN, searched("a", 2), {}, slots=2) == [LaunchPack(("a0", "a1"))]
 
 
 def test_the_label_that_has_been_handed_out_least_comes_first() -> None:
@@ -72,23 +72,23 @@ def test_trials_of_another_structure_get_another_pack() -> None:
     rows = searched("a", 4)
     rows[1] = replace(rows[1], structure="nesterov")
     plan = replace(PLAN, generation=4)
-    assert decide(plan, rows, {}, slots=3) == [StartPack(("a0", "a2")), StartPack(("a1",)), StartPack(("a3",))]
+    assert decide(plan, rows, {}, slots=3) == [LaunchPack(("a0", "a2")), LaunchPack(("a1",)), LaunchPack(("a3",))]
 
 
 def test_a_lost_pack_is_formed_again_whole_and_first() -> None:
     rows = [*searched("a", 2, pack="p"), *searched("b", 1)]
-    assert decide(PLAN, rows, {}, slots=1) == [StartPack(("a0", "a1"), resume=True)]
+    assert decide(PLAN, rows, {}, slots=1) == [LaunchPack(("a0", "a1"), resume=True)]
 
 
 def test_a_pack_that_is_too_wide_is_cut_anew() -> None:
     rows = searched("a", 4, pack="p")
-    assert decide(PLAN, rows, {}, slots=2) == [StartPack(("a0", "a1")), StartPack(("a2", "a3"))]
+    assert decide(PLAN, rows, {}, slots=2) == [LaunchPack(("a0", "a1")), LaunchPack(("a2", "a3"))]
 
 
 def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
     rows = searched("a", 3, pack="p")
     rows[0] = replace(rows[0], state="FAILED")
-    assert decide(replace(PLAN, labels=("a",), generation=4), rows, {}, slots=1) == [StartPack(("a1", "a2"))]
+    assert decide(replace(PLAN, labels=("a",), generation=4), rows, {}, slots=1) == [LaunchPack(("a1", "a2"))]
 
 
 def chosen(*configurations: int) -> Choose:
@@ -109,7 +109,7 @@ def test_searches_take_turns_and_each_confirms_its_own_on_seeds_of_its_own() -> 
     assert len(set(seeds[1::2])) == 1
     assert seeds[1] != 0
     rows = [replace(row, seed=seed) for row, seed in zip(searched("a", 4), seeds, strict=False)]
-    assert decide(plan, rows, {}, slots=2) == [StartPack(("a0", "a2")), StartPack(("a1", "a3"))]
+    assert decide(plan, rows, {}, slots=2) == [LaunchPack(("a0", "a2")), LaunchPack(("a1", "a3"))]
     assert decide(plan, [], {}, slots=1) == [Ask("a", 0, 4)]
     rows = [replace(row, seed=seed, state="COMPLETE") for row, seed in zip(searched("a", 8), seeds, strict=True)]
     numbers = {0: (4, 0, 2, 6), 1: (3, 7, 1, 5)}
@@ -126,7 +126,7 @@ def test_a_pack_of_confirmation_trials_holds_one_seed() -> None:
     done = [replace(row, state="COMPLETE") for row in searched("a", 4)]
     confirmed = [Row(f"c{n}", "a", "confirmation", n, seed=1 + n % 2, configuration=n // 2) for n in range(4)]
     plan = replace(PLAN, labels=("a",), confirmation_width=8)
-    assert decide(plan, done + confirmed, {}, slots=2) == [StartPack(("c0", "c2")), StartPack(("c1", "c3"))]
+    assert decide(plan, done + confirmed, {}, slots=2) == [LaunchPack(("c0", "c2")), LaunchPack(("c1", "c3"))]
 
 
 def test_without_seeds_the_search_is_all() -> None:
@@ -199,10 +199,10 @@ def test_without_generations_no_result_is_waited_for() -> None:
 def test_a_pack_holds_trials_of_one_generation() -> None:
     plan = SearchPlan(labels=("a",), budget=budget(12), width=3, generation=4)
     assert decide(plan, searched("a", 8), {}, slots=9) == [
-        StartPack(("a0", "a1", "a2")),
-        StartPack(("a3",)),
-        StartPack(("a4", "a5", "a6")),
-        StartPack(("a7",)),
+        LaunchPack(("a0", "a1", "a2")),
+        LaunchPack(("a3",)),
+        LaunchPack(("a4", "a5", "a6")),
+        LaunchPack(("a7",)),
     ]
 
 
@@ -311,7 +311,7 @@ class Simulation:
                             configuration,
                         )
                     )
-            case StartPack(trials, resume):
+            case LaunchPack(trials, resume):
                 busy = {trial for pack in self.running.values() for trial in pack}
                 assert not busy & set(trials), "a trial runs twice"
                 assert len(set(trials)) == len(trials)

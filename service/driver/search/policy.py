@@ -134,7 +134,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class StartPack:
+class LaunchPack:
     """Start a pack of these trials, in this order.
 
     Attributes:
@@ -151,7 +151,7 @@ class Finish:
     """Nothing is left to do."""
 
 
-Action = Ask | Repeat | StartPack | Finish
+Action = Ask | Repeat | LaunchPack | Finish
 
 
 def decide(
@@ -168,7 +168,7 @@ def decide(
 
     Returns:
         Empty if the driver can only wait; otherwise a `Repeat` for every label whose confirmation is due, or one `Ask`,
-        or a `StartPack` for every free slot while there are waiting trials, or `Finish`. Deterministic.
+        or a `LaunchPack` for every free slot while there are waiting trials, or `Finish`. Deterministic.
     """
     repeats = _confirmations(plan, rows, choose)
     if repeats:
@@ -308,7 +308,7 @@ class _Order:
 
 
 def _groups(plan: SearchPlan, rows: Sequence[Row], busy: set[str]) -> list[tuple[_Key, Action]]:
-    """A `StartPack` for every set of waiting trials that may run together, with its place in the order."""
+    """A `LaunchPack` for every set of waiting trials that may run together, with its place in the order."""
     order = _Order(plan, rows)
     waiting = sorted(
         (row for row in rows if row.state == "WAITING" and row.id not in busy and row.label in plan.labels),
@@ -328,14 +328,14 @@ def _groups(plan: SearchPlan, rows: Sequence[Row], busy: set[str]) -> list[tuple
             fresh[row.label, row.phase, row.seed, row.structure, generation].append(row)
     found: list[tuple[_Key, Action]] = []
     for group in packs.values():
-        launch = StartPack(tuple(row.id for row in group), resume=True)
+        launch = LaunchPack(tuple(row.id for row in group), resume=True)
         found.append((order.key(group[0].label, 0, 0, group[0].number), launch))
     for (label, phase, *_), group in fresh.items():
         size = width(plan, phase)
         for start in range(0, len(group), size):
             some = group[start : start + size]
             rank = 1 if phase == "search" else 2
-            found.append((order.key(label, rank, 0, some[0].number), StartPack(tuple(row.id for row in some))))
+            found.append((order.key(label, rank, 0, some[0].number), LaunchPack(tuple(row.id for row in some))))
     return found
 
 

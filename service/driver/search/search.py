@@ -27,9 +27,9 @@ from service.driver.search.policy import (
     Action,
     Ask,
     Finish,
+    LaunchPack,
     Repeat,
     SearchPlan,
-    StartPack,
     after_death,
     deaths_in_a_row,
     decide,
@@ -138,7 +138,7 @@ class Search:
                         self._ask(action)
                     case Repeat():
                         self._repeat(action)
-                    case StartPack():
+                    case LaunchPack():
                         return self._launch(action)
                     case Finish():
                         self.finished = True
@@ -282,7 +282,7 @@ class Search:
 
     # ---- packs
 
-    def _launch(self, launch: StartPack) -> PackJob:
+    def _launch(self, launch: LaunchPack) -> PackJob:
         first = self.table.trials[launch.trials[0]]
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
