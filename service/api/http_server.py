@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from driftline.errors import Unavailable
+from driftline.wire.driver_messages import PROTOCOL, PROTOCOL_HEADER
 from service.api.dependencies import Context
 from service.api.metrics import Metrics
 from service.file_locks import own_folder
@@ -66,6 +67,7 @@ class Server:
             http="h11",
             log_config=None,
             access_log=False,
+            headers=[(PROTOCOL_HEADER, str(PROTOCOL))],
             lifespan="off",
             timeout_graceful_shutdown=2,
             timeout_keep_alive=60,
