@@ -131,6 +131,7 @@ class Connection:
                 if not isinstance(last, Unavailable):
                     raise last
                 asked = retry_after(answer)
+                headers["Connection"] = "close"  # so that another replica may answer later attempts
             pause = max(pause, asked * random.uniform(1.0, 1.2))
             if time.monotonic() + pause >= deadline:
                 raise last
