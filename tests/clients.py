@@ -7,4 +7,6 @@ from driftline.client.driver_client import DriverClient
 
 
 class EveryClient(DriverClient, AdminClient):
-    """Everything that can be asked of a service."""
+    """Everything that can be asked of a service of any version."""
+
+    protocol = 0

@@ -1,8 +1,12 @@
 """The package as it is installed: its names are its own, the front door is light, and its list is true."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 import driftline
 
 ROOT = Path(__file__).parents[1]
+OWN = ("driftline", "service", "trainers", "search_spaces")
 HEAVY = ("torch", "scipy", "ray", "optuna", "mlflow", "sqlalchemy", "fastapi", "matplotlib", "plotly", "pandas")
 
 
@@ -68,6 +73,47 @@ def test_a_folder_of_the_user_that_hides_a_package_is_named(name: str, tmp_path:
 def test_a_folder_without_code_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "service").mkdir()  # a namespace package at most: Driftline's own comes first
     subprocess.run([sys.executable, "-c", "import driftline"], cwd=tmp_path, check=True, timeout=60)
+
+
+def private_parts(path: Path) -> Iterator[tuple[str, str]]:
+    """Library and name of the private modules and attributes of other packages that a file names."""
+    roots: dict[str, str] = {}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            roots |= {(alias.asname or alias.name.partition(".")[0]): alias.name for alias in node.names}
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            roots |= {(alias.asname or alias.name): f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute) and re.fullmatch(r"[\w.]+", ast.unparse(node)):
+            root, _, rest = ast.unparse(node).partition(".")
+            names = [f"{roots[root]}.{rest}"] if root in roots else [ast.unparse(node)] if root == "ray" else []
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PRIVATE_IN_STRINGS:
+            names = [PRIVATE_IN_STRINGS[node.value]]
+        for name in names:
+            library, *parts = name.split(".")
+            if any(part.startswith("_") and not part.endswith("_") for part in parts):
+                yield library, name
+
+
+PRIVATE_IN_STRINGS = {"ray._private.ray_logging": "ray._private.ray_logging", "_WaitTimeout": "psycopg._WaitTimeout"}
+DOCUMENTED = ("torch._foreach_", "os._exit")
+
+
+def test_libraries_whose_private_parts_are_used_have_an_upper_bound() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    bounded = {re.split(r"\W", line)[0] for line in lines if "<" in line}
+    used = {
+        library: name
+        for package in OWN
+        for path in (ROOT / package).rglob("*.py")
+        for library, name in private_parts(path)
+        if library not in OWN and not name.startswith(DOCUMENTED)
+    }
+    assert set(used) == {"ray", "psycopg"}, used
+    assert set(used) <= bounded
 
 
 @pytest.mark.slow

@@ -30,7 +30,6 @@ JITTER = 0.5
 SILENCE_S = 45.0
 """Seconds of silence after which a stream counts as dead; a service sends a heartbeat every 15 seconds."""
 
-AGAIN = frozenset({429, 502, 503, 504})
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -125,17 +124,23 @@ class Connection:
                 last: DriftlineError = self._silent(error)
                 last.__cause__ = error
             else:
-                if answer.is_success:
+                refusal = self._refusal(answer)
+                if refusal is None:
                     return answer
-                last = failure(answer)
-                if answer.status_code not in AGAIN:
+                last = refusal
+                if not isinstance(last, Unavailable):
                     raise last
                 asked = retry_after(answer)
+                headers["Connection"] = "close"  # so that another replica may answer later attempts
             pause = max(pause, asked * random.uniform(1.0, 1.2))
             if time.monotonic() + pause >= deadline:
                 raise last
             self._sleep(pause)
         raise AssertionError("pauses never end")
+
+    def _refusal(self, answer: httpx.Response) -> DriftlineError | None:
+        """The error of an answer, or None; after `Unavailable` the request is sent again."""
+        return None if answer.is_success else failure(answer)
 
     def _pauses(self) -> Iterator[float]:
         return pauses(PAUSE_S, LONGEST_PAUSE_S, jitter=JITTER)

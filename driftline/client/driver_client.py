@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import ClassVar
+
+import httpx
 
 from driftline.client.api_client import ApiClient, study_path
+from driftline.errors import Conflict, DriftlineError, Unauthorized, Unavailable
 from driftline.wire.driver_messages import (
+    PROTOCOL,
+    PROTOCOL_HEADER,
     Acquire,
     CreateTrials,
     Desired,
@@ -25,9 +32,21 @@ from driftline.wire.driver_messages import (
 from driftline.wire.logs import NewLine, NewLines, StoredLines
 from driftline.wire.records import StudyPlan, StudyRecord, TrialPage, TrialRecord
 
+_LOG = logging.getLogger(__name__)
+
 
 class DriverClient(ApiClient):
-    """A connection for the driver of a study; its token is valid for that study only."""
+    """A connection for the driver of a study; its token is valid for that study only.
+
+    While an upgrade replaces the replicas of the API, older ones refuse what a newer driver sends, or leave out what
+    it needs to know. Their answers count as if the API were away, except those about the lease.
+
+    Attributes:
+        protocol: Version of the messages that the API must know.
+    """
+
+    protocol: ClassVar[int] = PROTOCOL
+    _warned = False
 
     def acquire(self, study_id: str, holder: str) -> Lease:
         """Acquires the lease of the study.
@@ -85,3 +104,15 @@ class DriverClient(ApiClient):
         """Adds lines to the study's log; returns how many were new (0 if they were sent before)."""
         body = NewLines(attempt=attempt, lines=list(lines))
         return self._post(study_path(study_id, "/logs"), body, StoredLines).stored
+
+    def _refusal(self, answer: httpx.Response) -> DriftlineError | None:
+        error = super()._refusal(answer)
+        known = int(answer.headers.get(PROTOCOL_HEADER, 0))
+        final = isinstance(error, (Unauthorized, Conflict, Unavailable)) or "/driver:" in answer.request.url.path
+        if known >= self.protocol or final:
+            return error
+        text = f"the API at {self.url} is older than this driver (protocol {known}, this driver has {self.protocol})"
+        if self._patience_s and not self._warned:
+            self._warned = True
+            _LOG.warning("%s: waiting up to %.0f s for its upgrade", text, self._patience_s)
+        return Unavailable(f"{text}: {error}" if error else text)

@@ -26,6 +26,15 @@ from driftline.wire.curve_codec import PLAIN, Cell, encode, head
 from driftline.wire.curve_columns import CurveColumns
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
+PROTOCOL = 1
+"""Version of these messages. It increases with a change that an older API would refuse or ignore.
+
+Every answer of an API has it in the header `PROTOCOL_HEADER`; 0.2.0 sends none. A driver waits until the API has at
+least its own version. `Acquire`, `Heartbeat` and `Release` never change, so that waiting drivers keep their leases.
+"""
+
+PROTOCOL_HEADER = "Driftline-Protocol"
+
 Desired = Literal["run", "pause", "cancel"]
 Outcome = Literal["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
 Released = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED"]

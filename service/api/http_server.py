@@ -1,4 +1,8 @@
-"""Runs the app with uvicorn in a thread of this process, on a unix socket or a port."""
+"""Runs the app with uvicorn in a thread of this process, on a unix socket or a port.
+
+uvicorn waits without limit for the rest of a request's head, for a body that nobody reads and for a client that does
+not read. Such a client costs one connection; time limits for it are the task of a proxy in front.
+"""
 
 import shutil
 import socket
@@ -12,8 +16,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from driftline.errors import Unavailable
+from driftline.wire.driver_messages import PROTOCOL, PROTOCOL_HEADER
 from service.api.dependencies import Context
-from service.api.http_protocol import BoundedProtocol
 from service.api.metrics import Metrics
 from service.file_locks import own_folder
 
@@ -60,9 +64,10 @@ class Server:
         self._listener = self._listen(host or ("127.0.0.1" if loopback else None), port)
         config = uvicorn.Config(
             app,
-            http=BoundedProtocol,
+            http="h11",
             log_config=None,
             access_log=False,
+            headers=[(PROTOCOL_HEADER, str(PROTOCOL))],
             lifespan="off",
             timeout_graceful_shutdown=2,
             timeout_keep_alive=60,

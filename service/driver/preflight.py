@@ -5,6 +5,7 @@ Uses only the standard library, so that it works where every package is missing.
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -35,13 +36,13 @@ def missing(needed: tuple[str, ...] = NEEDED, python: tuple[int, int] = PYTHON) 
 
 
 def _lowest() -> dict[str, str]:
-    """Lowest versions by package, from Driftline's metadata: lines like ``torch>=2.13``, ``ray[tune]>=2.60``."""
+    """Lowest versions by package, from Driftline's metadata: lines like ``torch>=2.13``, ``ray[tune]<2.61,>=2.60``."""
     found: dict[str, str] = {}
     for line in requires("driftline") or []:
         text, _, marker = line.partition(";")
-        name, sign, least = text.partition(">=")
-        if sign and "extra" not in marker:
-            found[name.partition("[")[0].strip().lower()] = least.strip()
+        match = re.match(r"([\w.-]+).*>=\s*([\d.]+)", text)
+        if match and "extra" not in marker:
+            found[match[1].lower()] = match[2]
     return found
 
 

@@ -44,6 +44,14 @@ def test_what_cannot_be_answered_for_now_is_sent_again(failure: Callable[[], htt
         assert 0.05 * 2**number <= wait <= 0.1 * 2**number
 
 
+def test_a_refused_request_leaves_the_connection_that_may_always_lead_to_the_same_replica() -> None:
+    handle, seen = failing(2, lambda: httpx.Response(503))
+    with client(handle) as api:
+        api.study("s1")
+        api.study("s1")
+    assert [request.headers["connection"] for request in seen] == ["keep-alive", "close", "close", "keep-alive"]
+
+
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     waits: list[float] = []

@@ -332,6 +332,14 @@ def test_the_package_holds_what_a_driver_imports_and_nothing_else() -> None:
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert preflight.missing() == []
     assert preflight.missing(("no-such-package",)) == ["no-such-package 0 or newer, it has none"]
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            preflight, "requires", lambda name: ["ray[tune]<99.1,>=99.0", "torch>=98.5,<98.6; extra == 'x'"]
+        )
+        assert preflight.missing(("ray",))[0].startswith("ray 99.0 or newer, it has ")
+        assert preflight.missing(("torch",)) == []
+        patched.setattr(preflight, "requires", lambda name: ["torch >=98.5, <98.6"])
+        assert preflight.missing(("torch",))[0].startswith("torch 98.5 or newer, it has ")
     monkeypatch.setattr(preflight, "version", lambda name: "2.9.1+cpu")
     (only,) = preflight.missing(("torch",))
     assert re.fullmatch(r"torch 2\.\d+ or newer, it has 2\.9\.1\+cpu", only)

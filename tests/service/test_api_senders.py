@@ -1,15 +1,15 @@
-"""Who sends slowly, without a token, or more than is read: answered early, and never waited for without end."""
+"""Clients that send slowly, without a token, or more than is read: they get early answers and delay nobody."""
 
 import functools
 import json
 import socket
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from service.api import app as app_module
-from service.api.http_protocol import BoundedProtocol
 from service.api.rate_limits import Limits
 from service.api.request_bodies import BodyLimit, CheckedRequest
 from service.store.store import Store
@@ -101,8 +101,7 @@ def test_a_malformed_body_without_a_token_is_not_looked_at(service: Service, mon
                 assert response.status_code == 401
 
 
-def test_a_large_body_without_a_token_costs_no_memory(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BoundedProtocol, "linger_s", FOREVER_S)  # tracing memory takes its time
+def test_a_large_body_without_a_token_costs_no_memory(service: Service) -> None:
     piece = b" " * 65536
     with Wire(service) as wire:
         tracemalloc.start()
@@ -158,36 +157,24 @@ def test_a_body_that_comes_in_pieces_is_taken(service: Service) -> None:
 PART = b"GET /healthz HTTP/1.1\r\nHost: "
 
 
-@pytest.mark.parametrize(("before", "begun"), [(False, b""), (False, PART), (True, PART)])
-def test_a_head_that_does_not_end_closes_the_connection(
-    service: Service, monkeypatch: pytest.MonkeyPatch, before: bool, begun: bytes
-) -> None:
-    if not before:
-        monkeypatch.setattr(BoundedProtocol, "head_s", 0.3)
-    with Wire(service) as wire:
-        if before:
-            wire.head("/healthz", method="GET")
-            assert wire.answer()[0] == 200
-            monkeypatch.setattr(BoundedProtocol, "head_s", 0.3)  # the first head had all its time
-        wire.send(begun)
-        assert wire.closed()
-
-
-def test_what_nobody_reads_may_not_come_for_ever(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BoundedProtocol, "linger_s", 0.3)
-    with Wire(service) as wire:
-        wire.head("/v1/studies", "Transfer-Encoding: chunked")
-        assert wire.answer()[0] == 401
-        assert wire.closed()
-
-
-def test_a_used_connection_may_be_silent(service: Service) -> None:
-    """As long as keep-alive says, which is uvicorn's to count."""
-    with Wire(service) as wire:
-        wire.head("/healthz", method="GET")
-        assert wire.answer()[0] == 200
-        (connection,) = service.server._server.server_state.connections
-        until(lambda: connection.timeout_keep_alive_task is not None and connection._end is None)
+def test_slow_clients_delay_nobody_and_end_with_the_service(sqlite_store: Store) -> None:
+    """The service has no time limits for them, which are the task of a proxy; each costs one connection."""
+    with ExitStack() as slow:
+        with running(sqlite_store, loopback=True) as service:
+            heads = [slow.enter_context(Wire(service)) for _ in range(20)]
+            for wire in heads:
+                wire.send(PART)
+            bodies = [slow.enter_context(Wire(service)) for _ in range(20)]
+            for wire in bodies:
+                wire.head("/v1/studies", "Transfer-Encoding: chunked")
+                assert wire.answer()[0] == 401  # and the body goes on
+            silent = [slow.enter_context(Wire(service)) for _ in range(20)]
+            with service.http() as http:
+                assert http.post("/v1/studies", json=SPEC).status_code == 201
+            until(lambda: len(service.server._server.server_state.connections) >= 60)
+            heads[0].send(b"x\r\n\r\n")
+            assert heads[0].answer()[0] == 200
+        assert all(wire.closed() for wire in [*heads, *bodies, *silent])
 
 
 # ---- answers in two parts leave at once

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from trainers.engine import randomness
 
 _HALF = 32
+_OTHER_DROPOUT = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
 class Dropout(nn.Module):
@@ -87,9 +88,7 @@ def own_dropout(module: nn.Module) -> tuple[Dropout, ...]:
                 replaced = Dropout(child.p, len(found))
                 setattr(parent, name, replaced)
                 found.append(replaced)
-            elif isinstance(child, nn.modules.dropout._DropoutNd) or (
-                isinstance(child, nn.RNNBase) and child.dropout > 0
-            ):
+            elif isinstance(child, _OTHER_DROPOUT) or (isinstance(child, nn.RNNBase) and child.dropout > 0):
                 raise TypeError(f"a model's randomness must come from torch.nn.Dropout, got {child} as {name}")
     return tuple(layer for layer in found if layer.rate > 0)
 

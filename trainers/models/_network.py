@@ -268,5 +268,5 @@ def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
 
 def _refuse_batch_normalisation(module: nn.Module) -> None:
     for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
             raise TypeError(f"a model must be without batch normalisation, got {layer} as {name}: use GroupNorm")
