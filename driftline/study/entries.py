@@ -52,6 +52,11 @@ def _short(form: Any, name: str) -> None:
             raise InvalidSpec(f"{step(name)}.{step(key)}", f"must have at most {MOST_CHOICES} items, got {len(part)}")
 
 
+def _named(values: Any) -> Any:
+    """The mapping that a plain name stands for; other values unchanged."""
+    return {"name": values} if isinstance(values, str) else values
+
+
 def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
     """The values with "default" replaced by the default space of their name."""
     if values.get("space") != "default" or not isinstance(values.get("name"), str):
@@ -100,6 +105,7 @@ class PartEntry(Section):
     @model_validator(mode="before")
     @classmethod
     def _default_space(cls, values: Any) -> Any:
+        values = _named(values)
         if not isinstance(values, dict):
             return values
         if strange := [key for key in values if key not in cls.model_fields]:
@@ -165,6 +171,7 @@ class MethodEntry(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, values: Any) -> Any:
+        values = _named(values)
         if not isinstance(values, dict):
             return values
         values = {"space": "default", **_preset(values)}

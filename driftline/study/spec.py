@@ -21,7 +21,8 @@ Example::
 Forms of a space: `search_spaces.forms`; of a sampler: `driftline.study.sampler`; of `start`:
 `driftline.study.starting_points`.
 ``space: default`` is the method's default space, which an entry without `space` also gets; an optimizer or schedule
-without `space` keeps its default settings.
+without `space` keeps its default settings. A task, an entry, an optimizer or a schedule can be a name alone:
+``task: digits`` stands for ``task: {name: digits}``, ``methods: [fedavg]`` for ``methods: [{name: fedavg}]``.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class Study(Section):
 
     Attributes:
         name: Also the name of its output folder.
-        task: As in a trial: its name and settings.
+        task: As in a trial: its name and settings, or its name alone.
         methods: The entries to compare.
         objective: What is traded against what.
         budget: Trials, rounds and seeds of every entry.
@@ -234,6 +235,8 @@ class Study(Section):
         if renamed := version_0_1.renamed(values):
             old, new = renamed
             raise InvalidSpec(old, f"is spelled {new} since Driftline 0.2")
+        if isinstance(values.get("task"), str):
+            values = values | {"task": {"name": values["task"]}}
         objective = values.get("objective", {})
         task = values.get("task")
         if isinstance(objective, dict) and isinstance(task, dict):

@@ -53,6 +53,19 @@ def test_every_value_is_read():
     assert (one.sampler, one.seed, one.clients_per_round, one.batch_size) == ("tpe", 0, 10, None)
 
 
+def test_names_alone_stand_for_mappings():
+    rest = "budget: {trials_per_method: 2, rounds: 10}\n"
+    short = "name: a\ntask: digits\nmethods: [fedavg, {name: fedprox, server: adam, schedule: plateau}]\n"
+    long = (
+        "name: a\ntask: {name: digits}\nmethods:\n"
+        "  - {label: fedavg, name: fedavg, space: default}\n"
+        "  - {label: fedprox, name: fedprox, server: {name: adam}, schedule: {name: plateau}}\n"
+    )
+    assert study(short + rest).to_json() == study(long + rest).to_json()
+    assert study(short + rest).to_json()["task"] == {"name": "digits"}
+    assert study("name: a\ntask: quadratic\nmethods: [fedavg]\n" + rest).objective.quality == "excess_loss"
+
+
 def test_python_and_yaml_agree():
     made = Study(
         name="digits-fedavg-vs-fedprox",
@@ -228,8 +241,13 @@ BAD = [
     ("clients_per_round: 10", "rungs: 3", "rungs: unknown key: "),
     ("name: digits-", "name: /tmp/", "name: must be 1 to 100 letters"),
     ("name: digits,", "nam: digits,", "task.name: must be given"),
-    ("{name: digits, clients: 50, partition: {dirichlet: 0.3}}", "digits", "task: must be a mapping, got task="),
-    ("- {name: fedprox, space: default}", "- fedprox", 'methods[1]: must be a mapping, got "fedprox"'),
+    ("{name: digits, clients: 50, partition: {dirichlet: 0.3}}", "3", "task: must be a mapping, got task=3"),
+    ("- {name: fedprox, space: default}", "- 3", "methods[1]: must be a mapping, got 3"),
+    (
+        "- {name: fedprox, space: default}",
+        "- fedpro",
+        'methods[1].name: no default space for method "fedpro": did you mean fedprox?',
+    ),
     (
         "objective: {quality: test_accuracy, cost: bytes}",
         "objective: 1",
