@@ -25,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; see examples/digits.yaml.")]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `driftline run`.")]
 Where = Annotated[
     str, typer.Argument(metavar="DIR|STUDY", help="An output folder, or the id or name of a study on a service.")
@@ -75,6 +75,26 @@ def options(
     ] = False,
 ) -> None:
     """Options of all commands."""
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; never overwritten.")] = Path(
+        "study.yaml"
+    ),
+    example: Annotated[str, typer.Option("--from", metavar="NAME", help="The example to write; see --list.")] = "first",
+    list_: Annotated[bool, typer.Option("--list", help="List the examples instead, one line each.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a commented study to start from: a small one on digits, or another example."""
+    from service.cli.init import list_examples, write_example
+
+    if as_json and not list_:
+        raise InvalidSpec("--json", "is for --list alone")
+    if list_:
+        list_examples(as_json=as_json)
+    else:
+        write_example(example, file)
 
 
 @app.command()

@@ -17,7 +17,7 @@ TokenFile = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A study's id, or its name (the newest).")]
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; see examples/digits.yaml.")]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
 
 
 @app.command()

@@ -28,6 +28,7 @@ NAMES = {
 }
 CONTEXT = (
     "driftline",
+    "examples",
     "service",
     "trainers",
     "search_spaces",
