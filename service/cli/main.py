@@ -342,14 +342,15 @@ app.add_typer(theory.app)
 
 
 def main() -> None:
-    """Runs the command line; a DriftlineError becomes one line on stderr and an exit code.
+    """Runs the command line; a DriftlineError becomes an exit code and a line on stderr, or one for each error.
 
     Exit codes: 0 done, 1 failed, 2 invalid input, 3 to 6 as listed in driftline/errors.py, 130 stopped by Ctrl-C.
     """
     try:
         app()
     except DriftlineError as error:
-        typer.echo(f"driftline: {error}", err=True)
+        for line in str(error).splitlines():
+            typer.echo(f"driftline: {line}", err=True)
         sys.exit(error.exit_code)
     except PluginError as error:
         typer.echo(f"driftline: {error}", err=True)

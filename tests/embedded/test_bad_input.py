@@ -130,9 +130,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_process_itself(tmp_path: Path) -> None:
-    """Once through the real command: exit code, one line on stderr, nothing on stdout."""
+    """Once through the real command: exit code, one line on stderr for each error, nothing on stdout."""
     file = tmp_path / "study.yaml"
-    file.write_text(yaml.safe_dump(change("methods.0.space.local_steps", 0)))
+    file.write_text(yaml.safe_dump(change("methods.0.space", {"local_steps": 0, "client_lrr": 1})))
     done = subprocess.run(
         [sys.executable, "-m", "service.cli", "run", str(file), "--out", str(tmp_path / "out")],
         capture_output=True,
@@ -142,8 +142,11 @@ def test_the_process_itself(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert "local_steps" in done.stderr
+    assert [line.partition(": ")[2].partition(": ")[0] for line in done.stderr.splitlines()] == [
+        "methods[0].space.client_lrr",
+        "methods[0].space.local_steps",
+    ]
+    assert all(line.startswith("driftline: ") for line in done.stderr.splitlines())
     assert not (tmp_path / "out").exists()
 
 
