@@ -275,19 +275,25 @@ def replay(
 
 
 @app.command()
-def methods(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
-    """List what can be tuned: methods, optimizers and schedules with their hyperparameters."""
+def methods(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one in full.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List methods, optimizers and schedules, or show one with its hyperparameters and default search space."""
     from service.cli.show import show_methods
 
-    show_methods(name)
+    show_methods(name, as_json=as_json)
 
 
 @app.command()
-def tasks(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
-    """List the tasks with their settings."""
+def tasks(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one in full.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the tasks, or show one with its settings."""
     from service.cli.show import show_tasks
 
-    show_tasks(name)
+    show_tasks(name, as_json=as_json)
 
 
 @app.command()
