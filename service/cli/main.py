@@ -77,7 +77,7 @@ def options(
     """Options of all commands."""
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; never overwritten.")] = Path(
         "study.yaml"
@@ -97,7 +97,7 @@ def init(
         write_example(example, file)
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def validate(
     study: StudyFile,
     estimate: Annotated[
@@ -112,7 +112,7 @@ def validate(
     validate_study(study, url, token_file, estimate=estimate)
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def run(
     study: StudyFile,
     out: Annotated[
@@ -128,7 +128,7 @@ def run(
     run_study(study, out, ray_address)
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def resume(
     study: Where,
     ray_address: RayAddress = None,
@@ -150,7 +150,7 @@ def resume(
     resume_study(Path(study), ray_address)
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def retry(
     study: Where,
     trial: Annotated[
@@ -176,7 +176,7 @@ def retry(
     retry_trials(Path(study), trial or (), ray_address)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def frontier(
     study: Where,
     json_: Annotated[bool, typer.Option("--json", help="Print frontier.json instead of the table.")] = False,
@@ -198,7 +198,7 @@ def frontier(
     show_frontier(study, as_json=json_, quality=quality, cost=at, url=url, token_file=token_file)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def compare(
     study: Where,
     first: Annotated[str | None, typer.Argument(metavar="LABEL", help="A label of the study.")] = None,
@@ -231,7 +231,7 @@ def compare(
     show_comparison(study, first, second, as_json=as_json, cost=at, url=url, token_file=token_file)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def export(
     study: Where,
     table: Annotated[Path, typer.Argument(metavar="TABLE.parquet", help="The file to write.")],
@@ -244,7 +244,7 @@ def export(
     export_table(study, table, url=url, token_file=token_file)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def replay(
     tables: Annotated[
         list[Path], typer.Argument(metavar="TABLE.parquet...", help="Recorded tables with different labels.")
@@ -274,7 +274,7 @@ def replay(
     replay_tables(tables, labels, budget, sampler=sampler, studies=studies, seed=seed, lift=lift, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel="Methods and tasks")
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one in full.")] = None,
     as_json: Json = False,
@@ -285,7 +285,7 @@ def methods(
     show_methods(name, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel="Methods and tasks")
 def tasks(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one in full.")] = None,
     as_json: Json = False,
@@ -296,7 +296,7 @@ def tasks(
     show_tasks(name, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def ui(
     folder: Folder,
     port: Annotated[
@@ -310,7 +310,7 @@ def ui(
     open_ui(folder, port, browser=browser)
 
 
-@app.command()
+@app.command(rich_help_panel="Running a service")
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 8080, or 8081 for a scheduler.")] = None,
@@ -329,7 +329,7 @@ def serve(
     run_service(host, port, only, mlflow_port, per_project)
 
 
-@app.command()
+@app.command(rich_help_panel="Running a service")
 def migrate(
     database: Annotated[
         str | None, typer.Option(help="URL of the database; DRIFTLINE_DATABASE_URL by default.")
@@ -344,7 +344,7 @@ def migrate(
 
 
 app.add_typer(remote.app)
-app.add_typer(theory.app)
+app.add_typer(theory.app, rich_help_panel="Theory")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -191,11 +192,22 @@ def test_version() -> None:
     assert run("--version") == (0, f"driftline {driftline.__version__}\n")
 
 
-def test_help_names_every_command() -> None:
+def test_help_has_every_command_under_a_heading() -> None:
     code, text = run("--help")
     assert code == 0
+    headings = re.findall(r"^[╭+]\W+((?:\w+ )+)", text, re.MULTILINE)
+    assert [heading.strip() for heading in headings] == [
+        "Options",
+        "Studies",
+        "Results",
+        "Methods and tasks",
+        "Running a service",
+        "Studies on a service",
+        "Projects and tokens",
+        "Theory",
+    ]
     for command in ("validate", "run", "resume", "frontier", "compare", "methods", "tasks", "ui"):
-        assert command in text
+        assert re.search(rf"^\W+{command} ", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "plateau", "sgd"])
