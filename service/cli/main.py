@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from driftline.errors import DriftlineError, InvalidSpec
-from service.cli import remote, theory
+from service.cli import completion, remote, theory
 from service.cli.remote import Json, TokenFile, Url
 from trainers import PluginError
 
@@ -28,7 +28,12 @@ app = typer.Typer(
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `driftline run`.")]
 Where = Annotated[
-    str, typer.Argument(metavar="DIR|STUDY", help="An output folder, or the id or name of a study on a service.")
+    str,
+    typer.Argument(
+        metavar="DIR|STUDY",
+        help="An output folder, or the id or name of a study on a service.",
+        autocompletion=completion.studies,
+    ),
 ]
 
 RayAddress = Annotated[
@@ -37,7 +42,10 @@ RayAddress = Annotated[
 
 Cost = Annotated[
     str | None,
-    typer.Option(help="Cost, instead of the study's own: rounds, bytes, client_gradients, examples, time, seconds."),
+    typer.Option(
+        help="Cost, instead of the study's own: rounds, bytes, client_gradients, examples, time, seconds.",
+        autocompletion=completion.costs,
+    ),
 ]
 Network = Annotated[
     str | None, typer.Option(metavar="BANDWIDTH,LATENCY", help="For --cost time: a client's link, such as 10Gbit,10ms.")
@@ -82,7 +90,12 @@ def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; never overwritten.")] = Path(
         "study.yaml"
     ),
-    example: Annotated[str, typer.Option("--from", metavar="NAME", help="The example to write; see --list.")] = "first",
+    example: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="NAME", help="The example to write; see --list.", autocompletion=completion.example_names
+        ),
+    ] = "first",
     list_: Annotated[bool, typer.Option("--list", help="List the examples instead, one line each.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -201,8 +214,13 @@ def frontier(
 @app.command(rich_help_panel="Results")
 def compare(
     study: Where,
-    first: Annotated[str | None, typer.Argument(metavar="LABEL", help="A label of the study.")] = None,
-    second: Annotated[str | None, typer.Argument(metavar="LABEL", help="Another label.")] = None,
+    first: Annotated[
+        str | None,
+        typer.Argument(metavar="LABEL", help="A label of the study.", autocompletion=completion.labels),
+    ] = None,
+    second: Annotated[
+        str | None, typer.Argument(metavar="LABEL", help="Another label.", autocompletion=completion.labels)
+    ] = None,
     other: Annotated[
         str | None,
         typer.Option("--with", metavar="DIR|STUDY", help="Instead of labels: another study that should be the same."),
@@ -276,7 +294,10 @@ def replay(
 
 @app.command(rich_help_panel="Methods and tasks")
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one in full.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show this one in full.", autocompletion=completion.method_names),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List methods, optimizers and schedules, or show one with its hyperparameters and default search space."""
@@ -287,7 +308,10 @@ def methods(
 
 @app.command(rich_help_panel="Methods and tasks")
 def tasks(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one in full.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show this one in full.", autocompletion=completion.task_names),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the tasks, or show one with its settings."""

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from service.cli import completion
+
 STUDIES = "Studies on a service"
 ACCESS = "Projects and tokens"
 """Headings in `driftline --help`."""
@@ -20,7 +22,10 @@ TokenFile = Annotated[
     Path | None, typer.Option("--token-file", help="File that holds the bearer token; DRIFTLINE_TOKEN by default.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A study's id, or its name (the newest).")]
+StudyName = Annotated[
+    str,
+    typer.Argument(metavar="STUDY", help="A study's id, or its name (the newest).", autocompletion=completion.studies),
+]
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
 
 
