@@ -29,7 +29,7 @@ RUN --mount=type=bind,target=/context \
     fi; \
     mkdir /tmp/source; \
     cd /context; \
-    cp -r driftline service trainers search_spaces pyproject.toml README.md LICENSE /tmp/source; \
+    cp -r driftline examples service trainers search_spaces pyproject.toml setup.py README.md LICENSE /tmp/source; \
     $pip torch "/tmp/source[cluster,data]" ${EXTRA_PACKAGES}; \
     find /opt/driftline -depth -type d \( -name tests -o -name __pycache__ \) -path '*/site-packages/*' \
         ! -path '*/optuna/*' ! -path '*/torch/*' -exec rm -rf {} +; \

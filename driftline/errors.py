@@ -18,7 +18,7 @@ Over HTTP an error travels as problem+json (`problem`) and comes back as the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ class DriftlineError(Exception):
     """Base of all errors raised on purpose.
 
     Args:
-        message: One line: what must hold, what was given, what to do.
+        message: One line (for each error): what must hold, what was given, what to do.
         details: JSON values that travel with the error (shown by the API, ignored by the command line).
 
     Attributes:
@@ -57,15 +57,20 @@ class InvalidSpec(DriftlineError, ValueError):
     Args:
         path: Dotted key of the invalid value, as the user wrote it: ``methods[0].space.client_lr``; "" for the whole.
         problem: What must hold and what was given, without the path.
+        others: Path and problem of further errors in the same specification.
         details: JSON values that travel with the error.
+
+    Attributes:
+        errors: Path and problem of every error, this one first. The message has a line for each.
     """
 
     code = "invalid-spec"
     status = 422
     exit_code = 2
 
-    def __init__(self, path: str, problem: str, **details: Any) -> None:
-        super().__init__(f"{path}: {problem}" if path else problem, **details)
+    def __init__(self, path: str, problem: str, others: Iterable[tuple[str, str]] = (), /, **details: Any) -> None:
+        self.errors = ((path, problem), *others)
+        super().__init__("\n".join(f"{path}: {text}" if path else text for path, text in self.errors), **details)
         self.path = path
         self.problem = problem
 
@@ -147,7 +152,7 @@ def problem(error: DriftlineError) -> dict[str, Any]:
 
     Returns:
         ``{"type", "title", "status", "detail"}`` as in RFC 9457, ``"path"`` and ``"problem"`` for an `InvalidSpec`,
-        and the error's details under ``"details"`` if there are any.
+        with ``"errors"`` if there are several, and the error's details under ``"details"`` if there are any.
 
     Examples:
         >>> problem(NotFound("no study 'abc'"))
@@ -161,6 +166,8 @@ def problem(error: DriftlineError) -> dict[str, Any]:
     }
     if isinstance(error, InvalidSpec):
         body |= {"path": error.path, "problem": error.problem}
+        if len(error.errors) > 1:
+            body["errors"] = [{"path": path, "problem": text} for path, text in error.errors]
     if error.details:
         body["details"] = error.details
     return body
@@ -189,5 +196,8 @@ def from_problem(status: int, body: Mapping[str, Any]) -> DriftlineError:
     raw = body.get("details")
     details: dict[str, Any] = {str(key): value for key, value in raw.items()} if isinstance(raw, Mapping) else {}
     if issubclass(kind, InvalidSpec):
-        return kind(str(body.get("path", "")), str(body.get("problem", detail)), **details)
+        listed = body.get("errors")
+        errors = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        others = [(str(one.get("path", "")), str(one.get("problem", ""))) for one in errors[1:]]
+        return kind(str(body.get("path", "")), str(body.get("problem", detail)), others, **details)
     return kind(detail, **details)

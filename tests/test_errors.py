@@ -67,6 +67,28 @@ def test_path_and_details_travel():
     assert str(back) == "budget.rounds: must be at least 1, got rounds=0"
 
 
+def test_several_errors_travel():
+    others = [("seed", "must be a whole number, got seed=x"), ("", "and 3 more")]
+    error = InvalidSpec("budget.rounds", "must be given", others, line=3)
+    assert str(error).splitlines() == [
+        "budget.rounds: must be given",
+        "seed: must be a whole number, got seed=x",
+        "and 3 more",
+    ]
+    back = from_problem(422, json.loads(json.dumps(problem(error))))
+    assert isinstance(back, InvalidSpec)
+    assert back.errors == error.errors == (("budget.rounds", "must be given"), *others)
+    assert back.details == {"line": 3}
+    assert "errors" not in problem(InvalidSpec("seed", "x"))
+
+
+@pytest.mark.parametrize("listed", ["x", [], [1, "x"], {"a": 1}])
+def test_errors_in_another_shape_are_left_out(listed):
+    back = from_problem(422, {"path": "seed", "problem": "x", "errors": listed})
+    assert isinstance(back, InvalidSpec)
+    assert back.errors == (("seed", "x"),)
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [

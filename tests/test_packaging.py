@@ -116,8 +116,27 @@ def test_libraries_whose_private_parts_are_used_have_an_upper_bound() -> None:
     assert set(used) <= bounded
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, timeout=300)
+    (wheel,) = folder.glob("driftline-*.whl")
+    target = folder / "installed"
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", str(target), str(wheel)], check=True, timeout=300)
+    return target
+
+
 @pytest.mark.slow
-def test_type_checkers_see_the_types(tmp_path: Path) -> None:
+def test_the_wheel_has_the_examples(installed: Path) -> None:
+    packed = {path.name: path.read_text() for path in (installed / "driftline" / "examples").iterdir()}
+    assert packed == {path.name: path.read_text() for path in (ROOT / "examples").glob("*.yaml")}
+
+
+@pytest.mark.slow
+def test_type_checkers_see_the_types(installed: Path, tmp_path: Path) -> None:
     """A wrong keyword and an unknown name are errors for mypy, from an editable install and from a wheel."""
     script = tmp_path / "script.py"
     script.write_text(
@@ -125,15 +144,6 @@ def test_type_checkers_see_the_types(tmp_path: Path) -> None:
         'job = Client().submit(Study.from_yaml("study.yaml"))\n'
         "job.wait(progres=True)\n"
         "reveal_type(job.frontier().table())\n"
-    )
-    wheels = tmp_path / "wheels"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    build = [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(ROOT)]
-    subprocess.run(build, check=True, timeout=300)
-    (wheel,) = wheels.glob("driftline-*.whl")
-    installed = tmp_path / "installed"
-    subprocess.run(
-        [*pip, "install", "-q", "--no-deps", "--target", str(installed), str(wheel)], check=True, timeout=300
     )
     for place in (ROOT, installed):
         done = subprocess.run(

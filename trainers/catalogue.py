@@ -26,7 +26,7 @@ one schedule (constant rates unless it names another). The roles are `client` (l
 federated learning `central` (the server's branch) and `merge`; settings have dotted names, such as `client.beta1` and
 `server.momentum`. FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with `sgd` (with momentum), `adam`, `yogi` and
 `adagrad` on the server; in a study `preset: fedadam` is such an entry. `driftline methods NAME` prints the update
-equations.
+equations and the default search space.
 
 A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients.
 Give exactly one of `server_lr`, `delta_lr` and `tied`, and one of `local_steps` and `local_epochs`. All members of a

@@ -17,7 +17,8 @@ class AdminClient(Connection):
         """Creates a token, which is shown only once. The request is not repeated: it would create a second token."""
         content, headers = token.model_dump_json(), {"Content-Type": "application/json"}
         try:
-            answer = self._http.post("/v1/tokens", content=content, headers=headers)
+            with self._announced():
+                answer = self._http.post("/v1/tokens", content=content, headers=headers)
         except httpx.TransportError as error:
             raise self._silent(error) from error
         if not answer.is_success:

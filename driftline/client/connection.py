@@ -7,8 +7,10 @@ growing pauses, until the client's patience ends. If the service sends Retry-Aft
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +29,9 @@ PAUSE_S = 0.1
 
 LONGEST_PAUSE_S = 5.0
 JITTER = 0.5
+WAIT_S = 2.0
+"""Seconds without an answer after which `on_wait` is called."""
+
 SILENCE_S = 45.0
 """Seconds of silence after which a stream counts as dead; a service sends a heartbeat every 15 seconds."""
 
@@ -43,6 +48,7 @@ class Connection:
         transport: Replaces the network in tests: `httpx.MockTransport`, or any synchronous transport.
         timeout_s: Seconds to wait for an answer.
         patience_s: Seconds for which a request is repeated while the service is unavailable.
+        on_wait: Called with the URL, in another thread, when a request has no answer after `WAIT_S`; at most once.
         sleep: Replaces `time.sleep` in tests.
     """
 
@@ -55,6 +61,7 @@ class Connection:
         transport: httpx.BaseTransport | None = None,
         timeout_s: float = 30.0,
         patience_s: float = 15.0,
+        on_wait: Callable[[str], object] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.url = url.rstrip("/")
@@ -68,6 +75,7 @@ class Connection:
             trust_env=transport is None,
         )
         self._patience_s = patience_s
+        self._on_wait = on_wait
         self._sleep = sleep
 
     def __enter__(self) -> Self:
@@ -112,6 +120,29 @@ class Connection:
         return self._get("/v1/whoami", Whoami)
 
     def _request(self, method: str, path: str, *, content: str | None = None, **options: Any) -> httpx.Response:
+        with self._announced():
+            return self._repeated(method, path, content=content, **options)
+
+    @contextlib.contextmanager
+    def _announced(self) -> Iterator[None]:
+        """Calls `on_wait` if the block takes longer than `WAIT_S`."""
+        if self._on_wait is None:
+            yield
+            return
+        timer = threading.Timer(WAIT_S, self._announce)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _announce(self) -> None:
+        on_wait, self._on_wait = self._on_wait, None
+        if on_wait is not None:
+            on_wait(self.url)
+
+    def _repeated(self, method: str, path: str, *, content: str | None = None, **options: Any) -> httpx.Response:
         headers = dict(options.pop("headers", {}))
         if content is not None:
             headers["Content-Type"] = "application/json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +27,8 @@ class Client:
         out: For local studies: the folder in which each study has a folder of its name; DRIFTLINE_OUT or "out" by
             default.
         transport: Replaces the network in your tests: `driftline.OfflineService`, or an `httpx.MockTransport`.
+        on_wait: For a service: called with its address, in another thread, when an answer takes longer than 2 seconds;
+            at most once. Requests are repeated for up to 15 seconds in any case.
 
     Attributes:
         local: Whether studies run in this process.
@@ -43,6 +46,7 @@ class Client:
         *,
         out: str | Path | None = None,
         transport: httpx.BaseTransport | None = None,
+        on_wait: Callable[[str], object] | None = None,
     ) -> None:
         address = url or environment().url
         self.local = address is None and transport is None
@@ -51,7 +55,7 @@ class Client:
             self._studies = local_studies(out)
         else:
             self._studies = RemoteStudies(
-                address or "http://driftline", token or environment().token, transport=transport
+                address or "http://driftline", token or environment().token, transport=transport, on_wait=on_wait
             )
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:

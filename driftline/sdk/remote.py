@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -26,13 +27,21 @@ class RemoteStudies:
         url: Its address: ``https://driftline.example``.
         token: Bearer token; None sends none.
         transport: Replaces the network in tests.
+        on_wait: As in `driftline.client.connection.Connection`.
 
     While the service is unavailable or overloaded, requests are repeated for up to 15 seconds, as described in
     `driftline.client.connection`. Submitting sends an idempotency key, so that it creates a single study.
     """
 
-    def __init__(self, url: str, token: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
-        self._api = ApiClient(url, token, transport=transport)
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        on_wait: Callable[[str], object] | None = None,
+    ) -> None:
+        self._api = ApiClient(url, token, transport=transport, on_wait=on_wait)
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`. `out` is ignored, because the service keeps the files."""

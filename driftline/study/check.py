@@ -15,11 +15,11 @@ from typing import Any
 import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
-from driftline.study.outlook import share_remark
+from driftline.study.outlook import cost_remark, share_remark
 from driftline.study.sampler import name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
-from driftline.study.validation import from_spec_error
+from driftline.study.validation import Errors, from_spec_error
 from search_spaces.parameters import Choice, Space
 from search_spaces.spaces import check as check_space
 from search_spaces.spaces import grid_size
@@ -54,30 +54,40 @@ def check(study: Study) -> list[str]:
         Warnings about what is valid but probably unintended, one line each.
 
     Raises:
-        InvalidSpec: One line with the key, what must hold, and what was given.
+        InvalidSpec: A line for each error, with the key, what must hold, and what was given.
     """
     remarks = []
     first: trainers.TrialSpec | None = None
+    errors = Errors()
     _check_sizes(study)
     for index, entry in enumerate(study.methods):
-        _check_spaces(entry, f"methods[{index}]")
-        read: list[trainers.TrialSpec] = []
-        configurations = list(corners(entry.parameters()))
-        for hyperparameters in (
-            configurations[:2] if _readable(study, entry.label, configurations[2:]) else configurations
-        ):
-            try:
-                read.append(trainers.parse(trial_document(study, entry.label, [hyperparameters], study.seed)))
-            except SpecError as error:
-                raise from_spec_error(error, _study_path(error.path, index)) from error
-        first = first or read[0]
-        remarks += _step_sizes(read[:2], f"methods[{index}]")
-        remarks += [*_start(study, index), *_grid(study, index)]
-    assert first is not None  # a study has a method
-    _check_packs(study, first)
-    _check_quality(study, first)
-    remarks += share_remark(study)
+        with errors.collected():
+            _check_spaces(entry, f"methods[{index}]")
+            read = _corners_read(study, index)
+            first = first or read[0]
+            remarks += _step_sizes(read[:2], f"methods[{index}]")
+            remarks += [*_start(study, index), *_grid(study, index)]
+    if first is not None:
+        with errors.collected():
+            _check_packs(study, first)
+        with errors.collected():
+            _check_quality(study, first)
+    errors.raise_any()
+    remarks += [*cost_remark(study), *share_remark(study)]
     return [*remarks, *_confirmation(study.budget)]
+
+
+def _corners_read(study: Study, index: int) -> list[trainers.TrialSpec]:
+    """The trials of an entry with all hyperparameters low and all high, after reading those at all corners."""
+    label = study.methods[index].label
+    configurations = list(corners(study.methods[index].parameters()))
+    read = []
+    for hyperparameters in configurations[:2] if _readable(study, label, configurations[2:]) else configurations:
+        try:
+            read.append(trainers.parse(trial_document(study, label, [hyperparameters], study.seed)))
+        except SpecError as error:
+            raise from_spec_error(error, _study_path(error.path, index)) from error
+    return read
 
 
 def _confirmation(budget: Budget) -> list[str]:
@@ -150,29 +160,37 @@ def _check_packs(study: Study, first: trainers.TrialSpec) -> None:
 
 def _check_spaces(entry: MethodEntry, path: str) -> None:
     """Checks that method, optimizers and schedule exist, and that their hyperparameters accept their spaces."""
+    errors = Errors()
     named: dict[str, MethodEntry | PartEntry] = {"method": entry, **entry.parts()}
     for kind, part in named.items():
         registry, place = REGISTRIES[kind](), path if kind == "method" else f"{path}.{kind}"
         if part.name not in registry:
-            raise InvalidSpec(f"{place}.name", f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}")
+            text = f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}"
+            errors.add(InvalidSpec(f"{place}.name", text))
+            if kind == "method":
+                break  # its roles are unknown
+            continue
         if kind in ROLES:
             try:
                 refuse_role(kind, part.name, entry.name)
             except SpecError as error:
-                raise InvalidSpec(f"{place}.name", str(error)) from error
+                errors.add(InvalidSpec(f"{place}.name", str(error)))
+                continue
         known = {item.name: item for item in offered(registry[part.name], kind)}
         for key, parameter in part.space.items():
             where = f"{place}.space.{step(key)}"
-            if key not in known:
-                if kind == "method" and (now := _new_place(key, entry)) is not None:
-                    raise InvalidSpec(where, f"is now {now}")
-                if (reason := withdrawals(registry[part.name].Hyper).get(key)) is not None:
-                    raise InvalidSpec(where, f"must be left out for {part.name}: {reason}")
-                raise InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}")
             try:
-                check_space(parameter, known[key], key)
+                if key in known:
+                    check_space(parameter, known[key], key)
+                elif kind == "method" and (now := _new_place(key, entry)) is not None:
+                    errors.add(InvalidSpec(where, f"is now {now}"))
+                elif (reason := withdrawals(registry[part.name].Hyper).get(key)) is not None:
+                    errors.add(InvalidSpec(where, f"must be left out for {part.name}: {reason}"))
+                else:
+                    errors.add(InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}"))
             except SpecError as error:
-                raise from_spec_error(error, where) from error
+                errors.add(from_spec_error(error, where))
+    errors.raise_any()
 
 
 def _new_place(key: str, entry: MethodEntry) -> str | None:

@@ -11,9 +11,9 @@ from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
 from driftline.study import starting_points as points
-from driftline.study.validation import Section, from_spec_error
+from driftline.study.validation import Errors, Section, from_spec_error
 from search_spaces import forms, presets, spaces
-from search_spaces.parameters import Space
+from search_spaces.parameters import Parameter, Space
 from trainers import ROLES, SpecError, shown, step
 
 MOST_CHOICES = 5_000
@@ -35,13 +35,20 @@ def _space(value: Any) -> Space:
             "", f"must be a mapping of hyperparameters to their search spaces, or default, got {shown(value)}"
         )
     space: Space = {}
+    errors = Errors()
     for name, form in value.items():
-        _short(form, str(name))
-        try:
-            space[str(name)] = forms.from_json(form, step(name))
-        except SpecError as error:
-            raise from_spec_error(error) from error
+        with errors.collected():
+            space[str(name)] = _parameter(form, str(name))
+    errors.raise_any()
     return space
+
+
+def _parameter(form: Any, name: str) -> Parameter:
+    _short(form, name)
+    try:
+        return forms.from_json(form, step(name))
+    except SpecError as error:
+        raise from_spec_error(error) from error
 
 
 def _short(form: Any, name: str) -> None:
@@ -52,10 +59,17 @@ def _short(form: Any, name: str) -> None:
             raise InvalidSpec(f"{step(name)}.{step(key)}", f"must have at most {MOST_CHOICES} items, got {len(part)}")
 
 
+def _named(values: Any) -> Any:
+    """The mapping that a plain name stands for; other values unchanged."""
+    return {"name": values} if isinstance(values, str) else values
+
+
 def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
     """The values with "default" replaced by the default space of their name."""
-    if values.get("space") != "default" or not isinstance(values.get("name"), str):
+    if values.get("space") != "default":
         return values
+    if not isinstance(values.get("name"), str):
+        return values | {"space": {}}  # the name alone is reported
     try:
         return values | {"space": spaces.default(kind, values["name"])}
     except SpecError as error:
@@ -100,6 +114,7 @@ class PartEntry(Section):
     @model_validator(mode="before")
     @classmethod
     def _default_space(cls, values: Any) -> Any:
+        values = _named(values)
         if not isinstance(values, dict):
             return values
         if strange := [key for key in values if key not in cls.model_fields]:
@@ -165,11 +180,12 @@ class MethodEntry(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, values: Any) -> Any:
+        values = _named(values)
         if not isinstance(values, dict):
             return values
         values = {"space": "default", **_preset(values)}
-        if isinstance(values.get("name"), str):
-            values = {"label": values["name"], **values}
+        name = values.get("name")
+        values = {"label": name if isinstance(name, str) else "unnamed", **values}  # another name is reported
         return _resolve(values, "methods")
 
     @model_validator(mode="after")

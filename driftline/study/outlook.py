@@ -50,9 +50,17 @@ def share_remark(study: Study) -> list[str]:
     return [f"eval_every: evaluations take about {100 * share:.0f} % of the time: evaluate less often to save time"]
 
 
+def cost_remark(study: Study) -> list[str]:
+    """A remark if the cost depends on the machine, so that `compare` gives no verdict."""
+    if study.objective.cost != "seconds":
+        return []
+    why = "seconds depend on the machine and its load, so that compare gives no verdict"
+    return [f"objective.cost: {why}: choose rounds, bytes, client_gradients or examples"]
+
+
 def _claims(study: Study) -> list[str]:
-    """What `compare` will be able to say with this budget; nothing for a study with one label."""
-    if len(study.methods) < 2:
+    """What `compare` will be able to say with this budget and cost; nothing for a study with one label."""
+    if len(study.methods) < 2 or cost_remark(study):
         return []
     seeds = study.budget.seeds
     if nothing_random(study):

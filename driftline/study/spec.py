@@ -21,7 +21,8 @@ Example::
 Forms of a space: `search_spaces.forms`; of a sampler: `driftline.study.sampler`; of `start`:
 `driftline.study.starting_points`.
 ``space: default`` is the method's default space, which an entry without `space` also gets; an optimizer or schedule
-without `space` keeps its default settings.
+without `space` keeps its default settings. A task, an entry, an optimizer or a schedule can be a name alone:
+``task: digits`` stands for ``task: {name: digits}``, ``methods: [fedavg]`` for ``methods: [{name: fedavg}]``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.sampler import SamplerField
-from driftline.study.validation import Real, Section, Whole, auto_or_number
+from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.values import is_json
 from trainers import hint, shown
 
@@ -196,7 +197,7 @@ class Study(Section):
 
     Attributes:
         name: Also the name of its output folder.
-        task: As in a trial: its name and settings.
+        task: As in a trial: its name and settings, or its name alone.
         methods: The entries to compare.
         objective: What is traded against what.
         budget: Trials, rounds and seeds of every entry.
@@ -234,6 +235,8 @@ class Study(Section):
         if renamed := version_0_1.renamed(values):
             old, new = renamed
             raise InvalidSpec(old, f"is spelled {new} since Driftline 0.2")
+        if isinstance(values.get("task"), str):
+            values = values | {"task": {"name": values["task"]}}
         objective = values.get("objective", {})
         task = values.get("task")
         if isinstance(objective, dict) and isinstance(task, dict):
@@ -243,25 +246,25 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
+        errors = Errors()
         if not isinstance(self.task.get("name"), str):
-            raise InvalidSpec("task.name", "must be given: the name of a task, such as digits")
+            errors.add(InvalidSpec("task.name", "must be given: the name of a task, such as digits"))
         seen: dict[str, int] = {}
         for index, entry in enumerate(self.methods):
             if entry.label in seen:
                 twin = f"methods[{seen[entry.label]}]"
                 problem = f"must be unique, got {shown(entry.label)}, which {twin} has: give one of them another label"
-                raise InvalidSpec(f"methods[{index}].label", problem)
-            seen[entry.label] = index
+                errors.add(InvalidSpec(f"methods[{index}].label", problem))
+            seen.setdefault(entry.label, index)
             most = self.budget.trials_per_search
             if len(entry.start) > most:
                 whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
-                raise InvalidSpec(
-                    f"methods[{index}].start",
-                    f"must hold at most {most} configurations, {whose}, got {len(entry.start)}",
-                )
+                problem = f"must hold at most {most} configurations, {whose}, got {len(entry.start)}"
+                errors.add(InvalidSpec(f"methods[{index}].start", problem))
         for key in ("task", "init"):
             if not is_json(getattr(self, key)):
-                raise InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}")
+                errors.add(InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}"))
+        errors.raise_any()
         return self
 
     @model_validator(mode="after")
@@ -294,7 +297,7 @@ class Study(Section):
             source: A path, or a YAML string, which must have a line break.
 
         Raises:
-            InvalidSpec: One line with the key, what must hold, and what was given.
+            InvalidSpec: A line for each error, with the key, what must hold, and what was given.
             NotFound: There is no such file.
         """
         document = loading.read(source)
@@ -344,7 +347,7 @@ class Study(Section):
             Warnings about what is valid but probably unintended, one line each.
 
         Raises:
-            InvalidSpec: One line with the key, what must hold, and what was given.
+            InvalidSpec: A line for each error, with the key, what must hold, and what was given.
         """
         from driftline.study.check import check  # imports the trainers, and with them torch
 

@@ -1,13 +1,15 @@
-"""Base of a study's parts: a pydantic model with one-line errors that name the key as the user wrote it."""
+"""Base of a study's parts: a pydantic model whose errors name the keys as the user wrote them."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NoReturn, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from driftline.errors import InvalidSpec
 from trainers import SpecError, hint, integer, number, shown, step
@@ -15,6 +17,7 @@ from trainers import SpecError, hint, integer, number, shown, step
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 64  # the API's limit for request bodies
 _STEPS = 12  # most steps of a path in a message
+_MOST_ERRORS = 20  # most that are listed
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("above", "gt"),
@@ -55,7 +58,7 @@ class Section(BaseModel):
             document: A mapping, from JSON or YAML.
 
         Raises:
-            InvalidSpec: One line with the key, what must hold, and what was given.
+            InvalidSpec: A line for each error, with the key, what must hold, and what was given.
         """
         if not isinstance(document, dict):
             raise InvalidSpec("", f"must be a mapping of keys to values, got {shown(document)}")
@@ -84,36 +87,95 @@ def _refuse_strange(document: Any) -> None:
 
 
 def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
-    """Raises the first of pydantic's errors (unknown keys before others) as `InvalidSpec`.
+    """Raises pydantic's errors (unknown keys before others) as one `InvalidSpec`.
+
+    A key that is missing beside an unknown one was probably misspelled, and is reported once.
 
     Args:
         error: The error from pydantic.
         model: The model that was validated.
     """
-    found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")[0]
-    place: tuple[int | str, ...] = found["loc"]
-    kind = found["type"]
-    context = found.get("ctx", {})
+    found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+    misspelled = {item["loc"][:-1] for item in found if item["type"] == "extra_forbidden"}
+    found = [item for item in found if item["type"] != "missing" or item["loc"][:-1] not in misspelled]
+    errors = Errors()
+    for item in found[:_MOST_ERRORS]:
+        errors.add(_invalid(item, model))
+    errors.skipped += len(found[_MOST_ERRORS:])
+    errors.raise_any()
+    raise AssertionError("pydantic's error has no errors")
+
+
+def _invalid(item: ErrorDetails, model: type[BaseModel]) -> InvalidSpec:
+    """One of pydantic's errors as an `InvalidSpec`."""
+    place: tuple[int | str, ...] = item["loc"]
+    kind = item["type"]
+    context = item.get("ctx", {})
     cause = context.get("error")
-    if isinstance(cause, InvalidSpec):
-        raise InvalidSpec(join(dotted(place), cause.path), cause.problem) from None
     path = dotted(place)
+    if isinstance(cause, InvalidSpec):
+        (_, problem), *others = cause.errors
+        return InvalidSpec(join(path, cause.path), problem, [(join(path, rest), text) for rest, text in others])
     name = str(place[-1]) if place else ""
-    came = f", got {f'{step(name)}=' if name and not name.isdigit() else ''}{shown(found['input'])}"
+    came = f", got {f'{step(name)}=' if name and not name.isdigit() else ''}{shown(item['input'])}"
     if kind == "extra_forbidden":
-        raise InvalidSpec(path, f"unknown key: {hint(name, model.model_fields)}") from None
+        return InvalidSpec(path, f"unknown key: {hint(name, model.model_fields)}")
     if isinstance(cause, ValueError):
-        raise InvalidSpec(path, str(cause)) from None
+        return InvalidSpec(path, str(cause))
     if kind == "missing":
-        raise InvalidSpec(path, _KINDS[kind]) from None
+        return InvalidSpec(path, _KINDS[kind])
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
-        raise InvalidSpec(path, f"must be {words} {shown(context[key])}{came}") from None
+        return InvalidSpec(path, f"must be {words} {shown(context[key])}{came}")
     if kind == "literal_error":
         expected = str(context["expected"]).replace("'", "")
-        raise InvalidSpec(path, f"must be {expected}{came}") from None
-    text = _KINDS.get(kind, found["msg"].replace("Input should", "must"))
-    raise InvalidSpec(path, f"{text}{came}") from None
+        return InvalidSpec(path, f"must be {expected}{came}")
+    text = _KINDS.get(kind, item["msg"].replace("Input should", "must"))
+    return InvalidSpec(path, f"{text}{came}")
+
+
+class Errors:
+    """Collects the errors of a study, to report them together.
+
+    Examples:
+        >>> errors = Errors()
+        >>> for place in ("seed", "budget.rounds", "seed"):
+        ...     with errors.collected():
+        ...         raise InvalidSpec(place, "must be given")
+        >>> errors.raise_any()
+        Traceback (most recent call last):
+        driftline.errors.InvalidSpec: seed: must be given
+        budget.rounds: must be given
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[tuple[str, str], None] = {}
+        self.skipped = 0
+
+    def add(self, error: InvalidSpec) -> None:
+        """Adds an error, once, with those that it brings."""
+        self._errors |= dict.fromkeys(error.errors)
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """Adds an `InvalidSpec` that is raised inside, instead of letting it through."""
+        try:
+            yield
+        except InvalidSpec as error:
+            self.add(error)
+
+    def raise_any(self) -> None:
+        """Raises the errors as one; does nothing if there are none.
+
+        Raises:
+            InvalidSpec: The first error, with all others.
+        """
+        if not self._errors:
+            return
+        first, *others = self._errors
+        skipped = self.skipped + len(others[_MOST_ERRORS - 1 :])
+        more = [("", f"and {skipped} more")] if skipped else []
+        raise InvalidSpec(*first, [*others[: _MOST_ERRORS - 1], *more]) from None
 
 
 def from_spec_error(error: SpecError, path: str | None = None) -> InvalidSpec:

@@ -65,7 +65,7 @@ class CheckProcesses:
         """Runs `service.api.study_checks.check`.
 
         Raises:
-            InvalidSpec: One line with the key, the rule, and what was given; or the check took too long.
+            InvalidSpec: A line for each error, with the key, the rule, and what was given; or the check took too long.
             Unavailable: No process could be started.
         """
         process = self._idle.get()

@@ -25,9 +25,10 @@ class ProblemDetails(BaseModel):
         type: Kind of error, as ``urn:driftline:...``; stable.
         title: The status in words.
         status: The HTTP status.
-        detail: One line for people.
+        detail: One line for people; a line for each error of an invalid study.
         path: For an invalid specification or request: the invalid key.
         problem: The detail without the path.
+        errors: For several errors of a study: path and problem of each, the one above first.
         details: JSON values that belong to the error.
     """
 
@@ -37,6 +38,7 @@ class ProblemDetails(BaseModel):
     detail: str
     path: str | None = None
     problem: str | None = None
+    errors: list[dict[str, str]] | None = None
     details: dict[str, Any] | None = None
 
 

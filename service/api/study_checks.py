@@ -17,7 +17,7 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
     """Finds every error in a study that can be found before it runs.
 
     Raises:
-        InvalidSpec: One line with the key, the rule, and what was given.
+        InvalidSpec: A line for each error, with the key, the rule, and what was given.
     """
     study = Study.from_json(body)
     try:

@@ -40,8 +40,13 @@ def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
 @contextlib.contextmanager
 def connected(url: str | None, token_file: Path | None) -> Iterator[Client]:
     """A client of the service."""
-    with Client(*address(url, token_file)) as client:
+    with Client(*address(url, token_file), on_wait=say_waiting) as client:
         yield client
+
+
+def say_waiting(url: str) -> None:
+    """Prints that the service has not answered yet."""
+    typer.echo(f"Waiting for an answer from {url} ...", err=True)
 
 
 def submit(client: Client, file: Path, *, wait: bool, key: str | None, as_json: bool) -> None:

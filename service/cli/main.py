@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from driftline.errors import DriftlineError, InvalidSpec
-from service.cli import remote, theory
+from service.cli import completion, remote, theory
 from service.cli.remote import Json, TokenFile, Url
 from trainers import PluginError
 
@@ -25,10 +25,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; see examples/digits.yaml.")]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `driftline run`.")]
 Where = Annotated[
-    str, typer.Argument(metavar="DIR|STUDY", help="An output folder, or the id or name of a study on a service.")
+    str,
+    typer.Argument(
+        metavar="DIR|STUDY",
+        help="An output folder, or the id or name of a study on a service.",
+        autocompletion=completion.studies,
+    ),
 ]
 
 RayAddress = Annotated[
@@ -37,7 +42,10 @@ RayAddress = Annotated[
 
 Cost = Annotated[
     str | None,
-    typer.Option(help="Cost, instead of the study's own: rounds, bytes, client_gradients, examples, time, seconds."),
+    typer.Option(
+        help="Cost, instead of the study's own: rounds, bytes, client_gradients, examples, time, seconds.",
+        autocompletion=completion.costs,
+    ),
 ]
 Network = Annotated[
     str | None, typer.Option(metavar="BANDWIDTH,LATENCY", help="For --cost time: a client's link, such as 10Gbit,10ms.")
@@ -77,7 +85,32 @@ def options(
     """Options of all commands."""
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; never overwritten.")] = Path(
+        "study.yaml"
+    ),
+    example: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="NAME", help="The example to write; see --list.", autocompletion=completion.example_names
+        ),
+    ] = "first",
+    list_: Annotated[bool, typer.Option("--list", help="List the examples instead, one line each.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a commented study to start from: a small one on digits, or another example."""
+    from service.cli.init import list_examples, write_example
+
+    if as_json and not list_:
+        raise InvalidSpec("--json", "is for --list alone")
+    if list_:
+        list_examples(as_json=as_json)
+    else:
+        write_example(example, file)
+
+
+@app.command(rich_help_panel="Studies")
 def validate(
     study: StudyFile,
     estimate: Annotated[
@@ -92,7 +125,7 @@ def validate(
     validate_study(study, url, token_file, estimate=estimate)
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def run(
     study: StudyFile,
     out: Annotated[
@@ -108,7 +141,7 @@ def run(
     run_study(study, out, ray_address)
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def resume(
     study: Where,
     ray_address: RayAddress = None,
@@ -130,7 +163,7 @@ def resume(
     resume_study(Path(study), ray_address)
 
 
-@app.command()
+@app.command(rich_help_panel="Studies")
 def retry(
     study: Where,
     trial: Annotated[
@@ -156,7 +189,7 @@ def retry(
     retry_trials(Path(study), trial or (), ray_address)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def frontier(
     study: Where,
     json_: Annotated[bool, typer.Option("--json", help="Print frontier.json instead of the table.")] = False,
@@ -178,11 +211,16 @@ def frontier(
     show_frontier(study, as_json=json_, quality=quality, cost=at, url=url, token_file=token_file)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def compare(
     study: Where,
-    first: Annotated[str | None, typer.Argument(metavar="LABEL", help="A label of the study.")] = None,
-    second: Annotated[str | None, typer.Argument(metavar="LABEL", help="Another label.")] = None,
+    first: Annotated[
+        str | None,
+        typer.Argument(metavar="LABEL", help="A label of the study.", autocompletion=completion.labels),
+    ] = None,
+    second: Annotated[
+        str | None, typer.Argument(metavar="LABEL", help="Another label.", autocompletion=completion.labels)
+    ] = None,
     other: Annotated[
         str | None,
         typer.Option("--with", metavar="DIR|STUDY", help="Instead of labels: another study that should be the same."),
@@ -211,7 +249,7 @@ def compare(
     show_comparison(study, first, second, as_json=as_json, cost=at, url=url, token_file=token_file)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def export(
     study: Where,
     table: Annotated[Path, typer.Argument(metavar="TABLE.parquet", help="The file to write.")],
@@ -224,7 +262,7 @@ def export(
     export_table(study, table, url=url, token_file=token_file)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def replay(
     tables: Annotated[
         list[Path], typer.Argument(metavar="TABLE.parquet...", help="Recorded tables with different labels.")
@@ -254,23 +292,35 @@ def replay(
     replay_tables(tables, labels, budget, sampler=sampler, studies=studies, seed=seed, lift=lift, as_json=as_json)
 
 
-@app.command()
-def methods(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
-    """List what can be tuned: methods, optimizers and schedules with their hyperparameters."""
+@app.command(rich_help_panel="Methods and tasks")
+def methods(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show this one in full.", autocompletion=completion.method_names),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List methods, optimizers and schedules, or show one with its hyperparameters and default search space."""
     from service.cli.show import show_methods
 
-    show_methods(name)
+    show_methods(name, as_json=as_json)
 
 
-@app.command()
-def tasks(name: Annotated[str | None, typer.Argument(help="Show only this one, in full.")] = None) -> None:
-    """List the tasks with their settings."""
+@app.command(rich_help_panel="Methods and tasks")
+def tasks(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show this one in full.", autocompletion=completion.task_names),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the tasks, or show one with its settings."""
     from service.cli.show import show_tasks
 
-    show_tasks(name)
+    show_tasks(name, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel="Results")
 def ui(
     folder: Folder,
     port: Annotated[
@@ -284,7 +334,7 @@ def ui(
     open_ui(folder, port, browser=browser)
 
 
-@app.command()
+@app.command(rich_help_panel="Running a service")
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 8080, or 8081 for a scheduler.")] = None,
@@ -303,7 +353,7 @@ def serve(
     run_service(host, port, only, mlflow_port, per_project)
 
 
-@app.command()
+@app.command(rich_help_panel="Running a service")
 def migrate(
     database: Annotated[
         str | None, typer.Option(help="URL of the database; DRIFTLINE_DATABASE_URL by default.")
@@ -318,18 +368,19 @@ def migrate(
 
 
 app.add_typer(remote.app)
-app.add_typer(theory.app)
+app.add_typer(theory.app, rich_help_panel="Theory")
 
 
 def main() -> None:
-    """Runs the command line; a DriftlineError becomes one line on stderr and an exit code.
+    """Runs the command line; a DriftlineError becomes an exit code and a line on stderr, or one for each error.
 
     Exit codes: 0 done, 1 failed, 2 invalid input, 3 to 6 as listed in driftline/errors.py, 130 stopped by Ctrl-C.
     """
     try:
         app()
     except DriftlineError as error:
-        typer.echo(f"driftline: {error}", err=True)
+        for line in str(error).splitlines():
+            typer.echo(f"driftline: {line}", err=True)
         sys.exit(error.exit_code)
     except PluginError as error:
         typer.echo(f"driftline: {error}", err=True)

@@ -10,7 +10,7 @@ import typer
 from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
 from driftline.wire.access import ProjectQuota, Quota
-from service.cli.jobs import address
+from service.cli.jobs import address, say_waiting
 
 
 def quota(
@@ -35,7 +35,7 @@ def quota(
     """
     new = {name: _limit(name, text) for name, text in wanted.items() if text is not None}
     where, token = address(url, token_file)
-    with AdminClient(where, token) as api:
+    with AdminClient(where, token, on_wait=say_waiting) as api:
         found = api.quota(project)
         if new:
             try:

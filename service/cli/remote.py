@@ -7,20 +7,29 @@ from typing import Annotated
 
 import typer
 
+from service.cli import completion
+
+STUDIES = "Studies on a service"
+ACCESS = "Projects and tokens"
+"""Headings in `driftline --help`."""
+
 app = typer.Typer()
 token_app = typer.Typer(name="token", help="Tokens of a service (needs scope admin).", no_args_is_help=True)
-app.add_typer(token_app)
+app.add_typer(token_app, rich_help_panel=ACCESS)
 
 Url = Annotated[str | None, typer.Option("--url", help="Address of the service; DRIFTLINE_URL by default.")]
 TokenFile = Annotated[
     Path | None, typer.Option("--token-file", help="File that holds the bearer token; DRIFTLINE_TOKEN by default.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A study's id, or its name (the newest).")]
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; see examples/digits.yaml.")]
+StudyName = Annotated[
+    str,
+    typer.Argument(metavar="STUDY", help="A study's id, or its name (the newest).", autocompletion=completion.studies),
+]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def submit(
     study: StudyFile,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and show it.")] = False,
@@ -38,7 +47,7 @@ def submit(
         jobs.submit(client, study, wait=wait, key=key, as_json=as_json)
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=STUDIES)
 def list_(url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """List the studies of a service, newest first."""
     from service.cli import jobs
@@ -47,7 +56,7 @@ def list_(url: Url = None, token_file: TokenFile = None, as_json: Json = False) 
         jobs.list_all(client, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def watch(study: StudyName, url: Url = None, token_file: TokenFile = None) -> None:
     """Watch a study on a service until it has finished; Ctrl-C leaves it running."""
     from service.cli import jobs
@@ -56,7 +65,7 @@ def watch(study: StudyName, url: Url = None, token_file: TokenFile = None) -> No
         jobs.wait(client.job(study))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def pause(study: StudyName, url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """Pause a study on a service: its packs write checkpoints, from which `resume` continues."""
     from service.cli import jobs
@@ -65,7 +74,7 @@ def pause(study: StudyName, url: Url = None, token_file: TokenFile = None, as_js
         jobs.say(client.job(study).pause(), as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def cancel(study: StudyName, url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """Cancel a study on a service for good; its results stay."""
     from service.cli import jobs
@@ -74,7 +83,7 @@ def cancel(study: StudyName, url: Url = None, token_file: TokenFile = None, as_j
         jobs.say(client.job(study).cancel(), as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def delete(
     study: StudyName,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -88,7 +97,7 @@ def delete(
         jobs.delete(client.job(study), yes=yes)
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def extend(
     study: StudyName,
     trials: Annotated[
@@ -109,7 +118,7 @@ def extend(
         jobs.say(client.job(study).extend(trials_per_method=trials, seeds=seeds), as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def logs(
     study: StudyName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until the study has finished.")] = False,
@@ -124,7 +133,7 @@ def logs(
         jobs.show_logs(client.job(study), follow=follow, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=ACCESS)
 def whoami(url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """Show what your token allows."""
     from service.cli import tokens
@@ -132,7 +141,7 @@ def whoami(url: Url = None, token_file: TokenFile = None, as_json: Json = False)
     tokens.show_own(url, token_file, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=ACCESS)
 def quota(
     project: Annotated[
         str | None, typer.Argument(metavar="PROJECT", help="Any project (needs scope admin); your own by default.")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
+import yaml
 
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.modelled_time import Time
 from driftline.results.trial_list import first_difference
+from search_spaces import spaces
 from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown, withdrawals
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
 from trainers.registry import methods, optimizers, schedules, tasks
@@ -64,36 +67,14 @@ def show_first_difference(study: str, other: str, *, url: str | None = None, tok
     typer.echo(first_difference(one, two) or f"the same {len(one)} trials")
 
 
-def show_methods(name: str | None) -> None:
-    """Prints every method, optimizer and schedule with its hyperparameters, or one of them in full."""
-    groups = (
-        ("Methods", methods()),
-        ("Optimizers", optimizers()),
-        ("Schedules", schedules()),
-    )
-    if name is not None:
-        found = [registry for _, registry in groups if name in registry]
-        for registry in found:
-            _print_whole(name, registry[name], _settings(registry[name]))
-        if found:
-            return
-        known = [known for _, registry in groups for known in registry]
-        raise NotFound(f"no method, optimizer or schedule {shown(name)}: {hint(name, known)}")
-    for title, registry in groups:
-        typer.echo(f"{title}:")
-        _print_list(registry)
+def show_methods(name: str | None, *, as_json: bool = False) -> None:
+    """Lists the methods, optimizers and schedules, or shows one of them in full."""
+    _show({"Methods": methods(), "Optimizers": optimizers(), "Schedules": schedules()}, name, "methods", as_json)
 
 
-def show_tasks(name: str | None) -> None:
-    """Prints every task with its settings, or one of them in full."""
-    registry = tasks()
-    if name is not None:
-        if name not in registry:
-            raise NotFound(f"no task {shown(name)}: {hint(name, registry)}")
-        _print_whole(name, registry[name], _settings(registry[name]))
-        return
-    typer.echo("Tasks:")
-    _print_list(registry)
+def show_tasks(name: str | None, *, as_json: bool = False) -> None:
+    """Lists the tasks, or shows one of them in full."""
+    _show({"Tasks": tasks()}, name, "tasks", as_json)
 
 
 def is_remote(study: str, url: str | None) -> bool:
@@ -159,24 +140,92 @@ def _settings(module: object) -> tuple[Hyperparameter, ...]:
     return offered(module) if isinstance(module, Configured) else ()
 
 
-def _print_list(registry: Registry[object]) -> None:
-    for name in registry:
-        module = registry[name]
-        typer.echo(f"  {name:<24}{summary(module)}.")
-        for word, said in (("paper", source(module)), ("exchanges", exchanges(module)), ("optimizers", roles(module))):
-            if said:
-                typer.echo(f"      {word:<22}{said}")
-        for line in _hyperparameters(_settings(module), module):
-            typer.echo(f"      {line}")
-    typer.echo("")
+def _show(groups: Mapping[str, Registry[object]], name: str | None, command: str, as_json: bool) -> None:
+    """Prints a line for each plug-in, or one of them in full.
+
+    Raises:
+        NotFound: No plug-in has this name.
+    """
+    if name is None:
+        if as_json:
+            typer.echo(json.dumps([_facts(one, group) for group in groups.values() for one in group], indent=2))
+            return
+        for title, group in groups.items():
+            typer.echo(f"{title}:")
+            for one in group:
+                typer.echo(f"  {one:<24}{summary(group[one])}.")
+            typer.echo("")
+        typer.echo(f"driftline {command} NAME shows one in full.")
+        return
+    having = [group for group in groups.values() if name in group]
+    if not having:
+        kinds = " or ".join(", ".join(group.word for group in groups.values()).rsplit(", ", 1))
+        raise NotFound(f"no {kinds} {shown(name)}: {hint(name, [one for group in groups.values() for one in group])}")
+    if as_json:
+        typer.echo(json.dumps([_all_facts(name, group) for group in having], indent=2))
+        return
+    for group in having:
+        _print_whole(name, group)
 
 
-def _print_whole(name: str, module: object, described: tuple[Hyperparameter, ...]) -> None:
+def _facts(name: str, group: Registry[object]) -> dict[str, Any]:
+    return {"name": name, "kind": group.word, "summary": summary(group[name])}
+
+
+def _all_facts(name: str, group: Registry[object]) -> dict[str, Any]:
+    """Everything about a plug-in as JSON values."""
+    module = group[name]
+    facts = _facts(name, group) | {"description": inspect.cleandoc(module.__doc__ or ""), "source": source(module)}
+    hyperparameters = [
+        {
+            "name": item.name,
+            "summary": item.doc,
+            "range": range_of(item),
+            "unit": item.unit,
+            "default": default_of(item, module),
+            "limit": item.limit,
+        }
+        for item in _settings(module)
+    ]
+    if isinstance(module, Task):
+        return facts | {"settings": hyperparameters}
+    facts |= {"exchanges": exchanges(module), "roles": roles(module), "hyperparameters": hyperparameters}
+    by_role = _default_spaces(name, group)
+    return facts | {"default_space": by_role if group.word == "optimizer" else by_role.get("")}
+
+
+def _print_whole(name: str, group: Registry[object]) -> None:
+    module = group[name]
     typer.echo(f"{name}\n\n{inspect.cleandoc(module.__doc__ or '')}\n")
-    for line in _hyperparameters(described, module):
+    if role_names := roles(module):
+        typer.echo(f"{'Roles' if group.word == 'method' else 'Serves as'}: {role_names}.\n")
+    for line in _hyperparameters(_settings(module), module):
         typer.echo(f"  {line}")
     for setting, reason in (withdrawals(module.Hyper) if isinstance(module, Configured) else {}).items():
         typer.echo(f"  no {setting:<19}{reason}")
+    by_role = _default_spaces(name, group)
+    for first, space in by_role.items():
+        having = [role for role, other in by_role.items() if other == space]
+        if not space or having[0] != first:
+            continue
+        typer.echo(f"\nDefault search space{' as ' if first else ''}{', '.join(having)}:")
+        for key, form in space.items():
+            typer.echo(f"  {key}: {_flow(form)}")
+
+
+def _default_spaces(name: str, group: Registry[object]) -> dict[str, dict[str, Any]]:
+    """The default spaces as in a study, by role; a method, or a schedule, has one under ""."""
+    kinds: dict[str, spaces.Kind] = {"": "methods" if group.word == "method" else "schedules"}
+    if group.word == "optimizer":
+        kinds = {kind: kind for kind in spaces.KINDS if kind in roles(group[name]).split(", ")}
+    known = {role: spaces.default(kind, name) for role, kind in kinds.items() if name in spaces.names(kind)}
+    return {role: {key: form.to_json() for key, form in space.items()} for role, space in known.items()}
+
+
+def _flow(form: Any) -> str:
+    """A search space as in a study file, on one line."""
+    text: str = yaml.safe_dump([form], default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.strip()[1:-1]
 
 
 def _hyperparameters(described: tuple[Hyperparameter, ...], module: object) -> Iterator[str]:

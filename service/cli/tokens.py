@@ -12,7 +12,7 @@ import typer
 from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
 from driftline.wire.access import GivenScope, NewToken
-from service.cli.jobs import address
+from service.cli.jobs import address, say_waiting
 
 
 def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
@@ -83,7 +83,7 @@ def revoke(url: str | None, token_file: Path | None, token: str) -> None:
 
 def _api(url: str | None, token_file: Path | None) -> AdminClient:
     where, token = address(url, token_file)
-    return AdminClient(where, token)
+    return AdminClient(where, token, on_wait=say_waiting)
 
 
 def _day(moment: datetime) -> str:

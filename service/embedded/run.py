@@ -81,7 +81,7 @@ class EmbeddedRun:
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or ray_cluster()
         if study is not None and self._ray_address is None:
-            _require_room(study)
+            require_room(study)
         self._folder = Folder(folder, create=study is not None)
         self.folder = folder
         self._closers: list[Callable[[], None]] = [self._folder.close]
@@ -296,7 +296,7 @@ class EmbeddedRun:
         self._closers.append(close)
 
 
-def _require_room(study: Study) -> None:
+def require_room(study: Study) -> None:
     """Checks, before Ray is started on this computer, that a pack will fit.
 
     Raises:

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from driftline.client.environment import environment
-from driftline.errors import Conflict, NotFound
+from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
@@ -20,7 +20,7 @@ from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
 from service.embedded import timing
 from service.embedded.folder_results import stored_frontier
-from service.embedded.run import EmbeddedRun
+from service.embedded.run import EmbeddedRun, require_room
 
 
 class EmbeddedJob(Job):
@@ -134,6 +134,10 @@ class LocalStudies:
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study, and times a few rounds of it here; see `driftline.Client.validate`."""
         remarks = study.check()
+        try:
+            require_room(study)
+        except InvalidSpec as error:  # it may be meant for another computer
+            remarks.append(f"{error.path}: this computer cannot run the study: {error.problem}")
         checked = CheckedStudy(
             spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=study.outlook()
         )

@@ -1,5 +1,6 @@
 """The client's connection without a network: what it sends again, how long, and what its errors are."""
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from driftline.errors import (
 from driftline.wire.access import NewToken
 from tests.clients import EveryClient
 
-from .mocked import client, failing, refused, timed_out
+from .mocked import STUDY, client, failing, refused, timed_out
 
 
 def test_it_sends_its_token_and_takes_records_back() -> None:
@@ -69,6 +70,36 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         api.study("s1")
     assert 50 < sum(waits) <= 60
     assert LONGEST_PAUSE_S / 2 <= max(waits) <= LONGEST_PAUSE_S
+
+
+def test_a_long_wait_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftline.client.connection.WAIT_S", 0.01)
+    announced = threading.Event()
+    urls: list[str] = []
+
+    def on_wait(url: str) -> None:
+        urls.append(url)
+        announced.set()
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        assert announced.wait(60)
+        return httpx.Response(200, json=STUDY)
+
+    with client(handle, on_wait=on_wait) as api:
+        assert api.study("s1").name == "small"
+        assert api.study("s1").name == "small"
+    assert urls == ["http://tuner"]
+
+
+def test_a_quick_answer_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftline.client.connection.WAIT_S", 3600.0)
+    urls: list[str] = []
+    handle, _ = failing(0, refused)
+    with client(handle, on_wait=urls.append) as api:
+        assert api.study("s1").name == "small"
+    assert urls == []
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers if timer.interval == 3600.0)
 
 
 @pytest.mark.parametrize(

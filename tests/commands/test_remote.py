@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from driftline import Client, Study
 from driftline.client.environment import environment
 from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded, Unauthorized, Unavailable
 from driftline.sdk.job import StudyFailed
+from service.cli import jobs
 from service.server.compose import Service
 from tests.clients import EveryClient
 from tests.waiting import until
@@ -279,3 +281,32 @@ def test_probes_answer_without_a_token(service: Service) -> None:
         assert http.get("/healthz").status_code == http.get("/readyz").status_code == 200
         assert "driftline" in http.get("/metrics").text
         assert http.get("/v1/studies").status_code == 401
+
+
+def test_a_slow_service_is_named_on_stderr(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftline.client.connection.WAIT_S", 0.01)
+    announced = threading.Event()
+    say = jobs.say_waiting
+
+    def say_waiting(url: str) -> None:
+        say(url)
+        announced.set()
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert announced.wait(60)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"studies": []}')
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+            pass
+
+    monkeypatch.setattr(jobs, "say_waiting", say_waiting)
+    with HTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = run("list", "--json", "--url", url)
+        server.shutdown()
+    assert (done.exit_code, done.stdout) == (0, "[]\n")
+    assert done.stderr == f"Waiting for an answer from {url} ...\n"

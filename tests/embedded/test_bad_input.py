@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,9 +131,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_process_itself(tmp_path: Path) -> None:
-    """Once through the real command: exit code, one line on stderr, nothing on stdout."""
+    """Once through the real command: exit code, one line on stderr for each error, nothing on stdout."""
     file = tmp_path / "study.yaml"
-    file.write_text(yaml.safe_dump(change("methods.0.space.local_steps", 0)))
+    file.write_text(yaml.safe_dump(change("methods.0.space", {"local_steps": 0, "client_lrr": 1})))
     done = subprocess.run(
         [sys.executable, "-m", "service.cli", "run", str(file), "--out", str(tmp_path / "out")],
         capture_output=True,
@@ -142,8 +143,11 @@ def test_the_process_itself(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert "local_steps" in done.stderr
+    assert [line.partition(": ")[2].partition(": ")[0] for line in done.stderr.splitlines()] == [
+        "methods[0].space.client_lrr",
+        "methods[0].space.local_steps",
+    ]
+    assert all(line.startswith("driftline: ") for line in done.stderr.splitlines())
     assert not (tmp_path / "out").exists()
 
 
@@ -188,11 +192,22 @@ def test_version() -> None:
     assert run("--version") == (0, f"driftline {driftline.__version__}\n")
 
 
-def test_help_names_every_command() -> None:
+def test_help_has_every_command_under_a_heading() -> None:
     code, text = run("--help")
     assert code == 0
+    headings = re.findall(r"^[╭+]\W+((?:\w+ )+)", text, re.MULTILINE)
+    assert [heading.strip() for heading in headings] == [
+        "Options",
+        "Studies",
+        "Results",
+        "Methods and tasks",
+        "Running a service",
+        "Studies on a service",
+        "Projects and tokens",
+        "Theory",
+    ]
     for command in ("validate", "run", "resume", "frontier", "compare", "methods", "tasks", "ui"):
-        assert command in text
+        assert re.search(rf"^\W+{command} ", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "plateau", "sgd"])

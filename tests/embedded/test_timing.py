@@ -85,6 +85,10 @@ def test_a_local_client_checks_and_estimates_without_starting_anything(
         assert checked.estimate == timed(digits(4))
         assert checked.spec == digits(4).to_json()
         assert client.validate(digits(4), estimate=False).estimate is None
+        assert checked.remarks == []
+        large = Study.from_json(digits(4).to_json() | {"resources": {"gpu": 64}})
+        (remark,) = client.validate(large, estimate=False).remarks
+        assert remark.startswith("resources.gpu: this computer cannot run the study: a pack needs ")
         wrong = Study.from_json(digits(4).to_json() | {"task": {"name": "digits", "clients": 0}})
         with pytest.raises(InvalidSpec, match="clients"):
             client.validate(wrong)

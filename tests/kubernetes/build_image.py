@@ -28,10 +28,12 @@ NAMES = {
 }
 CONTEXT = (
     "driftline",
+    "examples",
     "service",
     "trainers",
     "search_spaces",
     "pyproject.toml",
+    "setup.py",
     "constraints.txt",
     "README.md",
     "LICENSE",

@@ -127,6 +127,36 @@ def test_bad_settings_are_found_at_the_corners(old, new, message):
     assert message.startswith(error.value.path)
 
 
+def test_errors_in_several_entries_are_reported_together():
+    text = TEXT.replace("client_lr:", "clent_lr:").replace("momentum:", "moment:").replace("plateau", "plateu")
+    text = text.replace(
+        "budget:",
+        "  - {name: fedavgg, space: {a: 1}}\n  - {label: other, name: fedavg, space: {local_steps: 0}}\nbudget:",
+    )
+    text = text.replace("budget:", "objective: {quality: los}\nbudget:")
+    with pytest.raises(InvalidSpec) as error:
+        Study.from_yaml(text).check()
+    assert [path for path, _ in error.value.errors] == [
+        "methods[0].space.clent_lr",
+        "methods[0].server.space.moment",
+        "methods[0].schedule.name",
+        "methods[1].name",
+        "methods[2].space.local_steps",
+    ]
+    right = text.replace("clent_lr", "client_lr").replace("moment:", "momentum:").replace("plateu", "plateau")
+    with pytest.raises(InvalidSpec) as error:
+        Study.from_yaml(right).check()
+    paths = [path for path, _ in error.value.errors]
+    assert paths == ["methods[1].name", "methods[2].space.local_steps", "objective.quality"]
+
+
+def test_an_error_of_the_task_is_reported_once():
+    text = TEXT.replace("clients: 20", "clients: 0").replace("methods:", "methods:\n  - fedprox")
+    with pytest.raises(InvalidSpec) as error:
+        Study.from_yaml(text).check()
+    assert error.value.errors == (("task.clients", "must be in [1, 10000000], got clients=0"),)
+
+
 def test_the_second_entry_is_named():
     text = TEXT.replace(
         "budget:", "  - {label: b, name: fedavg, space: {client_lr: -1, server_lr: 1, local_steps: 1}}\nbudget:"

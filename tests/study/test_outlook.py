@@ -83,6 +83,16 @@ def test_a_budget_says_what_it_can_claim() -> None:
     assert claims(methods=[{"name": "fedavg"}]) == []
 
 
+def test_seconds_get_a_remark_and_no_claim() -> None:
+    objective = {"quality": "test_accuracy", "cost": "seconds"}
+    (remark,) = Study.from_json(STUDY | TWO | {"objective": objective}).check()
+    assert remark == (
+        "objective.cost: seconds depend on the machine and its load, so that compare gives no verdict: "
+        "choose rounds, bytes, client_gradients or examples"
+    )
+    assert claims(objective=objective) == []
+
+
 def test_where_nothing_is_random_one_run_is_enough() -> None:
     whole = {"clients_per_round": None, "batch_size": None}
     (done,) = claims(**whole)

@@ -53,6 +53,19 @@ def test_every_value_is_read():
     assert (one.sampler, one.seed, one.clients_per_round, one.batch_size) == ("tpe", 0, 10, None)
 
 
+def test_names_alone_stand_for_mappings():
+    rest = "budget: {trials_per_method: 2, rounds: 10}\n"
+    short = "name: a\ntask: digits\nmethods: [fedavg, {name: fedprox, server: adam, schedule: plateau}]\n"
+    long = (
+        "name: a\ntask: {name: digits}\nmethods:\n"
+        "  - {label: fedavg, name: fedavg, space: default}\n"
+        "  - {label: fedprox, name: fedprox, server: {name: adam}, schedule: {name: plateau}}\n"
+    )
+    assert study(short + rest).to_json() == study(long + rest).to_json()
+    assert study(short + rest).to_json()["task"] == {"name": "digits"}
+    assert study("name: a\ntask: quadratic\nmethods: [fedavg]\n" + rest).objective.quality == "excess_loss"
+
+
 def test_python_and_yaml_agree():
     made = Study(
         name="digits-fedavg-vs-fedprox",
@@ -228,8 +241,13 @@ BAD = [
     ("clients_per_round: 10", "rungs: 3", "rungs: unknown key: "),
     ("name: digits-", "name: /tmp/", "name: must be 1 to 100 letters"),
     ("name: digits,", "nam: digits,", "task.name: must be given"),
-    ("{name: digits, clients: 50, partition: {dirichlet: 0.3}}", "digits", "task: must be a mapping, got task="),
-    ("- {name: fedprox, space: default}", "- fedprox", 'methods[1]: must be a mapping, got "fedprox"'),
+    ("{name: digits, clients: 50, partition: {dirichlet: 0.3}}", "3", "task: must be a mapping, got task=3"),
+    ("- {name: fedprox, space: default}", "- 3", "methods[1]: must be a mapping, got 3"),
+    (
+        "- {name: fedprox, space: default}",
+        "- fedpro",
+        'methods[1].name: no default space for method "fedpro": did you mean fedprox?',
+    ),
     (
         "objective: {quality: test_accuracy, cost: bytes}",
         "objective: 1",
@@ -250,6 +268,53 @@ def test_bad_input_names_key_value_and_remedy(old, new, message):
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
     assert error.value.path in message
+
+
+def test_all_errors_are_reported_at_once():
+    wrong = [
+        ("cost: bytes", "cost: euros"),
+        ("rounds: 200", "rounds: 0"),
+        ("[1e-3, 1.0]", "[1, 1e-3]"),
+        ("{choice: [1, 5]}", "[1, 5]"),
+        ("{int: [5, 50]}", "{int: 5}"),
+        ("name: fedprox", "nam: fedprox"),
+        ("clients_per_round", "clients_per_rund"),
+        ("trials_per_method: 64, ", ""),
+    ]
+    text = TEXT
+    for old, new in wrong:
+        assert old in text
+        text = text.replace(old, new, 1)
+    with pytest.raises(InvalidSpec) as error:
+        study(text)
+    lines = str(error.value).splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [
+        "clients_per_rund",  # unknown keys first
+        "methods[0].space.client_lr",
+        "methods[0].space.local_steps",
+        "methods[0].schedule.space.window.int",
+        "methods[1].nam",  # and the name is not also reported as missing
+        "objective.cost",
+        "budget.trials_per_method",
+        "budget.rounds",
+    ]
+    assert [f"{path}: {problem}" for path, problem in error.value.errors] == lines
+    assert (error.value.path, error.value.problem) == error.value.errors[0]
+
+
+def test_labels_and_starts_are_reported_together():
+    entries = "methods: [fedavg, {name: fedavg, start: [{client_lr: 0.1}, {client_lr: 0.2}]}, fedavg]\n"
+    with pytest.raises(InvalidSpec) as error:
+        study(f"name: a\ntask: digits\n{entries}budget: {{trials_per_method: 1, rounds: 1}}\n")
+    assert [path for path, _ in error.value.errors] == ["methods[1].label", "methods[1].start", "methods[2].label"]
+
+
+def test_at_most_20_errors_are_listed():
+    document = {**study().to_json(), **{f"key{number}": 0 for number in range(50)}}
+    with pytest.raises(InvalidSpec) as error:
+        Study.from_json(document)
+    assert len(error.value.errors) == 21
+    assert str(error.value).splitlines()[-1] == "and 30 more"
 
 
 def test_parts_built_alone_raise_the_same_error():

@@ -1,0 +1,66 @@
+"""`driftline init`: writes one of the example studies that come with Driftline."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import typer
+
+import driftline
+from driftline.errors import Conflict, InvalidSpec, NotFound
+from trainers import hint, shown
+
+FIRST = "first"
+"""The example that is written by default."""
+
+
+def examples() -> dict[str, str]:
+    """The text of every example study, by name; the default one comes first.
+
+    They are part of the wheel (setup.py); in a checkout they lie beside the package.
+    """
+    package = Path(driftline.__file__).parent
+    folder = next(place for place in (package / "examples", package.parent / "examples") if place.is_dir())
+    found = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != FIRST, name))}
+
+
+def list_examples(*, as_json: bool) -> None:
+    """Prints the name of every example and what it does."""
+    summaries = {name: _summary(text) for name, text in examples().items()}
+    if as_json:
+        typer.echo(json.dumps([{"name": name, "summary": summary} for name, summary in summaries.items()], indent=2))
+        return
+    for name, summary in summaries.items():
+        typer.echo(f"{name:<20}{summary}")
+
+
+def write_example(name: str, file: Path) -> None:
+    """Writes an example to a new file, and prints what to run next.
+
+    Raises:
+        Conflict: The file exists.
+        InvalidSpec: The file cannot be written.
+        NotFound: No example has this name.
+    """
+    known = examples()
+    if name not in known:
+        raise NotFound(f"no example {shown(name)}: {hint(name, known)}")
+    path = shlex.quote(str(file))
+    try:
+        with file.open("x", encoding="utf-8") as target:
+            target.write(known[name].replace(f"examples/{name}.yaml", path))
+    except FileExistsError as error:
+        raise Conflict(f"{file} exists and is not overwritten: give the name of a new file") from error
+    except OSError as error:
+        raise InvalidSpec("FILE", f"cannot write {str(file)!r}: {error.strerror or error}") from error
+    typer.echo(f"Wrote {file}. Check and run it:\n  driftline validate {path}\n  driftline run {path}")
+
+
+def _summary(text: str) -> str:
+    """The first sentence of the comment at the top, up to a colon."""
+    comment = " ".join(line.lstrip("# ") for line in text.partition("\n#\n")[0].splitlines())
+    return re.split(r"[.:](?:\s|$)", comment)[0]

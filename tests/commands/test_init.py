@@ -1,0 +1,71 @@
+"""`driftline init`: examples that validate, as they are written; no file is overwritten."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from driftline.errors import Conflict, InvalidSpec, NotFound
+from driftline.study.spec import Study
+from service.cli.init import FIRST, examples
+from service.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+
+
+def shown(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_default_is_a_small_study_without_remarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "driftline run study.yaml" in shown("init")
+    study = Study.from_yaml("study.yaml")
+    assert (study.labels, study.task["name"], study.check()) == (("fedavg", "fedprox"), "digits", [])
+    assert study.budget.seeds == 6  # a verdict is possible
+    assert "study 'first-study' is valid" in shown("validate", "study.yaml", "--no-estimate")
+
+
+def test_every_example_is_listed_and_written(tmp_path: Path) -> None:
+    listed = json.loads(shown("init", "--list", "--json"))
+    names = [one["name"] for one in listed]
+    assert names[0] == FIRST
+    assert sorted(names) == sorted(path.stem for path in (ROOT / "examples").glob("*.yaml"))
+    lines = shown("init", "--list").splitlines()
+    for one, line in zip(listed, lines, strict=True):
+        assert one["summary"].startswith(("Compares ", "Searches "))
+        assert line.split(maxsplit=1) == [one["name"], one["summary"]]
+        file = tmp_path / f"my {one['name']}.yaml"
+        shown("init", str(file), "--from", one["name"])
+        assert f"driftline run '{file}'" in file.read_text()
+        assert "examples/" not in file.read_text()
+        assert Study.from_yaml(file) == Study.from_yaml(examples()[one["name"]])
+
+
+def test_a_file_that_exists_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text("mine")
+    result = CliRunner().invoke(app, ["init", str(file)])
+    assert isinstance(result.exception, Conflict)
+    assert str(result.exception) == f"{file} exists and is not overwritten: give the name of a new file"
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["--from", "digit"], NotFound, 'no example "digit": did you mean digits?'),
+        (["no/such/folder.yaml"], InvalidSpec, "FILE: cannot write 'no/such/folder.yaml': No such file or directory"),
+        (["--json"], InvalidSpec, "--json: is for --list alone"),
+    ],
+)
+def test_bad_input_writes_nothing(
+    arguments: list[str], kind: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["init", *arguments])
+    assert (type(result.exception), str(result.exception)) == (kind, message)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,75 @@
+"""`driftline methods` and `driftline tasks`: short lists, one in full, JSON."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from driftline.study.spec import Study
+from service.cli.main import app
+from trainers.registry import methods, optimizers, schedules, tasks
+
+ALL = {"methods": [*methods(), *optimizers(), *schedules()], "tasks": list(tasks())}
+
+
+def shown(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def read(*arguments: str) -> Any:
+    return json.loads(shown(*arguments, "--json"))
+
+
+def as_in_a_study(text: str, title: str) -> Any:
+    """What stands below a title, read as YAML."""
+    return yaml.safe_load(text.partition(f"{title}:\n")[2].partition("\n\n")[0])
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_the_list_has_a_line_for_each(command: str) -> None:
+    rows = [line.split(maxsplit=1) for line in shown(command).splitlines() if line.startswith("  ")]
+    assert [name for name, _ in rows] == ALL[command]
+    assert all(len(summary) > 10 and summary.endswith(".") for _, summary in rows)
+    found = read(command)
+    assert [(one["name"], f"{one['summary']}.") for one in found] == [tuple(row) for row in rows]
+    assert {one["kind"] for one in found} == ({"task"} if command == "tasks" else {"method", "optimizer", "schedule"})
+
+
+@pytest.mark.parametrize("name", ["fedprox", "plateau"])
+def test_the_default_space_can_be_copied_into_a_study(name: str) -> None:
+    text, [found] = shown("methods", name), read("methods", name)
+    space = as_in_a_study(text, "Default search space")
+    assert space == found["default_space"]
+    entry = {"name": "fedprox"} if name == "fedprox" else {"name": "fedprox", "schedule": {"name": name}}
+    document = {"name": "a", "task": "digits", "budget": {"trials_per_method": 8, "rounds": 5}}
+    whole = Study.from_json({**document, "methods": [entry | {"schedule": {"name": "plateau", "space": "default"}}]})
+    part = whole.methods[0] if name == "fedprox" else whole.methods[0].schedule
+    assert {key: form.to_json() for key, form in part.space.items()} == space
+
+
+def test_an_optimizer_has_a_space_in_each_role() -> None:
+    text, [found] = shown("methods", "adam"), read("methods", "adam")
+    assert "Serves as: client, server, central, merge.\n" in text
+    assert list(found["default_space"]) == ["client", "server", "central", "merge"]
+    assert as_in_a_study(text, "Default search space as client") == found["default_space"]["client"]
+    assert as_in_a_study(text, "Default search space as server, central, merge") == found["default_space"]["merge"]
+
+
+def test_a_method_in_full() -> None:
+    [found] = read("methods", "fedprox")
+    assert found["kind"] == "method"
+    assert "client" in found["roles"]
+    assert "Li et al. 2020" in found["source"]
+    [prox] = [item for item in found["hyperparameters"] if item["name"] == "prox"]
+    assert (prox["range"], prox["limit"]) == ("at least 0", "0 is FedAvg")
+    assert "Roles: client, " in shown("methods", "fedprox")
+
+
+def test_a_task_in_full() -> None:
+    [found] = read("tasks", "digits")
+    assert [item["name"] for item in found["settings"]][:2] == ["clients", "partition"]
+    assert "size of the population" in shown("tasks", "digits")
