@@ -13,7 +13,20 @@ import typer
 
 from driftline.errors import DriftlineError, InvalidSpec
 from service.cli import completion, remote, theory
-from service.cli.remote import Json, TokenFile, Url
+from service.cli.options import (
+    Compute,
+    Cost,
+    FlopsPerExample,
+    Folder,
+    Json,
+    Network,
+    RayAddress,
+    Stragglers,
+    StudyFile,
+    TokenFile,
+    Url,
+    Where,
+)
 from trainers import PluginError
 
 app = typer.Typer(
@@ -24,48 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `driftline run`.")]
-Where = Annotated[
-    str,
-    typer.Argument(
-        metavar="DIR|STUDY",
-        help="An output folder, or the id or name of a study on a service.",
-        autocompletion=completion.studies,
-    ),
-]
-
-RayAddress = Annotated[
-    str | None, typer.Option(help="For a folder: a Ray cluster to use; without it a local one is started.")
-]
-
-Cost = Annotated[
-    str | None,
-    typer.Option(
-        help="Cost, instead of the study's own: rounds, bytes, client_gradients, examples, time, seconds.",
-        autocompletion=completion.costs,
-    ),
-]
-Network = Annotated[
-    str | None, typer.Option(metavar="BANDWIDTH,LATENCY", help="For --cost time: a client's link, such as 10Gbit,10ms.")
-]
-Compute = Annotated[
-    str | None, typer.Option(metavar="SPEED", help="For --cost time: a client's computer, such as 300GFLOPS.")
-]
-Stragglers = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE", help="For --cost time: mean share by which chance slows a client down; 0 by default."
-    ),
-]
-FlopsPerExample = Annotated[
-    float | None,
-    typer.Option(
-        metavar="N",
-        help="For --cost time: operations of one example's gradient; those stored with the study by default.",
-    ),
-]
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.cli import completion
+from service.cli.options import Json, StudyFile, StudyName, TokenFile, Url
 
 STUDIES = "Studies on a service"
 ACCESS = "Projects and tokens"
@@ -16,17 +15,6 @@ ACCESS = "Projects and tokens"
 app = typer.Typer()
 token_app = typer.Typer(name="token", help="Tokens of a service (needs scope admin).", no_args_is_help=True)
 app.add_typer(token_app, rich_help_panel=ACCESS)
-
-Url = Annotated[str | None, typer.Option("--url", help="Address of the service; DRIFTLINE_URL by default.")]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="File that holds the bearer token; DRIFTLINE_TOKEN by default.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-StudyName = Annotated[
-    str,
-    typer.Argument(metavar="STUDY", help="A study's id, or its name (the newest).", autocompletion=completion.studies),
-]
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study; `driftline init` writes one.")]
 
 
 @app.command(rich_help_panel=STUDIES)
