@@ -52,13 +52,24 @@ class View:
         state: The study's state.
         rows: One row per label, in the study's order.
         rate: Rounds per second, summed over trials; None until known.
-        left_s: Seconds left at this rate; None until known.
+        left_s: Seconds left at this rate; None until known, and at the end.
+        took_s: Seconds from its start to its end; None until it has finished.
     """
 
     state: str
     rows: tuple[LabelView, ...]
     rate: float | None
     left_s: float | None
+    took_s: float | None = None
+
+    @property
+    def pace(self) -> list[str]:
+        """How fast it runs and how long it will, or how long it took; empty while neither is known."""
+        if self.took_s is not None:
+            return [f"took {clock_text(self.took_s)}"]
+        if self.rate is None or self.left_s is None:
+            return []
+        return [f"{self.rate:.0f} rounds/s", f"{clock_text(self.left_s)} left"]
 
 
 class Rate:
@@ -109,7 +120,10 @@ def view(record: StudyRecord, best: Mapping[str, float], rate: float | None) -> 
         for label, progress in record.progress.items()
     )
     left = sum(max(progress.rounds_total - progress.rounds_done, 0) for progress in record.progress.values())
-    return View(record.state, rows, rate, left / rate if rate else None)
+    took = None
+    if record.finished_at is not None and record.started_at is not None:
+        took = (record.finished_at - record.started_at).total_seconds()
+    return View(record.state, rows, rate, left / rate if rate and left else None, took)
 
 
 def rounds_done(progress: Mapping[str, LabelProgress]) -> int:
@@ -124,6 +138,8 @@ def plain(shown: View) -> str:
         >>> row = LabelView("fedavg", (12, 64), (0, 24), 1, 0.91234)
         >>> plain(View("RUNNING", (row,), 812.0, 95.0))
         'running | fedavg 12/64 trials, 0/24 confirmed, 1 diverged, best 0.9123 | 812 rounds/s | 1:35 left'
+        >>> plain(View("SUCCEEDED", (row,), None, None, took_s=95.0))
+        'succeeded | fedavg 12/64 trials, 0/24 confirmed, 1 diverged, best 0.9123 | took 1:35'
     """
     parts = [shown.state.lower()]
     for row in shown.rows:
@@ -135,9 +151,7 @@ def plain(shown: View) -> str:
         if row.best is not None:
             text += f", best {row.best:.4g}"
         parts.append(text)
-    if shown.rate is not None and shown.left_s is not None:
-        parts += [f"{shown.rate:.0f} rounds/s", f"{clock_text(shown.left_s)} left"]
-    return " | ".join(parts)
+    return " | ".join([*parts, *shown.pace])
 
 
 def clock_text(seconds: float) -> str:
@@ -214,9 +228,7 @@ def table(shown: View, metric: str) -> Table:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    foot = shown.state.lower()
-    if shown.rate is not None and shown.left_s is not None:
-        foot += f", {shown.rate:.0f} rounds/s, {clock_text(shown.left_s)} left"
+    foot = ", ".join([shown.state.lower(), *shown.pace])
     grid = Table(box=None, pad_edge=False, caption=foot, caption_justify="left")
     grid.add_column("method")
     grid.add_column("")
