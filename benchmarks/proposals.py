@@ -1,4 +1,4 @@
-"""What a proposal of TPE costs after many trials, beside one for which Optuna's trials are made again.
+"""What a proposal of TPE costs after many trials, beside one for which Optuna's trials are made and copied again.
 
     OMP_NUM_THREADS=1 python benchmarks/proposals.py [--trials 500 2000 5000] [--repeats 15]
 
@@ -15,13 +15,14 @@ import statistics
 import time
 from typing import Any
 
+import optuna
 from optuna.trial import FrozenTrial
 
-from search_spaces.parameters import Choice, Float
+from search_spaces.parameters import Choice, Float, Space
 from service.samplers import quasi_random, tpe
 from service.samplers.optuna_history import History
 
-SPACE = {
+SPACE: Space = {
     "client_lr": Float(1e-3, 1.0, log=True, also=(0,)),
     "server_lr": Float(1e-3, 10.0, log=True),
     "local_steps": Choice((1, 5, 10, 50)),
@@ -31,15 +32,16 @@ OBJECTIVES = ("quality", "speed")
 
 
 class MadeAgain(tpe.Sampler):
-    """TPE that makes all of Optuna's trials for every proposal, which Optuna then copies."""
+    """TPE that makes all of Optuna's trials for every proposal, and adds them to a study that copies them."""
 
-    def _history(self, number: int) -> list[FrozenTrial]:
+    def _study(self, number: int, seed: int) -> optuna.Study:
         free = {name: self._space[name] for name in self._free}
-        history = History(free, len(OBJECTIVES), fixed=self.fixed)
-        trials = history.made(self._told(), self._running(number))
+        trials = History(free, len(OBJECTIVES), fixed=self.fixed).made(self._told(), self._running(number))
         for trial in trials:
             trial.__class__ = FrozenTrial
-        return trials
+        study = optuna.create_study(directions=["maximize"] * len(OBJECTIVES), sampler=self._optuna(number, seed))
+        study.add_trials(trials)
+        return study
 
 
 def proposal(sampler: tpe.Sampler, number: int) -> tuple[dict[str, Any], float]:

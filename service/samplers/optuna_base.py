@@ -1,6 +1,6 @@
 """Base of the samplers that learn: a new Optuna study for every proposal.
 
-For every proposal an in-memory Optuna study is built from all results so far, in the order of the trials' numbers, with
+For every proposal an in-memory Optuna study begins with all results so far, in the order of the trials' numbers, with
 a seed that is a function of (seed, number). A rebuilt sampler therefore proposes what the interrupted one would have
 proposed, in whatever order the results arrived. (To the bit with the same versions of Optuna, NumPy and, for gp, torch
 on the same kind of machine.)
@@ -106,6 +106,18 @@ class Learner:
         """The trials that Optuna gets, in the order of their numbers."""
         return self._trials.made(self._told(), self._running(number))
 
+    def _study(self, number: int, seed: int) -> optuna.Study:
+        """The study that proposes trial `number`."""
+        import optuna
+
+        from service.samplers.optuna_history import StartedStorage
+
+        return optuna.create_study(
+            directions=["maximize"] * len(self._objectives),
+            sampler=self._optuna(number, seed),
+            storage=StartedStorage(self._history(number)),
+        )
+
     @cached_property
     def _trials(self) -> History:
         from service.samplers.optuna_history import History
@@ -113,16 +125,11 @@ class Learner:
         return History({name: self._space[name] for name in self._free}, len(self._objectives), fixed=self.fixed)
 
     def _propose(self, number: int) -> Hyperparameters:
-        import optuna
-
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         known = [hyperparameters for hyperparameters, _ in self._finished.values()]
         known += Learner._running(self, number).values()
         with _quiet():
-            study = optuna.create_study(
-                directions=["maximize"] * len(self._objectives), sampler=self._optuna(number, seed)
-            )
-            study.add_trials(self._history(number))
+            study = self._study(number, seed)
             for _ in range(self.tries):
                 trial = study.ask()
                 hyperparameters = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces.parameters import Parameter
@@ -73,8 +75,46 @@ class History:
         return trial
 
 
-class _SharedTrial(FrozenTrial):
-    """A finished or running trial; Optuna's storage copies each one deeply, though nobody changes what it holds."""
+class StartedStorage(InMemoryStorage):
+    """Optuna's storage in memory for one study that begins with some trials.
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
-        return copy.copy(self)
+    `Study.add_trials` would check and copy each of them for every proposal. Nobody changes them, so they stay outside
+    of what this storage owns, and its own trials are numbered after them.
+
+    Args:
+        trials: They get the numbers 0, 1, ...
+    """
+
+    def __init__(self, trials: Sequence[FrozenTrial]) -> None:
+        super().__init__()
+        self._first = trials
+        for number, trial in enumerate(trials):
+            trial.number = number
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        """The first trials, which are never copied, and then its own; see Optuna."""
+        first = self._first if states is None else [trial for trial in self._first if trial.state in states]
+        return [*first, *map(self._numbered, super().get_all_trials(study_id, deepcopy, states))]
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        """One of its own trials; see Optuna."""
+        return self._numbered(super().get_trial(trial_id))
+
+    def get_trial_number_from_id(self, trial_id: int) -> int:
+        """The number of one of its own trials; see Optuna."""
+        return super().get_trial_number_from_id(trial_id) + len(self._first)
+
+    def _numbered(self, own: FrozenTrial) -> FrozenTrial:
+        trial = copy.copy(own)
+        trial.number += len(self._first)
+        return trial
+
+
+class _SharedTrial(FrozenTrial):
+    """A trial whose constraints are read once: TPE asks for them again for each hyperparameter."""
+
+    @cached_property
+    def constraints(self) -> dict[str, float]:
+        return super().constraints

@@ -1,6 +1,9 @@
 """NSGA-II and Gaussian processes: better than chance, shy of what diverges, the same after any order of arrival."""
 
+import copy
+
 import numpy as np
+import optuna
 import pytest
 
 from search_spaces.parameters import Choice, Float, Int
@@ -160,6 +163,35 @@ def test_trials_are_made_for_optuna_once(name):
     after = sampler._history(20)
     assert [one is other for one, other in zip(before, after[:13], strict=True)] == [True] * 12 + [False]
     assert after[12].values == [9.0, 0.5]
+
+
+@pytest.mark.parametrize("name", ["tpe", "gp", "nsga2"])
+@pytest.mark.parametrize("objectives", [OBJECTIVES, OBJECTIVES[:1]], ids=["two objectives", "one objective"])
+@pytest.mark.parametrize("diverged", [(), (5, 17)], ids=["none diverged", "two diverged"])
+def test_shared_trials_propose_what_added_trials_propose(name, objectives, diverged):
+    """`StartedStorage` instead of `Study.add_trials` changes no bit of a proposal."""
+    sampler, added = build(name, SPACE, objectives, 0), build(name, SPACE, objectives, 0)
+
+    def study(number: int, seed: int) -> optuna.Study:
+        trials = [copy.copy(trial) for trial in added._history(number)]
+        for trial in trials:
+            trial.__class__ = optuna.trial.FrozenTrial
+        made = optuna.create_study(directions=["maximize"] * len(objectives), sampler=added._optuna(number, seed))
+        made.add_trials(trials)
+        return made
+
+    added._study = study
+    points = build("quasi_random", SPACE, OBJECTIVES, 0)
+    proposals = []
+    for number in range(23):
+        if number < 20:
+            for each in (sampler, added):
+                values = None if number in diverged else smooth(points.ask(number))
+                each.tell(number, points.ask(number), values, diverged=values is None)
+        else:
+            proposals.append(sampler.ask(number))  # the ones before stay running
+            assert added.ask(number) == proposals[-1]
+    assert len({str(one) for one in proposals}) == 3
 
 
 def test_gp_keeps_the_best_the_newest_and_some_that_diverged():
