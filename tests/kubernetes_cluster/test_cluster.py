@@ -169,7 +169,7 @@ def test_a_study_goes_on_after_a_pause_gives_back_what_is_idle_and_ends(deployed
         assert curve["round"] == sorted(set(curve["round"]))
         assert curve["round"][-1] == ROUNDS
     found = study.frontier().data["methods"]["fedavg"]
-    assert found["points"]
+    assert found["frontier"]
     assert found["ledger"]["trials"] == TRIALS
     until(lambda: not deployed.pods("head", study.id), "its Ray cluster is gone", 180)
     until(lambda: not deployed.rayjobs(study.id), "its RayJob is gone", 180)

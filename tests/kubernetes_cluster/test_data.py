@@ -37,7 +37,7 @@ def test_a_study_reads_data_that_a_job_has_fetched_and_a_wrong_sum_leaves_nothin
     curve = next(iter(on_data.curves().values()))
     assert curve["round"][-1] == 10
     assert curve["test_loss"][-1] < curve["test_loss"][0]
-    assert on_data.frontier().data["methods"]["fedavg"]["points"]
+    assert on_data.frontier().data["methods"]["fedavg"]["frontier"]
 
 
 def wrong(deployed, folder):

@@ -13,7 +13,7 @@ from driftline import Client, Study
 URL, TOKEN, TIMEOUT = os.environ["DRIFTLINE_URL"], os.environ["DRIFTLINE_TOKEN"], float(os.environ["TIMEOUT_S"])
 MLFLOW = os.environ.get("MLFLOW_URL", "")
 STARTED = time.monotonic()
-# No setting of it diverges on this task: the frontier has points whatever is drawn.
+# No configuration diverges on this task: there is a frontier whatever is drawn.
 SPACE = {"client_lr": {"float": [1e-3, 0.1], "log": True}, "server_lr": 0.05, "local_steps": {"choice": [1, 5]}}
 
 
@@ -49,10 +49,10 @@ study = Study(
 job = Client(URL, TOKEN).submit(study)
 say(f"study {study.name} is submitted; its Ray cluster is started")
 job.wait(timeout_s=TIMEOUT)
-methods = job.frontier().data["methods"]
-points = methods["fedavg"]["points"]
+frontier = job.frontier().data["methods"]["fedavg"]["frontier"]
 need(
-    len(points) >= 1 and all(point["quality"] is not None for point in points), f"the frontier has {len(points)} points"
+    len(frontier) >= 1 and all(step["quality"] is not None for step in frontier),
+    f"the frontier has {len(frontier)} steps",
 )
 if MLFLOW:
     need(
