@@ -144,7 +144,10 @@ def test_the_old_spelling_is_refused_with_the_new_one(method, more, message):
         (
             "two_way_transfer",
             {"merge_momentum": 0.5, "merge_optimizer": "adam"},
-            "methods[0].space.merge_momentum: is now merge.space.beta1",
+            (
+                "methods[0].space.merge_momentum: is now merge.space.beta1\n"
+                "methods[0].space.merge_optimizer: is now merge.name"
+            ),
         ),
         ("two_way_transfer", {"merge": "mean"}, "methods[0].space.merge: is now space.merge_by"),
     ],
