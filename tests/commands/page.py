@@ -104,11 +104,11 @@ class Terminal:
         return int(code)
 
     def run(self, command: str, code: int = 0, seconds: float = 120.0) -> str:
-        """What a command says, which must end with this exit code."""
+        """What a command says, which must end with this exit code; without the line about a slow service (stderr)."""
         self.type(command)
         found = self.ended(seconds)
         assert found == code, f"{command} ended with {found}:\n{self.said}"
-        return self.said
+        return re.sub(r"(?m)^Waiting for an answer from .*\n", "", self.said)
 
     def interrupt(self) -> None:
         """Ctrl-C: for the command that runs."""
