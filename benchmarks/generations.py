@@ -96,6 +96,15 @@ class Memory:
         return Stored(version=0)
 
 
+def search_in_memory(study: Study, workers: int) -> tuple[Memory, Search]:
+    """A study's search, at its beginning, and the memory that it uses in place of an API."""
+    memory = Memory(study)
+    client: Any = memory  # it has the methods of a DriverClient that a search calls
+    search = Search(client, "s", study, 1, folder="/nowhere", slots=lambda: workers)
+    search.load()
+    return memory, search
+
+
 def study(seed: int, asking: str, packs: int | str) -> Study:
     """The study that is simulated."""
     methods = [{"label": label, "name": "fedavg", "space": _SPACE} for label in ("one", "other")]
@@ -130,8 +139,7 @@ def trained(seed: int, setting: Mapping[str, Any]) -> tuple[dict[str, list[Any]]
 def idle(seed: int, workers: int, asking: str, packs: int | str) -> float:
     """The idle share of one study."""
     whole = study(seed, asking, packs)
-    search = Search(Memory(whole), "s", whole, 1, folder="/nowhere", slots=lambda: workers)  # type: ignore[arg-type]
-    search.load()
+    _, search = search_in_memory(whole, workers)
     now, busy, count = 0.0, 0.0, 0
     events: list[tuple[float, int, dict[str, Any]]] = []
     while True:

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from driftline.results.curves import TrialCurve
-from driftline.results.recorded_table import COUNTERS, RecordedTable, recorded, write
+from driftline.results.recorded_table import COUNTERS, RecordedTable, recorded, recorded_trial, write
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from service.driver.search.study_plan import sampler_seed
@@ -28,7 +27,7 @@ from trainers import Pack, evaluation_grid, parse
 
 
 def drawn(study: Study, label: str, count: int) -> list[dict[str, Any]]:
-    """So many configurations of a label by random search."""
+    """The first `count` configurations that a random search of a label proposes."""
     sampler = build("random", study.entry(label).parameters(), (), sampler_seed(study.seed, label))
     return [sampler.ask(number) for number in range(count)]
 
@@ -73,19 +72,8 @@ def table(study: Study, label: str, configurations: list[dict[str, Any]], folder
                 rates = {name: columns[name][-1] / columns["round"][-1] for name in COUNTERS}
                 last = {name: end * rate for name, rate in rates.items()} | {"round": end}
                 columns = {name: np.append(values, last.get(name, math.nan)) for name, values in columns.items()}
-            trials.append(
-                TrialCurve(
-                    trial=f"{label}.{number}.{seed}",
-                    label=label,
-                    phase="search",
-                    number=number,
-                    seed=seed,
-                    configuration=number,
-                    hyperparameters=hyperparameters,
-                    state="DIVERGED" if end else "COMPLETE",
-                    columns=columns,
-                )
-            )
+            state = "DIVERGED" if end else "COMPLETE"
+            trials.append(recorded_trial(label, number, seed, hyperparameters, state, columns))
     return recorded(own, trials)
 
 

@@ -14,13 +14,12 @@ import argparse
 import time
 from typing import Any
 
-from benchmarks.generations import Memory
+from benchmarks.generations import search_in_memory
 from driftline.results.comparison import compare
 from driftline.results.study_result import study_result
 from driftline.study.spec import Study
 from driftline.wire.curve_codec import encode
 from service.driver.ray.worker import build, columns
-from service.driver.search.search import Search
 
 _RATES = {"client_lr": {"float": [0.01, 2], "log": True}, "server_lr": {"float": [0.01, 3], "log": True}}
 _STEPS = {"local_steps": {"choice": [1, 5, 20]}}
@@ -66,9 +65,7 @@ def study_of(methods: list[dict[str, Any]], seed: int) -> Study:
 
 def compared(study: Study) -> dict[str, Any]:
     """Runs a study, and compares its two labels."""
-    memory = Memory(study)
-    search = Search(memory, "s", study, 1, folder="/nowhere", slots=lambda: 1)  # type: ignore[arg-type]
-    search.load()
+    memory, search = search_in_memory(study, workers=1)
     while job := search.next_job():
         pack, _, _ = build(job)
         lines: list[dict[str, Any]] = []

@@ -107,7 +107,8 @@ class DriverClient(ApiClient):
 
     def _refusal(self, answer: httpx.Response) -> DriftlineError | None:
         error = super()._refusal(answer)
-        known = int(answer.headers.get(PROTOCOL_HEADER, 0))
+        said = answer.headers.get(PROTOCOL_HEADER, "")
+        known = int(said) if said.isdecimal() else 0
         final = isinstance(error, (Unauthorized, Conflict, Unavailable)) or "/driver:" in answer.request.url.path
         if known >= self.protocol or final:
             return error

@@ -103,6 +103,28 @@ def recorded(study: Study, trials: Iterable[TrialCurve]) -> RecordedTable:
     return RecordedTable(study, tuple(sorted(kept, key=lambda t: (order[t.label], t.configuration, t.seed))))
 
 
+def recorded_trial(
+    label: str,
+    configuration: int,
+    seed: int,
+    hyperparameters: Mapping[str, Any],
+    state: str,
+    columns: Mapping[str, Array],
+) -> TrialCurve:
+    """A trial of a table, as a search trial whose number is that of its configuration."""
+    return TrialCurve(
+        trial=f"{label}.{configuration}.{seed}",
+        label=label,
+        phase="search",
+        number=configuration,
+        seed=seed,
+        configuration=configuration,
+        hyperparameters=dict(hyperparameters),
+        state=state,
+        columns=dict(columns),
+    )
+
+
 def study_table(
     study: StudyRecord, trials: Iterable[TrialRecord], columns: Mapping[str, Mapping[str, Sequence[Any] | Array]]
 ) -> RecordedTable:
@@ -235,17 +257,8 @@ def _trials(lines: Any, metric: str, logarithm: bool) -> Iterable[TrialCurve]:
     for (label, configuration, seed, state, text), begin, end in zip(rows, ends[:-1], ends[1:], strict=True):
         if text not in parsed:
             parsed[text] = json.loads(text)
-        yield TrialCurve(
-            trial=f"{label}.{configuration}.{seed}",
-            label=label,
-            phase="search",
-            number=configuration,
-            seed=seed,
-            configuration=configuration,
-            hyperparameters=parsed[text],
-            state=state,
-            columns={name: column[begin:end] for name, column in values.items()},
-        )
+        columns = {name: column[begin:end] for name, column in values.items()}
+        yield recorded_trial(label, configuration, seed, parsed[text], state, columns)
 
 
 def _joined_column(trials: Sequence[TrialCurve], name: str) -> Array:

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,8 +29,8 @@ from service.driver.search.policy import (
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
 
 
-def budget(trials: int, **changes: int) -> Budget:
-    return Budget(trials_per_method=trials, rounds=10, **changes)  # type: ignore[arg-type]
+def budget(trials: int, **changes: Any) -> Budget:
+    return Budget(trials_per_method=trials, rounds=10, **changes)
 
 
 PLAN = SearchPlan(labels=("a", "b"), budget=budget(4, confirm=2, seeds=2), width=2, confirmation_width=2)
@@ -46,8 +47,8 @@ def decide(
     return policy.decide(plan, rows, running, slots, choose)
 
 
-def searched(label: str, count: int, **changes: object) -> list[Row]:
-    return [replace(Row(f"{label}{n}", label, "search", n, 0), **changes) for n in range(count)]  # type: ignore[arg-type]
+def searched(label: str, count: int, **changes: Any) -> list[Row]:
+    return [replace(Row(f"{label}{n}", label, "search", n, 0), **changes) for n in range(count)]
 
 
 def test_a_new_study_asks_for_the_first_label() -> None:
@@ -464,7 +465,10 @@ def test_the_other_labels_repeat_as_many_settings_more() -> None:
     a = [*finished("a", 6), *repeated("a", (0, 1), 2)]
     b = [*finished("b", 6), *repeated("b", (0, 1), 2)]
     order = {"a": (4, 5, 0, 1), "b": (0, 1, 2, 3)}
-    choices: Choose = lambda label, search, count: order[label][:count]  # noqa: E731
+
+    def choices(label: str, search: int, count: int) -> Sequence[int]:
+        return order[label][:count]
+
     assert decide(plan, [*a, *b], {}, slots=1, choose=choices) == [
         Repeat("a", ((4, 1), (4, 2), (5, 1), (5, 2)), first=4),
         Repeat("b", ((2, 1), (2, 2), (3, 1), (3, 2)), first=4),

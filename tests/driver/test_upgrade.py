@@ -116,6 +116,16 @@ def test_an_api_that_stays_old_is_waited_for_within_patience(
     assert line.startswith("the API at http://driftline is older than this driver (protocol 0, this driver has 1)")
 
 
+@pytest.mark.parametrize("said", ["", "0", "-1", "one", "1.0"])
+def test_an_api_that_says_nothing_readable_of_its_protocol_is_older(said: str) -> None:
+    answer = httpx.MockTransport(lambda request: httpx.Response(200, json={}, headers={PROTOCOL_HEADER: said}))
+    with (
+        DriverClient("http://driftline", "driver", transport=answer, patience_s=0.0) as waiting,
+        pytest.raises(Unavailable, match=r"older than this driver \(protocol 0, "),
+    ):
+        waiting.study("s")
+
+
 def test_refusals_by_an_api_of_this_version_are_final(client: StoreClient, server: Server) -> None:
     with DriverClient(server.url, "driver", socket=server.socket) as current, pytest.raises(NotFound):
         current.study("unknown")
