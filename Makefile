@@ -9,12 +9,15 @@ WORKERS ?= 2
 FILES := --dist loadfile --no-loadscope-reorder
 # With ALL=1, `make test-faults` kills at 200 places: before a release, and after changes of the driver or the store.
 ALL ?=
+# For how long `make test-chaos` kills processes, and the seed by which it draws them.
+MINUTES ?= 60
+SEED ?= 0
 # Folders and files below tests/ that `make test-fast` runs; all by default.
 PART ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-slow test-faults test-cluster test-papers test-gpu check bench bench-gpu figures chart clean
+.PHONY: help install demo test test-fast test-slow test-faults test-chaos test-cluster test-papers test-gpu check bench bench-gpu figures chart clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,6 +52,9 @@ test-slow: $(VENV)/.installed-dev ## run the tests that take minutes each: kille
 
 test-faults: $(VENV)/.installed-dev ## kill a service at each kind of place, and check that it recovers; at 200 places: make test-faults ALL=1
 	ALL=$(ALL) $(PYTEST) -m faults -s tests/faults
+
+test-chaos: $(VENV)/.installed-dev ## kill random processes of a service for MINUTES, over SQLite and PostgreSQL (run by hand)
+	MINUTES=$(MINUTES) SEED=$(SEED) $(PYTEST) -m slow -s tests/faults/test_full_stack.py
 
 test-cluster: $(VENV)/.installed-dev ## run the chart and studies on a whole Kubernetes node (needs root; about 15 minutes)
 	$(PYTEST) -m cluster -s tests/kubernetes_cluster

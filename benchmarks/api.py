@@ -78,7 +78,8 @@ def fill(store: Store, trials: int) -> list[str]:
 
 def _new(label: str, number: int, draw: random.Random) -> NewTrial:
     setting = {"client_lr": 10 ** draw.uniform(-3, 0), "server_lr": 10 ** draw.uniform(-2, 1), "local_steps": 5}
-    return NewTrial(label=label, phase="search", number=number, seed=0, hyperparameters=setting)
+    facts = {"number": number, "configuration": number, "hyperparameters": setting}
+    return NewTrial(label=label, phase="search", seed=0, **facts)
 
 
 def _pack(store: Store, study_id: str, attempt: int, pack: str, new: list[NewTrial], draw: random.Random) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from driftline.results.study_result import needed, study_result
+from driftline.results.study_result import document_columns, study_result
 from driftline.study.spec import Study
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
@@ -41,7 +41,7 @@ def fill(store: Store, trials: int, rounds: int) -> str:
     methods = [{"label": label, "name": "fedavg", "space": SPACE} for label in LABELS]
     each = trials // len(LABELS)
     front = each // (3 * SEEDS)
-    budget = {"trials_per_method": each - front * SEEDS, "rounds": rounds, "seeds": SEEDS, "confirmation": front}
+    budget = {"trials_per_method": each - front * SEEDS, "rounds": rounds, "seeds": SEEDS, "confirm": front}
     document = {"name": "large", "task": {"name": "digits"}, "methods": methods, "budget": budget}
     study = Study.from_json({**document, "objective": {"quality": "test_loss"}, "sampler": "quasi_random"})
     study_id = store.studies.create(study.to_json(), study.fingerprint()).id
@@ -50,12 +50,12 @@ def fill(store: Store, trials: int, rounds: int) -> str:
     for label in LABELS:
         settings = [{"client_lr": 10 ** draw.uniform(-3, 0)} for _ in range(each - front * SEEDS)]
         new = [
-            NewTrial(label=label, phase="search", number=number, seed=0, hyperparameters=setting)
+            NewTrial(label=label, phase="search", number=number, seed=0, configuration=number, hyperparameters=setting)
             for number, setting in enumerate(settings)
         ]
         for number in range(front * SEEDS):
             of, seed = divmod(number, SEEDS)
-            of_front = {"number": number, "seed": 1 + seed, "setting": of, "hyperparameters": settings[of]}
+            of_front = {"number": number, "seed": 1 + seed, "configuration": of, "hyperparameters": settings[of]}
             new.append(NewTrial(label=label, phase="confirmation", **of_front))
         for first in range(0, len(new), PACK):
             ids = [trial.id for trial in store.trials.create(study_id, attempt, new[first : first + PACK])]
@@ -95,7 +95,7 @@ def alone(store: Store, study_id: str) -> None:
 
     study, trials = store.studies.get(study_id), store.trials.find(study_id)
     shown = [f"trials {took():.2f}"]
-    curves = store.curves.arrays(study_id, needed(study.study.objective.quality))
+    curves = store.curves.arrays(study_id, document_columns(study.study.objective.quality))
     shown.append(f"curves {took():.2f}")
     document = study_result(study, trials, curves).document
     shown.append(f"results {took():.2f}")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from driftline.sdk.asynchronous import AsyncClient as AsyncClient
     from driftline.sdk.client import Client as Client
     from driftline.sdk.frontier import Frontier as Frontier
+    from driftline.sdk.frontier import Recommendation as Recommendation
     from driftline.sdk.job import Job as Job
     from driftline.sdk.offline import OfflineService as OfflineService
     from driftline.sdk.shortcuts import compare as compare
@@ -54,6 +55,7 @@ _HOMES = {
     "Int": "search_spaces.parameters",
     "Job": "driftline.sdk.job",
     "OfflineService": "driftline.sdk.offline",
+    "Recommendation": "driftline.sdk.frontier",
     "Study": "driftline.study.spec",
     "Time": "driftline.results.modelled_time",
     "compare": "driftline.sdk.shortcuts",
@@ -71,6 +73,7 @@ __all__ = [
     "Int",
     "Job",
     "OfflineService",
+    "Recommendation",
     "Study",
     "Time",
     "compare",

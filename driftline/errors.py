@@ -18,7 +18,7 @@ Over HTTP an error travels as problem+json (`problem`) and comes back as the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -73,6 +73,11 @@ class InvalidSpec(DriftlineError, ValueError):
         super().__init__("\n".join(f"{path}: {text}" if path else text for path, text in self.errors), **details)
         self.path = path
         self.problem = problem
+
+    def moved(self, path: Callable[[str], str]) -> InvalidSpec:
+        """All its errors with other paths: what `path` makes of theirs."""
+        (first, problem), *others = [(path(old), text) for old, text in self.errors]
+        return InvalidSpec(first, problem, others)
 
 
 class InvalidRequest(InvalidSpec):
@@ -141,10 +146,10 @@ class RateLimited(Unavailable):
 
 
 def _tree(root: type[DriftlineError]) -> dict[str, type[DriftlineError]]:
-    found = {root.code: root} if "code" in vars(root) else {}  # a class that inherits its code is not listed
+    by_code = {root.code: root} if "code" in vars(root) else {}  # a class that inherits its code is not listed
     for child in root.__subclasses__():
-        found |= _tree(child)
-    return found
+        by_code |= _tree(child)
+    return by_code
 
 
 def problem(error: DriftlineError) -> dict[str, Any]:

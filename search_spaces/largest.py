@@ -83,20 +83,20 @@ def largest_client_lr(
     if not alone:
         method.pop("server_lr", None)
     asked = [None] if alone else list(server_lrs() if servers is None else servers)
-    found: list[Tried] = []
+    tried: list[Tried] = []
     for client_lr in sorted(set(candidates), reverse=True):
         rows = [{"client_lr": client_lr, **({} if rate is None else {"server_lr": rate})} for rate in asked]
         losses = _losses({**document, "method": method, "members": rows}, len(rows), device)
         kept = {index: loss for index, loss in enumerate(losses) if loss is not None}
         best = min(kept, key=lambda index: kept[index], default=None)
-        found.append(
+        tried.append(
             Tried(client_lr, len(rows) - len(kept))
             if best is None
             else Tried(client_lr, len(rows) - len(kept), asked[best], kept[best])
         )
         if best is not None:
             break
-    return found
+    return tried
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

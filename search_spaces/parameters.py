@@ -217,13 +217,13 @@ class Choice:
         object.__setattr__(self, "options", tuple(plain(option) for option in self.options))
         if not self.options:
             raise SpecError("choice must hold at least one value, got choice=[]")
-        found = set()
+        seen = set()
         for option in self.options:
             if not is_json(option):
                 raise SpecError(f"choice must hold finite JSON values only, got {shown(option)}")
-            if identity(option) in found:
+            if identity(option) in seen:
                 raise SpecError(f"choice must hold no value twice, got {shown(option)} twice")
-            found.add(identity(option))
+            seen.add(identity(option))
 
     def contains(self, value: Any) -> bool:
         """Whether the value is one of the options."""

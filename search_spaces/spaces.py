@@ -25,7 +25,7 @@ _WORDS = {"methods": "method", "schedules": "schedule"}
 def names(kind: Kind) -> tuple[str, ...]:
     """The methods, optimizers or schedules that have a default space, sorted."""
     package = importlib.import_module(f"search_spaces.{_folder(kind)}")
-    return tuple(sorted(found.name for found in pkgutil.iter_modules(package.__path__) if found.name[0] != "_"))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_"))
 
 
 def default(kind: Kind, name: str) -> Space:

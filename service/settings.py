@@ -120,8 +120,12 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
     try:
         return ServiceSettings.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidSpec(str(first["loc"][0]), str(first.get("ctx", {}).get("error", first["msg"]))) from None
+        (path, problem), *others = [
+            (str(item["loc"][0]), str(item.get("ctx", {}).get("error", item["msg"])))
+            for item in error.errors()
+            if item["type"] != "default_factory_not_called"  # follows from another error
+        ]
+        raise InvalidSpec(path, problem, others) from None
 
 
 def ray_address() -> str | None:

@@ -1,11 +1,14 @@
 """What the documents show is accepted by the code they describe."""
 
 import json
+import pydoc
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from driftline.study.spec import Study
 from service.cli.main import app
@@ -73,6 +76,35 @@ def test_the_map_names_files_that_are_there() -> None:
     assert named > 40
     for package in re.findall(r"help\('([\w.]+)'\)", text):
         assert (ROOT / package.replace(".", "/") / "__init__.py").read_text(encoding="utf-8").startswith('"""')
+
+
+def example_of(page: str) -> tuple[str, list[str]]:
+    """The command that a page begins with, and the lines that it prints, apart from those left out."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    block = re.search(r"^```text\n\$ ([^\n]+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert block is not None
+    return block[1], [line for line in block[2].splitlines() if line != "..."]
+
+
+@pytest.mark.parametrize("page", ["coverage", "data", "theory"])
+def test_the_first_command_of_a_page_prints_what_the_page_shows(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, lines = example_of(page)
+    program, *words = shlex.split(command)
+    assert program == "driftline"
+    printed = CliRunner().invoke(app, words).stdout.splitlines()
+    assert lines
+    assert [line for line in lines if line not in printed] == []
+
+
+def test_the_map_shows_what_the_engine_says_of_itself() -> None:
+    command, lines = example_of("architecture")
+    assert command == '''python -c "help('trainers.engine')"'''
+    printed = pydoc.plain(pydoc.render_doc("trainers.engine", "Help on %s:")).splitlines()
+    assert len(lines) > 10
+    assert [line for line in lines if line not in (text.rstrip() for text in printed)] == []
 
 
 @pytest.mark.parametrize("example", sorted(str(file.relative_to(ROOT)) for file in (ROOT / "examples").rglob("*.yaml")))

@@ -158,6 +158,16 @@ def test_the_examples_are_on_the_page_and_in_the_command(copy: Path, site: Path)
     assert "points in all; " in called("driftline tasks circles", copy, site)
 
 
+@pytest.mark.parametrize("name", ["launcher", "method", "optimizer", "schedule", "task"])
+def test_the_first_command_of_a_recipe_prints_what_the_page_shows(name: str, copy: Path, site: Path) -> None:
+    block = re.search(r"^```text\n\$ ([^\n]+)\n(.*?)^```$", text(PAGES[name]), re.DOTALL | re.MULTILINE)
+    assert block is not None
+    lines = [line for line in block[2].splitlines() if line != "..."]
+    printed = called(block[1], copy, site).splitlines()
+    assert lines
+    assert [line for line in lines if line not in printed] == []
+
+
 def tool(name: str) -> str:
     """A program of the development environment, where it is installed."""
     found = shutil.which(name, path=Path(sys.executable).parent)

@@ -6,7 +6,7 @@ The public interface, and all that `service`, `driftline` and `search_spaces` ne
     structure_key(document)                 equal for trials that may share a pack
     pack = Pack.from_spec(spec)             trials of one structure, trained together on one device (trainers/engine)
     lines = pack.advance(rounds)            report lines; pack.to_bytes(), Pack.restore(spec, data) for checkpoints,
-                                            which engine/packs/checkpoint.py splits by member and joins
+                                            Pack.split(data) by member, Pack.join(parts) for another pack
     Plan                                    how a pack is computed; enforced when a pack is restored
     run(document)                           the report lines of a whole trial
 

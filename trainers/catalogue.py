@@ -21,16 +21,18 @@ _HEAD = """# Methods, optimizers and schedules
 
 <!-- Made by `python -m trainers.catalogue > docs/methods.md`; do not edit. -->
 
-A trial has one method, an optimizer in every role that the method has (plain SGD unless the trial names another) and
-one schedule (constant rates unless it names another). The roles are `client` (local steps), `server`, and in mixed
-federated learning `central` (the server's branch) and `merge`; settings have dotted names, such as `client.beta1` and
-`server.momentum`. FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with `sgd` (with momentum), `adam`, `yogi` and
-`adagrad` on the server; in a study `preset: fedadam` is such an entry. `driftline methods NAME` prints the update
-equations and the default search space.
+A trial has one method, an optimizer in every role that the method has (plain SGD unless the trial
+names another) and one schedule (constant rates unless it names another). The roles are `client`
+(local steps), `server`, and in mixed federated learning `central` (the server's branch) and
+`merge`; settings have dotted names, such as `client.beta1` and `server.momentum`.
 
-A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a sum of gradients.
-Give exactly one of `server_lr`, `delta_lr` and `tied`, and one of `local_steps` and `local_epochs`. All members of a
-pack have the same value of a hyperparameter that is marked *.
+FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with `sgd` (with momentum), `adam`, `yogi` and
+`adagrad` on the server; in a study `preset: fedadam` is such an entry. `driftline methods NAME`
+prints the update equations and the default search space.
+
+A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a
+sum of gradients. Give exactly one of `server_lr`, `delta_lr` and `tied`, and one of `local_steps`
+and `local_epochs`. All members of a pack have the same value of a hyperparameter that is marked *.
 """
 
 _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit case")
@@ -117,8 +119,8 @@ def summary(module: object) -> str:
 
 
 def _after(word: str, module: object, end: str) -> str:
-    found = re.search(rf"\b{word}:\s*(.*?){end}", inspect.cleandoc(module.__doc__ or ""), re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    match = re.search(rf"\b{word}:\s*(.*?){end}", inspect.cleandoc(module.__doc__ or ""), re.DOTALL)
+    return " ".join(match[1].split()) if match else ""
 
 
 def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> Iterable[str]:

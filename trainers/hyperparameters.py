@@ -251,7 +251,7 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
         TypeError: no kind follows from an annotation.
     """
     hints = typing.get_type_hints(cls)
-    found = []
+    described = []
     written = [inspect.get_annotations(base) for base in cls.__mro__]
     place = {name: (i, n) for i, own in reversed(list(enumerate(written))) for n, name in enumerate(own)}
     for field in sorted(fields(cls), key=lambda field: place[field.name]):
@@ -262,10 +262,10 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
         facts["kind"] = facts["kind"] or kind
         if facts["kind"] is None:
             raise TypeError(f"{cls.__qualname__}.{field.name}: no kind follows from {hints[field.name]}, give kind=")
-        found.append(
+        described.append(
             Hyperparameter(name=field.name, default=field.default, optional=optional or field.default is None, **facts)
         )
-    return tuple(found)
+    return tuple(described)
 
 
 def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[str] = ()) -> dict[str, Any]:

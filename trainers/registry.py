@@ -47,7 +47,7 @@ class Registry(Mapping[str, P]):
         folder = importlib.import_module(package)
         place, _, name = kind.rpartition(".")
         self._kind: type = getattr(importlib.import_module(place), name)
-        public = {found.name for found in pkgutil.iter_modules(folder.__path__) if not found.name.startswith("_")}
+        public = {module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_")}
         self._own = public if names is None else set(names)
         self._loaded: dict[str, P] = {}
         self._added: dict[str, EntryPoint] = {

@@ -61,9 +61,9 @@ def hint(word: object, known: Iterable[str]) -> str:
         'none is known here'
     """
     words = list(known)
-    found = nearest(step(word), words)
-    if found is not None:
-        return f"did you mean {step(found)}?"
+    guess = nearest(step(word), words)
+    if guess is not None:
+        return f"did you mean {step(guess)}?"
     if words:
         listed = ", ".join(step(known) for known in sorted(words)[:_LISTED])
         more = f" and {len(words) - _LISTED} more" if len(words) > _LISTED else ""

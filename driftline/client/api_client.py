@@ -117,15 +117,15 @@ class ApiClient(Connection):
 
     def curves(self, study_id: str, trials: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
         """Curves by trial id, one list per metric; of all trials unless some are named."""
-        found: dict[str, dict[str, list[Any]]] = {}
+        curves: dict[str, dict[str, list[Any]]] = {}
         path = study_path(study_id, "/curves")
         if not trials:
             for page in self._pages(path, {}, CurvesPage):
-                found |= page.curves
+                curves |= page.curves
         for start in range(0, len(trials), _TRIALS_AT_ONCE):
             some = trials[start : start + _TRIALS_AT_ONCE]
-            found |= self._get(path, CurvesPage, params=[("trial", trial) for trial in some]).curves
-        return found
+            curves |= self._get(path, CurvesPage, params=[("trial", trial) for trial in some]).curves
+        return curves
 
     def frontier(self, study_id: str) -> dict[str, Any]:
         """The frontiers of all labels so far."""

@@ -96,7 +96,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     corrected = family_of(result) if family is None else family
     claims = {claim.name: _claim(result, claim, a, b, unfair, corrected[claim.name]) for claim in CLAIMS}
     verdicts = [(claims[claim.name]["verdict"], claim.name) for claim in reversed(CLAIMS)]
-    verdict, claim = next((found for found in verdicts if found[0]), (None, None))
+    verdict, claim = next((pair for pair in verdicts if pair[0]), (None, None))
     apart = ranges(result, a, b)
     why = " ".join(claims[claim.name]["why"] for claim in CLAIMS)
     if unfair:
@@ -120,7 +120,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
 
 def family_of(result: Json) -> Family:
     """Holm's correction over all pairs of labels of a study that can be tested: claim -> pair -> (p value, level)."""
-    found: Family = {}
+    family: Family = {}
     for claim in CLAIMS:
         areas = {
             label: {row[claim.pair]: row["area"] for row in method["claims"][claim.name]}
@@ -132,8 +132,8 @@ def family_of(result: Json) -> Family:
             test = paired([areas[a][key] - areas[b][key] for key in sorted(both)]) if len(both) >= LEAST_PAIRS else None
             if test is not None:
                 p_values[frozenset((a, b))] = test.p
-        found[claim.name] = holm(p_values)
-    return found
+        family[claim.name] = holm(p_values)
+    return family
 
 
 def ranges(result: Json, a: str, b: str) -> list[dict[str, Any]]:
@@ -157,9 +157,9 @@ def ranges(result: Json, a: str, b: str) -> list[dict[str, Any]]:
             return _ranges(
                 scale, a, b, np.where(np.abs(mean) < TIE, 0.0, mean), np.where(np.abs(mean) < TIE, 0.0, mean)
             )
-        found = band(table)
-        if found is not None:
-            return _ranges(scale, a, b, *found)
+        bounds = band(table)
+        if bounds is not None:
+            return _ranges(scale, a, b, *bounds)
     return []
 
 
@@ -196,7 +196,7 @@ def _claim(
     else:
         reasons += _reasons(claim, test, len(rows), p_holm, (low, high))
     verdict = None if reasons or mean is None else a if mean > 0 else b
-    found = {
+    outcome = {
         "verdict": verdict,
         "reasons": reasons,
         "difference": None if mean is None else {"mean": mean, "low": low, "high": high},
@@ -207,7 +207,7 @@ def _claim(
         "detectable": test.detectable(level) if test and not exact else None,
         "pairs": [{key: value for key, value in row.items() if key != "along"} for row in rows],
     }
-    return {**found, "why": _why(claim, found, a, b, exact)}
+    return {**outcome, "why": _why(claim, outcome, a, b, exact)}
 
 
 def _pairs(result: Json, claim: _Claim, a: str, b: str) -> list[dict[str, Any]]:
@@ -232,10 +232,14 @@ def _unfair(a: str, b: str, first: Json, second: Json, cost: str) -> list[str]:
         reasons.append(f"a label must be compared with another one, got {a} twice")
     if cost == "seconds":
         reasons.append("seconds depend on the machine and its load: choose rounds, bytes, client_gradients or time")
-    left, right = first["granted"]["trials"], second["granted"]["trials"]
-    more = max(left, right)
-    if not more or abs(left - right) > LEDGER_TOLERANCE * more:
-        reasons.append(f"budgets differ: {a} had {left:,} trials, {b} had {right:,}" if more else "no trials yet")
+    for name in ("trials", "rounds"):
+        left, right = first["granted"][name], second["granted"][name]
+        if not max(left, right):
+            reasons.append("no trials yet")
+            break
+        if abs(left - right) > LEDGER_TOLERANCE * max(left, right):
+            reasons.append(f"budgets differ: {a} had {left:,} {name}, {b} had {right:,}")
+            break
     phases = first["reported"]["phase"], second["reported"]["phase"]
     if phases[0] != phases[1] and all(phases):
         reasons.append(f"{a} is reported from its {phases[0]} trials, {b} from its {phases[1]} trials: wait for both")
@@ -263,22 +267,22 @@ def _exact_reasons(mean: float | None) -> list[str]:
     return [f"their areas differ by less than {100 * TIE:g} % of the scale: a tie"] if abs(mean) < TIE else []
 
 
-def _why(claim: _Claim, found: Json, a: str, b: str, exact: bool) -> str:
-    verdict, difference = found["verdict"], found["difference"]
+def _why(claim: _Claim, outcome: Json, a: str, b: str, exact: bool) -> str:
+    verdict, difference = outcome["verdict"], outcome["difference"]
     if verdict is None:
-        text = f"{claim.words}: no verdict: {'; '.join(found['reasons'])}"
+        text = f"{claim.words}: no verdict: {'; '.join(outcome['reasons'])}"
     else:
         text = f"{claim.words}: {claim.better.format(verdict, b if verdict == a else a)}"
-    if difference is None or (verdict is None and not found["detectable"]):
+    if difference is None or (verdict is None and not outcome["detectable"]):
         return f"{text}."
     turn = 1.0 if difference["mean"] >= 0 else -1.0
     low, high = sorted((turn * difference["low"], turn * difference["high"]))
     if exact:
         return f"{text}; the difference of their areas is {abs(difference['mean']):.3f}, and nothing is random."
     size = f"mean difference of the areas {abs(difference['mean']):.3f} ({low:.3f} to {high:.3f})"
-    text = f"{text}; {size} over {len(found['pairs'])} {claim.plural}"
+    text = f"{text}; {size} over {len(outcome['pairs'])} {claim.plural}"
     if verdict is None:
-        text += f"; one of {found['detectable']:.3f} would have been found with a probability of 80 %"
+        text += f"; one of {outcome['detectable']:.3f} would have been found with a probability of 80 %"
     return f"{text}."
 
 
@@ -287,5 +291,5 @@ def _method(methods: Json, label: str) -> Json:
         guess = nearest(label, methods)
         hint = f"; did you mean {shown(guess)}?" if guess else ""
         raise NotFound(f"no label {shown(label)} in this study (have: {', '.join(methods)}){hint}")
-    found: Json = methods[label]
-    return found
+    method: Json = methods[label]
+    return method

@@ -11,6 +11,7 @@ from driftline.results.recommendation import decision_costs
 from driftline.results.runs import Runs, axis_of_runs, runs_of
 from driftline.results.scale import Axis
 
+_CHOSEN = ("COMPLETE", "STOPPED")
 _LAST = ("DIVERGED", "FAILED", "CANCELLED")
 
 
@@ -18,9 +19,10 @@ def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int)
     """The configurations of a label to run again on fresh seeds, first choices first.
 
     They are those that together dominate the largest area in the search: mean merit over log10 cost of the best that
-    any of them reaches within a cost. They are added greedily. When no configuration adds area, the chosen ones are set
-    aside and it begins again on the rest. Of equals, the one with the lower number. Diverged and then failed ones
-    follow only if there are too few others, so that every label confirms the same number.
+    any of them reaches within a cost. Trials that were stopped at a rung count as far as they went. Configurations are
+    added greedily. When none adds area, the chosen ones are set aside and it begins again on the rest. Of equals, the
+    one with the lower number. Diverged and then failed ones follow only if there are too few others, so that every
+    label confirms the same number.
 
     Args:
         search: The finished search trials of one label.
@@ -29,8 +31,8 @@ def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int)
         count: How many.
     """
     ordered = sorted(search, key=lambda curve: curve.configuration)
-    found = [(curve, runs_of(curve.configuration, [curve], metric, cost)) for curve in ordered]
-    runs = [each for curve, each in found if curve.state == "COMPLETE" and each is not None and len(each.rounds)]
+    with_runs = [(curve, runs_of(curve.configuration, [curve], metric, cost)) for curve in ordered]
+    runs = [each for curve, each in with_runs if curve.state in _CHOSEN and each is not None and len(each.rounds)]
     chosen = greedy(runs, count, axis_of_runs(metric, runs)) if runs else []
     rest = [curve.configuration for state in _LAST for curve in ordered if curve.state == state]
     return [*chosen, *rest][:count]

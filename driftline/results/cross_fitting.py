@@ -40,11 +40,11 @@ def cross_fitted(runs: Sequence[Runs], axis: Axis, span: Span) -> list[Steps]:
         axis: Gives the merit of a quality.
         span: Costs of interest.
     """
-    found = []
+    steps = []
     for seed in range(runs[0].seeds):
         others = [other for other in range(runs[0].seeds) if other != seed]
-        found.append(follow(recommend(runs, others, axis, span), runs, seed, untrained(runs, seed)))
-    return found
+        steps.append(follow(recommend(runs, others, axis, span), runs, seed, untrained(runs, seed)))
+    return steps
 
 
 def found_by_search(runs: Sequence[Runs], search: Sequence[Runs], axis: Axis, span: Span) -> list[Steps]:
@@ -72,9 +72,9 @@ def band(steps: Sequence[Steps]) -> Band:
     """Median, smallest and largest value of several step functions that begin at the same cost."""
     cost = np.unique(np.concatenate([each.cost for each in steps]))
     table = np.stack([each.at(cost) for each in steps])
-    found = np.stack([np.median(table, axis=0), table.min(axis=0), table.max(axis=0)])
-    keep = np.append(True, (np.diff(found, axis=1) != 0).any(axis=0))
-    return Band(cost[keep], *found[:, keep])
+    values = np.stack([np.median(table, axis=0), table.min(axis=0), table.max(axis=0)])
+    keep = np.append(True, (np.diff(values, axis=1) != 0).any(axis=0))
+    return Band(cost[keep], *values[:, keep])
 
 
 def _follow_rounds(chosen: Recommendations, search: Sequence[Runs], runs: Sequence[Runs], seed: int) -> Steps:

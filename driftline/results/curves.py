@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,7 +52,7 @@ class TrialCurve:
         seed: Its seed.
         configuration: Number of the search trial with these hyperparameters.
         hyperparameters: Dotted name to value.
-        state: COMPLETE, DIVERGED, ... as in `TrialRecord`.
+        state: COMPLETE, DIVERGED, ... as in `TrialRecord`; or STOPPED, at a rung.
         columns: Metric to values, (reports,) each; NaN where a metric was not reported. "round" increases.
         error: Why it failed; "" otherwise.
         search: Number of the search that proposed its configuration.
@@ -146,6 +146,14 @@ class TrialCurve:
         counted = self.computed(name, lambda: self._counted(name))
         return counted if rounds is None else counted[np.searchsorted(self.rounds, rounds)]
 
+    def until(self, round_number: int) -> TrialCurve:
+        """The trial as far as it had reported after this round; it had not diverged if it trained any further."""
+        if self.rounds_done <= round_number:
+            return self
+        there = self.rounds <= round_number
+        columns = {name: values[there] for name, values in self.columns.items()}
+        return replace(self, columns=columns, state="STOPPED", _cache={})
+
     def counts(self, column: str) -> bool:
         """Whether it has reported a counter, and one of `NEWER_COUNTERS` from its start."""
         values = self.columns.get(column)
@@ -155,8 +163,8 @@ class TrialCurve:
         """The result of `compute`, cached under `key`."""
         if key not in self._cache:
             self._cache[key] = compute()
-        found: _Value = self._cache[key]
-        return found
+        value: _Value = self._cache[key]
+        return value
 
     def _counted(self, name: str) -> Array:
         check_cost(name)

@@ -69,7 +69,7 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "missing",
         "diverged": "trials whose loss became infinite or exploded",
         "ledger": "what all of a label's trials have spent, search and confirmation; granted: what the ended ones were "
-        "allowed to spend, a diverged trial with all its rounds",
+        "allowed to spend, a diverged trial with all its rounds, or with those until its next rung",
         "comparison": "the configurations found: the search alone chooses, fresh seeds judge, paired over seeds. The "
         "methods: paired over independent searches. A verdict if the paired t interval of the difference of the areas "
         f"excludes 0 at {_percent(LEVEL)} after Holm's correction over the pairs of labels, if a test by sign flips of "

@@ -65,6 +65,7 @@ def frontier_document(
     *,
     scale: FixedScale | None = None,
     certain: bool = False,
+    rungs: Sequence[int] = (),
 ) -> Json:
     """Recommendations, frontiers, areas and ledgers of all labels of a study.
 
@@ -77,6 +78,7 @@ def frontier_document(
         scale: A scale in place of the study's own, to compare studies.
         certain: Whether nothing is random in the study, so that one run stands for all seeds. Otherwise this is
             recognised by seeds that give equal curves.
+        rungs: Rungs of the search, as rounds, if it has any.
 
     Returns:
         The document, ready for JSON; it does not depend on the order of the trials.
@@ -88,14 +90,14 @@ def frontier_document(
     by_label: dict[str, list[TrialCurve]] = {label: [] for label in labels}
     for curve in sorted(curves, key=lambda curve: curve.key):
         by_label.setdefault(curve.label, []).append(curve)
-    found = {label: label_runs(trials, reading.quality, reading.cost) for label, trials in by_label.items()}
-    runs = [each for label in found.values() for each in label.runs]
-    axis, span = axis_of_runs(reading.quality, runs), _span(list(found.values()), reading.cost)
-    steps = {label: [search.reported(axis, span) for search in one.searches] for label, one in found.items()}
+    runs_by_label = {label: label_runs(trials, reading.quality, reading.cost) for label, trials in by_label.items()}
+    runs = [each for label in runs_by_label.values() for each in label.runs]
+    axis, span = axis_of_runs(reading.quality, runs), _span(list(runs_by_label.values()), reading.cost)
+    steps = {label: [search.reported(axis, span) for search in one.searches] for label, one in runs_by_label.items()}
     whole = _scale(axis, runs, steps.values(), scale)
     ways = [settling.way for each in runs if (settling := settled(each, axis)) is not None]
     exact = certain or deterministic([curve for trials in by_label.values() for curve in trials], reading.quality)
-    summary = _Summary(reading, rounds, whole, span, max(ways, default=0.0), exact)
+    summary = _Summary(reading, tuple(rungs) or (rounds,), whole, span, max(ways, default=0.0), exact)
     return {
         "study": study,
         "definitions": definitions(reading.quality, reading.cost, rounds, reading.time),
@@ -109,7 +111,9 @@ def frontier_document(
             "fixed": scale is not None,
         },
         "deterministic": exact,
-        "methods": {label: summary.label(trials, found[label], steps[label]) for label, trials in by_label.items()},
+        "methods": {
+            label: summary.label(trials, runs_by_label[label], steps[label]) for label, trials in by_label.items()
+        },
     }
 
 
@@ -118,15 +122,15 @@ def grid(span: Span) -> Array:
     return np.geomspace(span.first, span.last, GRID) if span.last > span.first else np.array([span.first])
 
 
-def _span(found: Sequence[LabelRuns], cost: str) -> Span:
+def _span(labels: Sequence[LabelRuns], cost: str) -> Span:
     """From the cheapest first round to the largest cost that configurations of every label reach."""
     firsts = [
         float(curve.cost(cost)[curve.rounds > 0][0])
-        for label in found
+        for label in labels
         for curve in label.trials
         if (curve.rounds > 0).any()
     ]
-    ends = [[float(each.cost[:, -1].mean()) for each in label.runs if len(each.rounds)] for label in found]
+    ends = [[float(each.cost[:, -1].mean()) for each in label.runs if len(each.rounds)] for label in labels]
     first = max(min(firsts, default=FIRST_COST[cost]), FIRST_COST[cost])
     last = min((max(costs) for costs in ends if costs), default=first)
     return Span(first, max(last, first))
@@ -147,52 +151,52 @@ class _Summary:
     """What all labels of a result share."""
 
     reading: Reading
-    rounds: int
+    rungs: tuple[int, ...]
     scale: Scale
     span: Span
     longest_way: float
     deterministic: bool
 
-    def label(self, trials: Sequence[TrialCurve], found: LabelRuns, steps: Sequence[Sequence[Steps]]) -> Json:
+    def label(self, trials: Sequence[TrialCurve], label: LabelRuns, steps: Sequence[Sequence[Steps]]) -> Json:
         """A label's part of the result."""
-        pairs = list(zip(found.searches, steps, strict=True))
+        pairs = list(zip(label.searches, steps, strict=True))
         areas = [
             {"search": search.search, "seed": seed, "area": each.area(self.scale, self.span)}
             for search, reported in pairs
             for seed, each in zip(search.seeds, reported, strict=True)
         ]
         numbers = [row["area"] for row in areas]
-        some = found.searches[0] if found.searches else None
+        some = label.searches[0] if label.searches else None
         return {
             "reported": {
-                "phase": found.phase,
-                "trials": len(found.trials),
-                "diverged": sum(curve.state == "DIVERGED" for curve in found.trials),
-                "incomplete": len({curve.configuration for curve in found.trials}) - len(found.runs),
-                "seeds": sorted({seed for search in found.searches for seed in search.seeds}),
-                "searches": len(found.searches),
+                "phase": label.phase,
+                "trials": len(label.trials),
+                "diverged": sum(curve.state == "DIVERGED" for curve in label.trials),
+                "incomplete": len({curve.configuration for curve in label.trials}) - len(label.runs),
+                "seeds": sorted({seed for search in label.searches for seed in search.seeds}),
+                "searches": len(label.searches),
             },
-            "recommendations": self._recommendations(found, steps) if some else [],
+            "recommendations": self._recommendations(label, steps) if some else [],
             "frontier": self._frontier(steps) if some else [],
             "area": float(np.mean(numbers)) if numbers else None,
             "area_band": {"low": min(numbers), "high": max(numbers)} if numbers else None,
             "areas": areas,
-            "configurations": self._configurations(found),
+            "configurations": self._configurations(label),
             "claims": {
-                "configurations": self._found(found.searches)
-                if found.phase == "confirmation" or self.deterministic
+                "configurations": self._found(label.searches)
+                if label.phase == "confirmation" or self.deterministic
                 else [],
                 "methods": [{"search": search.search, **self._along(reported)} for search, reported in pairs],
             },
             "diverged": sum(curve.state == "DIVERGED" for curve in trials),
             "failed": sum(curve.state == "FAILED" for curve in trials),
             "ledger": ledger(trials),
-            "granted": granted(trials, self.reading.cost, self.rounds),
+            "granted": granted(trials, self.reading.cost, self.rungs),
         }
 
-    def _recommendations(self, found: LabelRuns, steps: Sequence[Sequence[Steps]]) -> list[Json]:
+    def _recommendations(self, label: LabelRuns, steps: Sequence[Sequence[Steps]]) -> list[Json]:
         areas = [float(np.mean([each.area(self.scale, self.span) for each in reported])) for reported in steps]
-        chosen, runs = found.recommendations(self.scale.axis, self.span, areas)
+        chosen, runs = label.recommendations(self.scale.axis, self.span, areas)
         rows = zip(chosen.cost.tolist(), chosen.which.tolist(), chosen.column.tolist(), strict=True)
         return [
             {"cost": cost, "configuration": runs[which].configuration, "round": int(runs[which].rounds[column])}
@@ -232,11 +236,11 @@ class _Summary:
         area = float(np.mean([each.area(self.scale, self.span) for each in steps]))
         return {"area": area, "along": [float(f"{value:.6g}") for value in values]}
 
-    def _configurations(self, found: LabelRuns) -> list[Json]:
+    def _configurations(self, label: LabelRuns) -> list[Json]:
         """Where the reported configurations settle and end; see `driftline.results.settling`."""
-        hyperparameters = {curve.configuration: curve.hyperparameters for curve in found.trials}
+        hyperparameters = {curve.configuration: curve.hyperparameters for curve in label.trials}
         axis, rows, candidates = self.scale.axis, [], []
-        for each in found.runs:
+        for each in label.runs:
             settling = settled(each, axis)
             if settling is None:
                 continue
@@ -250,18 +254,18 @@ class _Summary:
         return sorted(rows, key=lambda row: (row["settles"], -direction * row["ends"], row["configuration"]))
 
 
-def _row(runs: Runs, hyperparameters: Mapping[str, Any], found: Settled) -> Json:
+def _row(runs: Runs, hyperparameters: Mapping[str, Any], settling: Settled) -> Json:
     return {
         "configuration": runs.configuration,
         "hyperparameters": dict(hyperparameters),
         "seeds": runs.seeds,
-        "diverged": runs.seeds - len(found.end),
-        "settles": float(np.median(found.cost)),
-        "settles_low": float(found.cost.min()),
-        "settles_high": float(found.cost.max()),
-        "ends": float(np.median(found.end)),
-        "ends_low": float(found.end.min()),
-        "ends_high": float(found.end.max()),
+        "diverged": runs.seeds - len(settling.end),
+        "settles": float(np.median(settling.cost)),
+        "settles_low": float(settling.cost.min()),
+        "settles_high": float(settling.cost.max()),
+        "ends": float(np.median(settling.end)),
+        "ends_low": float(settling.end.min()),
+        "ends_high": float(settling.end.max()),
         "pareto": False,
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from driftline.results.cross_fitting import cross_fitted, found_by_search
 from driftline.results.curves import TrialCurve
 from driftline.results.recommendation import Recommendations, Span, Steps, recommend
-from driftline.results.runs import ENDED, Runs, common, runs_of
+from driftline.results.runs import ENDED, WHOLE, Runs, common, runs_of
 from driftline.results.scale import Axis
 
 
@@ -94,21 +94,21 @@ def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRun
     ended = [curve for curve in trials if curve.state in ENDED]
     confirmed = tuple(curve for curve in ended if curve.phase == "confirmation")
     reported = confirmed or tuple(ended)
-    found = [
+    candidates = [
         _search_runs(number, reported, ended, metric, cost) for number in sorted({curve.search for curve in reported})
     ]
-    searches = tuple(one for one in found if one.runs and (len(one.seeds) > 1 or one.chosen_on))
+    searches = tuple(one for one in candidates if one.runs and (len(one.seeds) > 1 or one.chosen_on))
     return LabelRuns(reported[0].phase if reported else None, reported, searches)
 
 
 def deterministic(trials: Sequence[TrialCurve], metric: str) -> bool:
-    """Whether the seeds change nothing: the ended trials of every configuration with several seeds report equal values.
+    """Whether the seeds change nothing: the whole trials of every configuration with several seeds report equal values.
 
     False if no configuration has run on two seeds.
     """
     by_configuration: dict[tuple[str, int], list[TrialCurve]] = {}
     for curve in trials:
-        if curve.state in ENDED:
+        if curve.state in WHOLE:
             by_configuration.setdefault((curve.label, curve.configuration), []).append(curve)
     repeated = [group for group in by_configuration.values() if len({curve.seed for curve in group}) > 1]
     return bool(repeated) and all(_same(group[0], other, metric) for group in repeated for other in group[1:])

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftline.results.curves import TrialCurve, cost_per_round, finite
-
-COUNTED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
-"""States of trials that were granted their whole budget."""
+from driftline.results.runs import ENDED
 
 
 def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
@@ -29,25 +27,35 @@ def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
     }
 
 
-def granted(curves: Sequence[TrialCurve], cost: str, rounds: int) -> dict[str, float]:
+def granted(curves: Sequence[TrialCurve], cost: str, rungs: Sequence[int]) -> dict[str, float]:
     """What the finished trials of a label were granted: the budget on which a verdict is judged.
 
-    A diverged trial stops early and spends less, but it was granted all its rounds: it counts with its cost per round
-    times the budget's rounds. If it diverged before its first round, the label's median cost per round is used.
+    A diverged trial stops early and spends less, but it was granted all its rounds, in the search those until its next
+    rung: it counts with its cost per round times these rounds. If it diverged before its first round, the label's
+    median cost per round is used. A trial that was stopped at a rung was granted the rounds until this rung.
 
     Args:
         curves: All trials of the label.
         cost: The chosen cost.
-        rounds: Budget of a trial in rounds.
+        rungs: Rungs of the search, as increasing rounds; the last one is the budget of a trial.
 
     Returns:
-        ``{"trials", "cost"}`` over trials that are COMPLETE or DIVERGED.
+        ``{"trials", "rounds", "cost"}`` over trials that are COMPLETE, STOPPED or DIVERGED.
     """
-    finished = [curve for curve in curves if curve.state in COUNTED]
+    finished = [curve for curve in curves if curve.state in ENDED]
     rates = [cost_per_round(curve, cost) for curve in finished]
     known = [rate for rate in rates if rate is not None]
     usual = float(np.median(known)) if known else 0.0
-    return {"trials": len(finished), "cost": sum((usual if rate is None else rate) * rounds for rate in rates)}
+    rounds = [_allowed(curve, rungs) for curve in finished]
+    cost_of = [(usual if rate is None else rate) * allowed for rate, allowed in zip(rates, rounds, strict=True)]
+    return {"trials": len(finished), "rounds": sum(rounds), "cost": sum(cost_of)}
+
+
+def _allowed(curve: TrialCurve, rungs: Sequence[int]) -> int:
+    """The rounds that an ended trial was granted."""
+    if curve.state == "COMPLETE" or curve.phase == "confirmation":
+        return rungs[-1]
+    return next((rung for rung in rungs if rung >= curve.rounds_done), rungs[-1])
 
 
 def _last(curve: TrialCurve, column: str) -> float:

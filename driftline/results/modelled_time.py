@@ -61,9 +61,9 @@ class Link:
             >>> Link.parse("infbit, 0s")
             Link(bandwidth=inf, latency=0.0)
         """
-        found = re.fullmatch(rf"\s*{_NUMBER}([kmgt]?)bit(?:/s)?\s*,\s*{_NUMBER}(s|ms|us)\s*", str(text), re.IGNORECASE)
-        bandwidth = float(found[1]) * _PREFIXES[found[2].lower()] if found else 0.0
-        latency = float(found[3]) * _SECONDS[found[4].lower()] if found else math.inf
+        match = re.fullmatch(rf"\s*{_NUMBER}([kmgt]?)bit(?:/s)?\s*,\s*{_NUMBER}(s|ms|us)\s*", str(text), re.IGNORECASE)
+        bandwidth = float(match[1]) * _PREFIXES[match[2].lower()] if match else 0.0
+        latency = float(match[3]) * _SECONDS[match[4].lower()] if match else math.inf
         if not bandwidth > 0 or not math.isfinite(latency):
             raise InvalidSpec(
                 "network", f"must be a bandwidth above 0 and a latency, such as 10Gbit,10ms, got {shown(text)}"
@@ -188,8 +188,8 @@ def speed(text: str) -> float:
         >>> speed("300GFLOPS"), speed("1.5 TFLOP/s")
         (300000000000.0, 1500000000000.0)
     """
-    found = re.fullmatch(rf"\s*{_NUMBER}([kmgtpe]?)(?:FLOPS|FLOP/s)\s*", str(text), re.IGNORECASE)
-    value = float(found[1]) * _PREFIXES[found[2].lower()] if found else 0.0
+    match = re.fullmatch(rf"\s*{_NUMBER}([kmgtpe]?)(?:FLOPS|FLOP/s)\s*", str(text), re.IGNORECASE)
+    value = float(match[1]) * _PREFIXES[match[2].lower()] if match else 0.0
     if not value > 0:
         raise InvalidSpec("compute", f"must be a speed above 0, such as 300GFLOPS, got {shown(text)}")
     return value

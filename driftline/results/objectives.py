@@ -66,10 +66,10 @@ def values(curve: TrialCurve, metric: str, cost: str) -> dict[str, float]:
 
 def _smoothed(curve: TrialCurve, metric: str) -> tuple[Array, Array]:
     """Rounds of the evaluations, and the smoothed, oriented metric."""
-    at, found = curve.metric(metric)
+    at, measured = curve.metric(metric)
     if not at.size:
         known = ", ".join(sorted(set(curve.columns) - {"round"})) or "nothing"
         raise InvalidSpec(
             "objective.quality", f"must be a metric that trials report, got {shown(metric)} (reported: {known})"
         )
-    return at, smooth(at, sign(metric) * found)
+    return at, smooth(at, sign(metric) * measured)

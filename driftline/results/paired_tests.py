@@ -71,20 +71,22 @@ def holm(p_values: Mapping[_Key, float]) -> dict[_Key, tuple[float, float]]:
         p_values: Test -> its p value.
 
     Returns:
-        Test -> (adjusted p value, level of its interval). If the smaller p values are all significant, the interval
-        at this level excludes 0 exactly if the adjusted p value is below 5 %.
+        Test -> (adjusted p value, level of its interval). The interval at this level excludes 0 exactly if the adjusted
+        p value is below 5 %: from the first test that is not significant on, the level stays the same.
 
     Examples:
         >>> {name: round(p, 3) for name, (p, _) in holm({"a": 0.01, "b": 0.04, "c": 0.03}).items()}
         {'a': 0.03, 'c': 0.06, 'b': 0.06}
     """
-    found: dict[_Key, tuple[float, float]] = {}
-    largest = 0.0
+    corrected: dict[_Key, tuple[float, float]] = {}
+    largest, level = 0.0, LEVEL
     for index, (key, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         left = len(p_values) - index
+        if largest <= 1 - LEVEL:
+            level = 1 - (1 - LEVEL) / left
         largest = max(largest, min(1.0, left * p))
-        found[key] = largest, 1 - (1 - LEVEL) / left
-    return found
+        corrected[key] = largest, level
+    return corrected
 
 
 def band(differences: Array) -> tuple[Array, Array] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -38,8 +40,11 @@ def non_dominated(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.bool_]:
 def layers(values: ArrayLike) -> NDArray[np.int64]:
     """Non-dominated sorting: 0 for points that no point dominates, 1 for those that only layer 0 dominates, and so on.
 
+    Takes O(n log n): in decreasing order of the first objective, a point is in the first layer whose largest second
+    objective so far is smaller than its own.
+
     Args:
-        values: (n, objectives), all larger when better.
+        values: (n, objectives), all larger when better; one objective or two.
 
     Returns:
         The layer of each point, (n,).
@@ -49,20 +54,18 @@ def layers(values: ArrayLike) -> NDArray[np.int64]:
         [1, 1, 2, 0]
     """
     table = np.asarray(values, dtype=np.float64)
-    count = len(table)
-    no_worse = np.ones((count, count), dtype=bool)  # [i, j]: i is nowhere worse than j
-    better = np.zeros((count, count), dtype=bool)
-    for column in table.T:
-        no_worse &= column[:, None] >= column[None, :]
-        better |= column[:, None] > column[None, :]
-    dominates = no_worse & better
-    found = np.full(count, -1, dtype=np.int64)
-    layer = 0
-    while (found < 0).any():
-        left = found < 0
-        found[left & ~dominates[left].any(axis=0)] = layer
-        layer += 1
-    return found
+    if table.shape[-1] == 1:
+        table = np.column_stack([table, table])
+    result = np.zeros(len(table), dtype=np.int64)
+    lowest: list[float] = []  # of each layer, minus its largest second objective; increasing
+    last, layer = (np.nan, np.nan), 0
+    for index in np.lexsort((-table[:, 1], -table[:, 0])):
+        point = (table[index, 0], table[index, 1])
+        if point != last:  # equal points do not dominate each other
+            layer = bisect_right(lowest, -point[1])
+            lowest[layer : layer + 1] = [-point[1]]
+        result[index], last = layer, point
+    return result
 
 
 def crowding(values: ArrayLike) -> Array:

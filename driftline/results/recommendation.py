@@ -119,12 +119,12 @@ def decision_costs(costs: Sequence[Array]) -> Array:
     Args:
         costs: Costs of the rounds of each configuration, positive.
     """
-    found = np.unique(np.concatenate([np.zeros(0), *costs]))
-    if len(found) <= MOST_COSTS:
-        return found
-    wanted = np.geomspace(found[0], found[-1], MOST_COSTS)
-    before = np.maximum(np.searchsorted(found, wanted[:-1], side="right") - 1, 0)
-    return np.asarray(found[np.unique(np.append(before, len(found) - 1))])
+    distinct = np.unique(np.concatenate([np.zeros(0), *costs]))
+    if len(distinct) <= MOST_COSTS:
+        return distinct
+    wanted = np.geomspace(distinct[0], distinct[-1], MOST_COSTS)
+    before = np.maximum(np.searchsorted(distinct, wanted[:-1], side="right") - 1, 0)
+    return np.asarray(distinct[np.unique(np.append(before, len(distinct) - 1))])
 
 
 def follow(chosen: Recommendations, runs: Sequence[Runs], seed: int, untrained: float) -> Steps:
@@ -173,13 +173,13 @@ class _Candidate:
     def stops(self) -> NDArray[np.int64]:
         """For each number of rounds that is paid for, less one: index of the round to stop at."""
         bests, place = np.unique(self.best, return_inverse=True)
-        found, rounds = np.empty(len(bests), dtype=np.int64), np.arange(len(self.best))
+        stops, rounds = np.empty(len(bests), dtype=np.int64), np.arange(len(self.best))
         most = max(1, _MOST_DIFFERENCES // max(1, self.merit.size))
         for first in range(0, len(bests), most):
             some = bests[first : first + most]
             loss, error = _paired(self.merit[:, some, None] - self.merit[:, None, :], axis=0)
-            found[first : first + most] = np.argmax((loss <= error) & (rounds <= some[:, None]), axis=1)
-        return found[place]
+            stops[first : first + most] = np.argmax((loss <= error) & (rounds <= some[:, None]), axis=1)
+        return stops[place]
 
 
 def _paired(differences: Array, axis: int) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.definitions import definitions
 from driftline.results.directions import direction
-from driftline.results.runs import ENDED
+from driftline.results.runs import WHOLE
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
@@ -97,7 +97,7 @@ def recorded(study: Study, trials: Iterable[TrialCurve]) -> RecordedTable:
             _cache={},
         )
         for trial in trials
-        if trial.state in ENDED
+        if trial.state in WHOLE
     ]
     order = {label: index for index, label in enumerate(study.labels)}
     return RecordedTable(study, tuple(sorted(kept, key=lambda t: (order[t.label], t.configuration, t.seed))))
@@ -150,18 +150,33 @@ def joined(tables: Sequence[RecordedTable]) -> RecordedTable:
     Raises:
         InvalidSpec: Their studies differ in more than the labels, or two have the same label.
     """
-    first = tables[0].study.to_json()
-    for table in tables[1:]:
-        other = table.study.to_json()
-        for key in first.keys() | other.keys():
-            if key not in ("methods", "budget", "seed", "resources", "sampler") and first.get(key) != other.get(key):
-                raise InvalidSpec(key, f"tables must agree, got {shown(first.get(key))} and {shown(other.get(key))}")
-        if first["budget"]["rounds"] != other["budget"]["rounds"]:
-            rounds = [shown(document["budget"]["rounds"]) for document in (first, other)]
-            raise InvalidSpec("budget.rounds", f"tables must agree, got {rounds[0]} and {rounds[1]}")
+    studies = [table.study for table in tables]
+    require_agreement(studies, ("methods", "budget", "seed", "resources", "sampler"))
+    first = studies[0].to_json()
     methods = [entry for table in tables for entry in table.study.to_json()["methods"]]
     study = Study.from_json(first | {"methods": methods})
     return RecordedTable(study, tuple(trial for table in tables for trial in table.trials))
+
+
+def require_agreement(studies: Sequence[Study], own: Collection[str]) -> None:
+    """Checks that studies agree in their rounds, and in every key but some.
+
+    Args:
+        studies: The studies.
+        own: Keys in which they may differ.
+
+    Raises:
+        InvalidSpec: Two studies differ in another key.
+    """
+    first = studies[0].to_json()
+    for study in studies[1:]:
+        other = study.to_json()
+        for key in sorted((first.keys() | other.keys()) - set(own)):
+            if first.get(key) != other.get(key):
+                raise InvalidSpec(key, f"studies must agree, got {shown(first.get(key))} and {shown(other.get(key))}")
+        if first["budget"]["rounds"] != other["budget"]["rounds"]:
+            rounds = [shown(document["budget"]["rounds"]) for document in (first, other)]
+            raise InvalidSpec("budget.rounds", f"studies must agree, got {rounds[0]} and {rounds[1]}")
 
 
 def write(table: RecordedTable, path: Path, precision: Precision = "float64") -> None:
@@ -273,15 +288,15 @@ def _positive(table: RecordedTable, metric: str) -> bool:
 
 def _digest(lines: Any, facts: Mapping[str, Any]) -> str:
     """SHA-256 of what a file holds, as it is stored: losses as logarithms, so that no rounding of `exp` enters."""
-    found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in lines.column_names:
         column = lines[name].combine_chunks()
         values = column.flatten() if hasattr(column, "offsets") else column
-        found.update(name.encode())
+        digest.update(name.encode())
         numeric = (
             values.type.bit_width if hasattr(values.type, "bit_width") and not hasattr(column, "dictionary") else 0
         )
-        found.update(
+        digest.update(
             values.to_numpy(zero_copy_only=False).tobytes() if numeric else json.dumps(values.to_pylist()).encode()
         )
-    return found.hexdigest()
+    return digest.hexdigest()

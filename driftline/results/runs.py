@@ -12,8 +12,11 @@ from driftline.results.objectives import FIRST_COST
 from driftline.results.scale import Axis, axis_of
 from driftline.results.smoothing import smooth
 
-ENDED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
-"""States of trials that count as runs."""
+WHOLE: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
+"""States of trials that were trained to their end."""
+
+ENDED: frozenset[str] = WHOLE | {"STOPPED"}
+"""States of trials that count as runs, as far as they went."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +136,10 @@ def common(by_configuration: Mapping[int, Mapping[int, object]]) -> tuple[list[i
         ([1, 2], [2, 4])
     """
     best: tuple[list[int], list[int]] = ([], [])
-    for found in {tuple(sorted(seeds)) for seeds in by_configuration.values()}:
-        numbers = [number for number, seeds in sorted(by_configuration.items()) if seeds.keys() >= set(found)]
-        if _kept(list(found), numbers) > _kept(*best):
-            best = (list(found), numbers)
+    for candidate in {tuple(sorted(seeds)) for seeds in by_configuration.values()}:
+        numbers = [number for number, seeds in sorted(by_configuration.items()) if seeds.keys() >= set(candidate)]
+        if _kept(list(candidate), numbers) > _kept(*best):
+            best = (list(candidate), numbers)
     return best
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.modelled_time import Time
+from driftline.results.recorded_table import require_agreement
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.results.trial_list import trial_list
 from driftline.study.chance import nothing_random
+from driftline.study.spec import FixedScale, Study
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
 
-FILES = ("frontier.json", "frontier.html", "frontier.png", "trials.csv")
+_OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
+"""Keys in which studies of a joined result may differ."""
+
+FILES = ("frontier.json", "frontier.html", "frontier.png", "frontier.svg", "trials.csv")
 """Names of the files of a result."""
 
 
@@ -66,13 +71,19 @@ class StudyResult:
             from driftline.results.show.picture import frontier_png
 
             return frontier_png(self.document)
+        if name == "frontier.svg":
+            from driftline.results.show.picture import frontier_svg
+
+            return frontier_svg(self.document)
         if name == "trials.csv":
             return trials_csv(self.curves, self.document, self.reading).encode()
         return (json.dumps(self.document, indent=1, allow_nan=False) + "\n").encode()
 
 
-def needed(quality: str) -> frozenset[str]:
-    """The columns that the document of a result needs; its files need all columns.
+def document_columns(quality: str) -> frozenset[str]:
+    """The columns that the document and frontier.html need; trials.csv needs all columns.
+
+    With these, frontier.html can be read with other costs, but not with other qualities.
 
     Args:
         quality: Metric of the result.
@@ -119,12 +130,63 @@ def study_result(
         whole.labels,
         scale=whole.objective.scale if own else None,
         certain=nothing_random(whole),
+        rungs=whole.budget.rung_rounds,
     )
     if whole.task["name"] == "quadratic":
         from driftline.results.theory import with_theory
 
         document = with_theory(document, whole, curves, reading, rounds)
+    document["specification"] = whole.to_json()
     document["trial_list"] = trial_list(study, records)
+    return StudyResult(document, curves, reading, rounds)
+
+
+def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
+    """One result of several studies: one scale and one range of costs for all their labels.
+
+    A label that two studies have becomes ``NAME/LABEL`` in all of them, with the names of the studies; studies of the
+    same name are numbered: ``1-NAME/LABEL``.
+
+    Args:
+        parts: The studies and their results, with the same metric and cost.
+
+    Raises:
+        InvalidSpec: The studies differ in the rounds or in a key that is not one of `_OWN`, or the results differ in
+            the metric or the cost.
+    """
+    studies, results = [study for study, _ in parts], [result for _, result in parts]
+    require_agreement(studies, _OWN)
+    reading, rounds = results[0].reading, results[0].rounds
+    for result in results[1:]:
+        for key in ("quality", "cost"):
+            one, other = getattr(reading, key), getattr(result.reading, key)
+            if one != other:
+                raise InvalidSpec(key, f"must be given, because the studies differ in it, got {one} and {other}")
+    names = [study.name for study in studies]
+    if len(set(names)) < len(names):
+        names = [f"{number}-{name}" for number, name in enumerate(names, 1)]
+    labels = [label for study in studies for label in study.labels]
+    lead = [f"{name}/" if len(set(labels)) < len(labels) else "" for name in names]
+    curves = tuple(
+        replace(curve, label=f"{prefix}{curve.label}")
+        for prefix, result in zip(lead, results, strict=True)
+        for curve in result.curves
+    )
+    scales = [result.document["scale"] for result in results]
+    fixed = {(scale["start"], scale["best"]) if scale["fixed"] else None for scale in scales}
+    given = fixed.pop() if len(fixed) == 1 else None
+    document = frontier_document(
+        " and ".join(names),
+        curves,
+        reading,
+        rounds,
+        [f"{prefix}{label}" for prefix, study in zip(lead, studies, strict=True) for label in study.labels],
+        scale=FixedScale(start=given[0], best=given[1]) if given else None,
+        certain=all(nothing_random(study) for study in studies),
+    )
+    for prefix, result in zip(lead, results, strict=True):
+        for label, method in result.document["methods"].items():  # each study has rungs of its own
+            document["methods"][f"{prefix}{label}"]["granted"] = method["granted"]
     return StudyResult(document, curves, reading, rounds)
 
 

@@ -99,14 +99,16 @@ class _Theory:
             entry: The label's entry.
             ended: Configuration -> its reported trials that ended without divergence.
         """
-        found, reasons = self._configurations(method["configurations"], entry)
         rows = {row["configuration"]: row for row in method["configurations"]}
+        settings, reasons = self._configurations([row for number, row in rows.items() if number in ended], entry)
+        if stopped := len(rows.keys() - ended.keys()):
+            reasons["stopped early"] = stopped
         predicted: dict[int, Json] = {}
         runs: dict[int, Runs] = {}
-        if found:
-            raw = self.predictor.curves(list(found.values()), self.init, self.rounds, self.reading.quality)
+        if settings:
+            raw = self.predictor.curves(list(settings.values()), self.init, self.rounds, self.reading.quality)
             start = float(raw[0, 0])
-            for (number, setting), values in zip(found.items(), raw, strict=True):
+            for (number, setting), values in zip(settings.items(), raw, strict=True):
                 runs[number] = self._runs(number, ended[number], values)
                 predicted[number] = self._prediction(setting, runs[number])
         return {
@@ -126,11 +128,11 @@ class _Theory:
         self, rows: Sequence[Mapping[str, Any]], entry: MethodEntry
     ) -> tuple[dict[int, Setting], Counter[str]]:
         """The configurations that can be predicted, by number, and the reasons why others cannot, counted."""
-        found: dict[int, Setting] = {}
+        settings: dict[int, Setting] = {}
         reasons: Counter[str] = Counter()
         if self.reading.quality not in METRICS:
             reasons[f"the theory predicts {', '.join(METRICS)}, not {self.reading.quality}"] = max(len(rows), 1)
-            return found, reasons
+            return settings, reasons
         clients, dimension = self.predictor.clients.centers.shape
         work = 0.0
         for row in sorted(rows, key=lambda row: (not row["pareto"], row["configuration"])):
@@ -148,10 +150,10 @@ class _Theory:
                 reasons[str(error)] += 1
                 continue
             if configuration.rate < 1:
-                found[row["configuration"]] = configuration
+                settings[row["configuration"]] = configuration
             else:
                 reasons["by the theory it does not converge"] += 1
-        return found, reasons
+        return settings, reasons
 
     def _runs(self, number: int, trials: Sequence[TrialCurve], values: Array) -> Runs:
         """The runs of a configuration with predicted in place of measured values, in the same rounds."""
@@ -162,16 +164,16 @@ class _Theory:
             columns = {**trial.columns, metric: np.full(len(trial.rounds), np.nan)}
             columns[metric][np.searchsorted(trial.rounds, at)] = values[at.astype(int)]
             predicted.append(replace(trial, columns=columns, _cache={}))
-        found = runs_of(number, predicted, metric, self.reading.cost)
-        assert found is not None  # a trial that ended has reported the metric
-        return found
+        runs = runs_of(number, predicted, metric, self.reading.cost)
+        assert runs is not None  # a trial that ended has reported the metric
+        return runs
 
     def _prediction(self, setting: Setting, runs: Runs) -> Json:
-        found = settled(runs, self.axis)
-        assert found is not None  # a prediction does not diverge
+        settling = settled(runs, self.axis)
+        assert settling is not None  # a prediction does not diverge
         return {
-            "settles": float(np.median(found.cost)),
-            "ends": float(np.median(found.end)),
+            "settles": float(np.median(settling.cost)),
+            "ends": float(np.median(settling.end)),
             "limit": float(self.predictor.values(setting.limit, self.reading.quality)),
             "rate": setting.rate,
         }
@@ -217,15 +219,15 @@ def _disagreement(
     rows: Mapping[int, Mapping[str, Any]], predicted: Mapping[int, Mapping[str, Any]], start: float
 ) -> Json:
     least = ROUNDING * abs(start)
-    found = {
+    differences = {
         "ends": [_relative(rows[number]["ends"], row["ends"], least) for number, row in predicted.items()],
         "settles": [_relative(rows[number]["settles"], row["settles"], 0.0) for number, row in predicted.items()],
         "limit": [_relative(rows[number]["ends"], row["limit"], least) for number, row in predicted.items()],
     }
-    medians = {name: float(np.median(values)) for name, values in found.items()}
+    medians = {name: float(np.median(values)) for name, values in differences.items()}
     return {
         **medians,
-        "largest": {name: max(values) for name, values in found.items()},
+        "largest": {name: max(values) for name, values in differences.items()},
         "configurations": len(predicted),
     }
 

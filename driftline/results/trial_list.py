@@ -45,7 +45,7 @@ def missed(failed: Any, trials: Iterable[Any], generation: int) -> str | None:
     """What was decided without the result of a failed trial; None if nothing was.
 
     Args:
-        failed: The trial, or anything with its label, phase and number.
+        failed: The trial, or anything with its label, phase, number and state.
         trials: All trials of the study, the same way.
         generation: As in `StudyPlan`.
     """
@@ -58,6 +58,9 @@ def missed(failed: Any, trials: Iterable[Any], generation: int) -> str | None:
         return f"{failed.label}.s{first:05d} and later trials were asked for {without}"
     if any(trial.phase == "confirmation" for trial in own):
         return f"the configurations of {failed.label} to confirm were chosen {without}"
+    compared = (trial for trial in own if trial.state == "STOPPED")
+    if generation and any(trial.number // generation >= failed.number // generation for trial in compared):
+        return f"trials of {failed.label} were stopped at rungs {without}"
     return None
 
 

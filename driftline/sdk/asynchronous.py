@@ -22,19 +22,20 @@ import httpx
 from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import RecordedTable
 from driftline.results.show.escaped_text import escaped
-from driftline.sdk.frontier import Frontier
+from driftline.sdk.frames import CurvesByTrial, TrialRecords
+from driftline.sdk.frontier import Frontier, Recommendation
 from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
 from driftline.sdk.remote import RemoteStudies
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
-from driftline.wire.records import Event, StudyRecord, TrialRecord
+from driftline.wire.records import Event, StudyRecord
 
 _Item = TypeVar("_Item")
 
 
 class AsyncJob:
-    """One study in a service; see `Job`.
+    """One study in a service, for asyncio; see `Job`.
 
     Args:
         job: The synchronous job.
@@ -72,27 +73,40 @@ class AsyncJob:
                 raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it continues")
             await asyncio.sleep(POLL_S)
 
+    async def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
+        """What to run for a cost, and what quality to expect; see `Job.best`."""
+        return await asyncio.to_thread(self._job.best, label, cost=cost)
+
+    async def best_in_search(self) -> dict[str, float]:
+        """The best final quality of any search trial of each label so far; see `Job.best_in_search`."""
+        return await asyncio.to_thread(self._job.best_in_search)
+
     async def trials(
         self, label: str | None = None, phase: str | None = None, state: str | None = None
-    ) -> list[TrialRecord]:
-        """Its trials, or those of a label, a phase or a state."""
+    ) -> TrialRecords:
+        """Its trials, or those of a label, a phase or a state; a list with ``to_frame()``."""
         return await asyncio.to_thread(self._job.trials, label, phase, state)
 
-    async def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
-        """Curves by trial id, one list per metric; of all trials unless some are named."""
+    async def curves(self, *trials: str) -> CurvesByTrial:
+        """Curves by trial id, one list per metric; of all trials unless some are named. Has ``to_frame()``."""
         return await asyncio.to_thread(self._job.curves, *trials)
 
     async def table(self) -> RecordedTable:
         """Its ended trials as a table; see `Job.table`."""
         return await asyncio.to_thread(self._job.table)
 
-    async def frontier(self, *, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
+    async def frontier(self, *others: AsyncJob, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
         """The frontiers of all labels so far; see `Job.frontier`."""
-        return await asyncio.to_thread(self._job.frontier, quality=quality, cost=cost)
+        jobs = [other._job for other in others]
+        return await asyncio.to_thread(self._job.frontier, *jobs, quality=quality, cost=cost)
 
     async def compare(self, first: str, second: str) -> dict[str, Any]:
         """Compares two labels at equal budgets."""
         return await asyncio.to_thread(self._job.compare, first, second)
+
+    async def first_difference(self, other: AsyncJob) -> str | None:
+        """The first trial that differs from another study's, and in what; None if both have the same trials."""
+        return await asyncio.to_thread(self._job.first_difference, other._job)
 
     async def pause(self) -> Self:
         """Asks the study to save checkpoints and stop."""
@@ -163,6 +177,10 @@ class AsyncClient:
     async def jobs(self) -> list[AsyncJob]:
         """All studies, newest first."""
         return [AsyncJob(job) for job in await asyncio.to_thread(self._client.jobs)]
+
+    async def records(self) -> list[StudyRecord]:
+        """The present records of all studies, newest first."""
+        return await asyncio.to_thread(self._client.records)
 
     async def delete(self, study: str) -> None:
         """Deletes a study with everything that belongs to it; see `Client.delete`."""

@@ -1,19 +1,73 @@
-"""`Frontier`, the result of a study: as a table, a picture, a page, or JSON."""
+"""`Frontier`, the result of a study: what to run for which cost, as objects, a table, a picture, a page, or JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
-from driftline.results.curves import TrialCurve
+from driftline.results.curves import TrialCurve, unit
+from driftline.results.directions import sign
+from driftline.results.show.number_text import number
+from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows, recommendation_within
 from driftline.results.show.text_table import table
+from driftline.sdk.frames import frame
+from driftline.study.trial_document import trial_document
+from trainers import hint, shown
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from pandas import DataFrame
+
+    from driftline.study.spec import Study
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to run for a cost, and what quality to expect.
+
+    Attributes:
+        label: Label of the entry.
+        configuration: Number of the configuration within its label.
+        hyperparameters: Its values, by dotted name: ``client_lr``, ``server.momentum``.
+        rounds: Rounds to train: stop after this one.
+        cost: The most that training may cost, in the unit of the frontier's cost.
+        quality: The frontier at this cost, in the unit of the metric: the median over seeds that did not choose.
+        low: The smallest quality over these seeds; equal to `quality` without a band.
+        high: The largest quality over these seeds; equal to `quality` without a band.
+        phase: "confirmation"; or "search" if only the search has results, whose quality flatters.
+    """
+
+    label: str
+    configuration: int
+    hyperparameters: dict[str, Any]
+    rounds: int
+    cost: float
+    quality: float
+    low: float
+    high: float
+    phase: str
+
+    def trial(self, study: Study, *, seed: int = 0) -> dict[str, Any]:
+        """The document of a trial that trains this configuration and stops after `rounds`.
+
+        As JSON in a file, ``python -m trainers.run FILE`` runs it.
+
+        Args:
+            study: The study that the recommendation is from.
+            seed: Seed of cohorts, batches and initial model.
+
+        Raises:
+            InvalidSpec: The study has no such label.
+        """
+        return trial_document(study, self.label, [self.hyperparameters], seed, phase="confirmation") | {
+            "rounds": self.rounds
+        }
 
 
 class Frontier:
@@ -52,6 +106,93 @@ class Frontier:
         """The labels, in the study's order."""
         return tuple(self.data["methods"])
 
+    @property
+    def recommendations(self) -> list[Recommendation]:
+        """The rows of the table: for each label what to run up to which cost, by increasing cost.
+
+        A configuration that diverged later on every seed is left out.
+        """
+        last = self.data["scale"]["last"]
+        return [
+            self._recommendation(label, row, row.end)
+            for label, method in self.data["methods"].items()
+            for row in recommendation_rows(method, last)
+            if row.configuration is not None
+        ]
+
+    @property
+    def configurations(self) -> list[dict[str, Any]]:
+        """The reported configurations of all labels: ``label``, ``hyperparameters``, where each settles and ends.
+
+        The other keys are those of ``configurations`` in frontier.json.
+        """
+        return [
+            {"label": label, **row}
+            for label, method in self.data["methods"].items()
+            for row in method["configurations"]
+        ]
+
+    def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
+        """What to run for a cost: the numbers that `table` prints for it.
+
+        Args:
+            label: A label; None takes the one whose frontier is best at this cost. That is no verdict: see `compare`.
+            cost: The most that training may cost, in the unit of the frontier's cost (rounds, bytes, ...); the largest
+                cost of the study by default.
+
+        Raises:
+            NotFound: No such label, or nothing to recommend yet.
+            InvalidSpec: Nothing that is recommended is that cheap.
+        """
+        if label is not None and label not in self.labels:
+            raise NotFound(f"no label {shown(label)} in this study: {hint(label, self.labels)}")
+        methods = {
+            one: method
+            for one, method in self.data["methods"].items()
+            if label in (None, one) and method["recommendations"]
+        }
+        if not methods:
+            raise NotFound(f"nothing to recommend for {label or 'any label'} yet: no trial with this metric has ended")
+        parameters, last = self.data["definitions"]["parameters"], self.data["scale"]["last"]
+        limit = last if cost is None else cost
+        rows = {one: recommendation_within(method, last, limit) for one, method in methods.items()}
+        cheap = {one: row for one, row in rows.items() if row is not None}
+        if not cheap:
+            least = number(min(method["recommendations"][0]["cost"] for method in methods.values()))
+            raise InvalidSpec("cost", f"must be at least {least} {unit(parameters['cost'])}, got {shown(cost)}")
+        runnable = {one: row for one, row in cheap.items() if row.configuration is not None} or cheap
+        direction = sign(parameters["metric"])
+        best = max(runnable, key=lambda one: direction * cheap[one].quality[0])
+        return self._recommendation(best, cheap[best], limit)
+
+    def _recommendation(self, label: str, row: RecommendationRow, cost: float) -> Recommendation:
+        if row.configuration is None:
+            raise NotFound(f"what {label} recommends up to a cost of {number(cost)} diverged later on every seed")
+        quality, low, high = row.quality
+        return Recommendation(
+            label=label,
+            configuration=row.configuration["configuration"],
+            hyperparameters=dict(row.configuration["hyperparameters"]),
+            rounds=row.stop,
+            cost=cost,
+            quality=quality,
+            low=low,
+            high=high,
+            phase=self.data["methods"][label]["reported"]["phase"],
+        )
+
+    def to_frame(self) -> DataFrame:
+        """The frontiers as a pandas DataFrame: a row for each cost at which a label's quality changes.
+
+        Columns: ``label``, ``cost``, and ``quality`` with its band ``low`` and ``high``, in the unit of the metric.
+
+        Raises:
+            DriftlineError: pandas is not installed.
+        """
+        columns = ("cost", "quality", "low", "high")
+        rows = [(label, row) for label, method in self.data["methods"].items() for row in method["frontier"]]
+        return frame({"label": [label for label, _ in rows]} | {key: [row[key] for _, row in rows] for key in columns})
+
     def table(self) -> str:
         """What to run for which cost, for every label, as text of 80 columns."""
         return table(self.data)
@@ -70,7 +211,7 @@ class Frontier:
         """Draws the frontiers into a file.
 
         Args:
-            path: ``.png`` is a picture for print, ``.html`` a page that works offline.
+            path: ``.png`` and ``.svg`` are pictures for print, ``.html`` is a page that works offline.
 
         Returns:
             The path.
@@ -83,12 +224,16 @@ class Frontier:
             from driftline.results.show.picture import frontier_png
 
             file.write_bytes(frontier_png(self.data))
+        elif file.suffix.lower() == ".svg":
+            from driftline.results.show.picture import frontier_svg
+
+            file.write_bytes(frontier_svg(self.data))
         elif file.suffix.lower() in (".html", ".htm"):
             from driftline.results.show.page import frontier_html
 
             file.write_text(frontier_html(self.data, self._curves() if self._curves else ()), encoding="utf-8")
         else:
-            raise InvalidSpec("path", f"must end in .png or .html, got {str(path)!r}")
+            raise InvalidSpec("path", f"must end in .png, .svg or .html, got {str(path)!r}")
         return file
 
     def save(self, path: str | Path) -> Path:

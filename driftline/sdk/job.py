@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 from driftline.client.api_client import ApiClient
@@ -14,12 +15,15 @@ from driftline.results.directions import sign
 from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.show.escaped_text import escaped
-from driftline.results.study_result import study_result
-from driftline.sdk.frontier import Frontier
+from driftline.results.study_result import StudyResult, joined_result, study_result
+from driftline.results.trial_list import first_difference
+from driftline.sdk.frames import CurvesByTrial, TrialRecords
+from driftline.sdk.frontier import Frontier, Recommendation
 from driftline.sdk.notebook import job_html
 from driftline.sdk.progress import ProgressDisplay
+from driftline.study.spec import Study
 from driftline.wire.logs import LogLine
-from driftline.wire.records import Event, StudyRecord, TrialRecord
+from driftline.wire.records import Event, StudyRecord
 
 POLL_S = 0.5
 """Seconds between two polls of a study while waiting for it."""
@@ -89,7 +93,7 @@ class Job:
             TimeoutError: The study has not finished in time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        shown = ProgressDisplay(sys.stderr, self._metric(self.record())) if progress else None
+        shown = ProgressDisplay(sys.stderr, self._metric) if progress else None
         try:
             return self._wait(shown, deadline)
         finally:
@@ -105,7 +109,7 @@ class Job:
             if shown is not None:
                 resting = record.state in RESTING
                 if record.version != seen and (resting or time.monotonic() - looked >= BEST_EVERY_S):
-                    best, seen, looked = self.best(record), record.version, time.monotonic()
+                    best, seen, looked = self.best_in_search(), record.version, time.monotonic()
                 shown.update(record, best)
             if record.state == "FAILED":
                 raise StudyFailed(f"study {record.name!r} failed: {escaped(record.reason)}")
@@ -118,39 +122,71 @@ class Job:
     def _watch(self, shown: ProgressDisplay | None) -> None:
         """Hook that is called at every poll while waiting; does nothing for a remote service."""
 
-    def best(self, record: StudyRecord | None = None) -> dict[str, float]:
-        """The best quality of each label so far, in the metric's own sign: losses are not negated."""
-        direction = sign(self._metric(record or self.record()))
-        found: dict[str, float] = {}
-        for trial in self.trials(state="COMPLETE"):
+    def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
+        """What to run for a cost, and what quality to expect: the numbers of ``driftline frontier``.
+
+        For another metric or another kind of cost: ``job.frontier(cost="bytes").best(cost=1e9)``.
+
+        Args:
+            label: A label; None takes the one whose frontier is best at this cost. That is no verdict: see `compare`.
+            cost: The most that training may cost, in the unit of the objective's cost (rounds, bytes, ...); the largest
+                cost of the study by default.
+
+        Raises:
+            NotFound: No such label, or nothing to recommend yet.
+            InvalidSpec: Nothing that is recommended is that cheap.
+        """
+        return self.frontier().best(label, cost=cost)
+
+    def best_in_search(self) -> dict[str, float]:
+        """The best final quality of any search trial of each label so far, in the unit of the metric.
+
+        It is for watching a study: the best of many noisy numbers is biased. `best` gives what to expect.
+        """
+        direction = sign(self._metric)
+        best: dict[str, float] = {}
+        for trial in self.trials(phase="search", state="COMPLETE"):
             if trial.values is not None:
-                found[trial.label] = max(trial.values.quality, found.get(trial.label, float("-inf")))
-        return {label: direction * quality for label, quality in found.items()}
+                best[trial.label] = max(trial.values.quality, best.get(trial.label, float("-inf")))
+        return {label: direction * quality for label, quality in best.items()}
 
-    def trials(self, label: str | None = None, phase: str | None = None, state: str | None = None) -> list[TrialRecord]:
-        """Its trials, or those of a label, a phase ("search", "confirmation") or a state."""
-        return list(self._api.trials(self.id, label=label, phase=phase, state=state))
+    def trials(self, label: str | None = None, phase: str | None = None, state: str | None = None) -> TrialRecords:
+        """Its trials, or those of a label, a phase ("search", "confirmation") or a state.
 
-    def curves(self, *trials: str) -> dict[str, dict[str, list[Any]]]:
-        """Curves by trial id, one list per metric; of all trials unless some are named."""
-        return self._api.curves(self.id, trials)
+        A list of `TrialRecord` with ``to_frame()``. The quality in ``values`` is that of the sampler: negated for
+        metrics that fall.
+        """
+        return TrialRecords(self._api.trials(self.id, label=label, phase=phase, state=state), self._metric)
 
-    def frontier(self, *, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
+    def curves(self, *trials: str) -> CurvesByTrial:
+        """Curves by trial id, one list per metric; of all trials unless some are named. Has ``to_frame()``."""
+        return CurvesByTrial(self._api.curves(self.id, trials))
+
+    def frontier(self, *others: Job, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
         """The frontiers of all labels so far.
 
         Args:
+            others: Further studies on the same task, to be compared with this one: the result has one scale and one
+                range of costs for the labels of all. Labels that two studies share become ``NAME/LABEL``.
             quality: Any metric that the trials reported; the study's objective by default.
             cost: "rounds", "bytes", "client_gradients", "examples", "seconds", or a `driftline.Time` for modelled time;
                 the study's objective by default.
 
         Raises:
-            InvalidSpec: Unknown cost, or no trial reported the metric.
+            InvalidSpec: Unknown cost, or no trial reported the metric; or the other studies differ in what they train,
+                for instance in task, batch_size or rounds.
         """
-        if quality is None and cost is None:
+        if not others and quality is None and cost is None:
             return Frontier(self._api.frontier(self.id), self._load_curves)
-        result = study_result(self.record(), self.trials(), self.curves(), quality=quality, cost=cost)
-        result.require_reported(quality)
+        parts = [job._result(quality, cost) for job in (self, *others)]
+        result = joined_result(parts) if others else parts[0][1]
         return Frontier(result.document, lambda: result.curves)
+
+    def _result(self, quality: str | None, cost: str | Time | None) -> tuple[Study, StudyResult]:
+        record = self.record()
+        result = study_result(record, self.trials(), self.curves(), quality=quality, cost=cost)
+        result.require_reported(quality)
+        return record.study, result
 
     def table(self) -> RecordedTable:
         """Its ended trials as a table, which `driftline.results.recorded_table.write` stores, for `driftline replay`.
@@ -161,21 +197,43 @@ class Job:
         return study_table(self.record(), self.trials(), self.curves())
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets: ``verdict`` is a label or None, ``why`` explains it."""
+        """Compares two labels at equal budgets: ``verdict`` is a label or None, ``why`` explains it.
+
+        At another cost: ``job.frontier(cost="bytes").compare(first, second)``.
+
+        Raises:
+            NotFound: No such label.
+        """
         return self._api.compare(self.id, first, second)
 
+    def first_difference(self, other: Job) -> str | None:
+        """The first trial that differs from another study's, and in what; None if both have the same trials."""
+        return first_difference(self.trials(), other.trials())
+
     def pause(self) -> Job:
-        """Asks the study to save checkpoints and stop; `resume` continues from there."""
+        """Asks the study to save checkpoints and stop; `resume` continues from there.
+
+        Raises:
+            Conflict: The study has finished.
+        """
         self._api.pause(self.id)
         return self
 
     def resume(self) -> Job:
-        """Continues a paused or failed study; repeats no finished trial."""
+        """Continues a paused or failed study; repeats no finished trial.
+
+        Raises:
+            Conflict: The study has succeeded or was cancelled.
+        """
         self._api.resume(self.id)
         return self
 
     def cancel(self) -> Job:
-        """Cancels the study for good; its results so far stay."""
+        """Cancels the study for good; its results so far stay.
+
+        Raises:
+            Conflict: The study has succeeded or failed.
+        """
         self._api.cancel(self.id)
         return self
 
@@ -196,6 +254,7 @@ class Job:
 
         Raises:
             InvalidSpec: A number is smaller than the present one.
+            Conflict: The study was cancelled.
         """
         self._api.extend(self.id, trials_per_method=trials_per_method, seeds=seeds)
         return self
@@ -222,12 +281,15 @@ class Job:
         """
         while True:
             resting = not follow or self.state in RESTING  # read before the lines, so that none is missed
-            for line in self._api.logs(self.id, after):
+            for line in self._log_lines(after):
                 after = line.id
                 yield line
             if resting:
                 return
             time.sleep(LOGS_S)
+
+    def _log_lines(self, after: int) -> Iterable[LogLine]:
+        return self._api.logs(self.id, after)
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """Yields the study's events (state, progress, log) as they happen, until it has finished.
@@ -241,10 +303,10 @@ class Job:
         """HTML for notebooks: state, progress of each label, link to the curves."""
         return job_html(self.record())
 
-    def _load_curves(self) -> list[TrialCurve]:
-        curves = self.curves()
-        return [TrialCurve.from_record(trial, curves.get(trial.id, {})) for trial in self.trials()]
+    def _load_curves(self) -> tuple[TrialCurve, ...]:
+        return self._result(None, None)[1].curves
 
-    @staticmethod
-    def _metric(record: StudyRecord) -> str:
-        return record.study.objective.quality
+    @cached_property
+    def _metric(self) -> str:
+        """The study's quality, which never changes."""
+        return self.record().study.objective.quality

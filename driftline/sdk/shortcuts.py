@@ -50,10 +50,20 @@ def frontier(folder: str | Path, *, quality: str | None = None, cost: str | Time
     return local_studies().frontier(Path(folder), quality, cost)
 
 
-def compare(folder: str | Path, first: str, second: str) -> dict[str, Any]:
+def compare(
+    folder: str | Path, first: str, second: str, *, quality: str | None = None, cost: str | Time | None = None
+) -> dict[str, Any]:
     """Compares two labels of an output folder at equal budgets: ``verdict`` is a label or None, ``why`` explains it.
+
+    Args:
+        folder: The output folder.
+        first: A label.
+        second: Another label.
+        quality: As in `frontier`.
+        cost: As in `frontier`.
 
     Raises:
         NotFound: The folder holds no study, or the study has no such label.
+        InvalidSpec: Unknown cost, or no trial reported the metric.
     """
-    return frontier(folder).compare(first, second)
+    return frontier(folder, quality=quality, cost=cost).compare(first, second)

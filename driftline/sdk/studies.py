@@ -63,11 +63,11 @@ def local_studies(out: str | Path | None = None) -> InProcessStudies:
     Raises:
         DriftlineError: No installed package can run studies.
     """
-    found = sorted(entry_points(group=LOCAL), key=lambda point: point.name)
-    if not found:
+    points = sorted(entry_points(group=LOCAL), key=lambda point: point.name)
+    if not points:
         raise DriftlineError(
             f"no package installed here can run studies (entry point group {LOCAL}): install driftline again, "
             "or set DRIFTLINE_URL to the address of a service"
         )
-    studies: InProcessStudies = found[0].load()(out)
+    studies: InProcessStudies = points[0].load()(out)
     return studies

@@ -15,7 +15,7 @@ from typing import Any
 import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
-from driftline.study.outlook import cost_remark, share_remark
+from driftline.study.outlook import cost_remark, sample_remark, share_remark
 from driftline.study.sampler import name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
@@ -72,6 +72,7 @@ def check(study: Study) -> list[str]:
             _check_packs(study, first)
         with errors.collected():
             _check_quality(study, first)
+        remarks += sample_remark(study, first)
     errors.raise_any()
     remarks += [*cost_remark(study), *share_remark(study)]
     return [*remarks, *_confirmation(study.budget)]

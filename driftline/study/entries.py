@@ -200,5 +200,5 @@ class MethodEntry(Section):
 
     def parts(self) -> dict[str, PartEntry]:
         """The optimizers that the entry names, by role, and the schedule."""
-        found = {kind: getattr(self, kind) for kind in (*ROLES, "schedule")}
-        return {kind: part for kind, part in found.items() if part is not None}
+        parts = {kind: getattr(self, kind) for kind in (*ROLES, "schedule")}
+        return {kind: part for kind, part in parts.items() if part is not None}

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import trainers
 from driftline.study.chance import nothing_random
+from driftline.study.rungs import FACTOR
 from driftline.study.spec import LEAST_PAIRS, Study
 from driftline.study.trial_document import trial_document
 from trainers import evaluation_grid, evaluation_work
@@ -22,7 +23,8 @@ def outlook(study: Study) -> list[str]:
         study: The study, checked.
     """
     share = 100 * evaluation_share(study)
-    return [f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time.", *_claims(study)]
+    evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
+    return [evaluated, *_rungs(study), *_claims(study)]
 
 
 def evaluation_share(study: Study) -> float:
@@ -50,6 +52,32 @@ def share_remark(study: Study) -> list[str]:
     return [f"eval_every: evaluations take about {100 * share:.0f} % of the time: evaluate less often to save time"]
 
 
+def sample_remark(study: Study, trial: trainers.TrialSpec) -> list[str]:
+    """A remark if search trials are measured on a part of the held-out clients, so that their qualities are noisy.
+
+    Args:
+        study: The study.
+        trial: One of its search trials.
+    """
+    held_out = len(trial.task.test or ())
+    if trial.evaluation is None or trial.evaluation.clients == held_out:
+        return []
+    sample = f"{trial.evaluation.clients} of {held_out} held-out clients, drawn anew for each round"
+    after = "confirmation measures all clients" if study.budget.seeds else "with seeds: 0 so are the results"
+    return [f"evaluation: search trials are measured on {sample}, so their test metrics are noisy; {after}"]
+
+
+def _rungs(study: Study) -> list[str]:
+    """Where search trials may stop early."""
+    *rungs, last = study.budget.rung_rounds
+    if not rungs:
+        return []
+    share = study.budget.search_rounds / (study.budget.trials_per_method * last)
+    after = " and ".join(map(str, rungs))
+    compared = f"Search trials are compared after rounds {after}, and about one in {FACTOR} continues"
+    return [f"{compared}: the search trains about {100 * share:.0f} % of all rounds."]
+
+
 def cost_remark(study: Study) -> list[str]:
     """A remark if the cost depends on the machine, so that `compare` gives no verdict."""
     if study.objective.cost != "seconds":
@@ -65,11 +93,11 @@ def _claims(study: Study) -> list[str]:
     seeds = study.budget.seeds
     if nothing_random(study):
         saved = f"; seeds: 0 saves {study.budget.confirmation_trials} trials of each label" if seeds else ""
-        found = f"exactly, because nothing is random: one run stands for all seeds{saved}"
+        basis = f"exactly, because nothing is random: one run stands for all seeds{saved}"
     elif seeds >= LEAST_PAIRS:
-        found = f"over {seeds} seeds"
+        basis = f"over {seeds} seeds"
     else:
-        found = f"with at least {LEAST_PAIRS} seeds, not with {seeds} (budget.seeds)"
+        basis = f"with at least {LEAST_PAIRS} seeds, not with {seeds} (budget.seeds)"
     searches = study.budget.searches
     if searches >= LEAST_PAIRS:
         methods = f"It can judge the methods themselves over {searches} independent searches."
@@ -77,7 +105,7 @@ def _claims(study: Study) -> list[str]:
         has = f"not {searches}" if searches > 1 else "not one"
         methods = f"It cannot judge the methods themselves: that needs {LEAST_PAIRS} independent searches, {has} "
         methods += "(budget.searches)."
-    return [f"Claims: compare can judge the configurations found {found}. {methods}"]
+    return [f"Claims: compare can judge the configurations found {basis}. {methods}"]
 
 
 def _rounds(study: Study) -> str:

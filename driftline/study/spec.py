@@ -33,7 +33,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, JsonValue, model_validator
+from pydantic import AfterValidator, BeforeValidator, JsonValue, model_validator
 from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
@@ -42,6 +42,7 @@ from driftline.study import yaml_files as loading
 from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
+from driftline.study.rungs import FACTOR, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.values import is_json
@@ -114,7 +115,8 @@ class Budget(Section):
     Attributes:
         trials_per_method: Configurations searched for each entry.
         rounds: Server updates of a trial.
-        rungs: Not available yet: must be left out.
+        rungs: Rounds at which search trials are compared; about a third of them continue. "auto" takes a ninth and a
+            third of `rounds`. None trains every trial to the end. See `driftline.study.rungs`.
         seeds: Fresh seeds on which chosen configurations are confirmed; with 0, results come from the search. 6 by
             default, the fewest that allow a verdict; 0 where nothing in the study is random.
         confirm: How many configurations of each entry are run again, on fresh seeds.
@@ -126,16 +128,18 @@ class Budget(Section):
 
     trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
     rounds: Whole = Key(ge=1, le=MOST_ROUNDS)
-    rungs: list[Whole] | None = None
+    rungs: Annotated[Literal["auto"] | list[int] | None, BeforeValidator(read_rungs)] = None
     seeds: Whole = Key(default=LEAST_PAIRS, ge=0, le=MOST_SEEDS)
     confirm: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
     searches: Whole = Key(default=1, ge=1, le=MOST_SEEDS)
     asking: Literal["generations", "asynchronous"] = "generations"
 
     @model_validator(mode="after")
-    def _no_rungs_yet(self) -> Self:
+    def _rungs_of_generations(self) -> Self:
         if self.rungs is not None:
-            raise InvalidSpec("rungs", "stopping trials at rungs is not available yet: leave it out")
+            rungs_of(self.rungs, self.rounds)
+            if self.asking != "generations":
+                raise InvalidSpec("rungs", "needs asking: generations, because trials of a generation are compared")
         return self
 
     @model_validator(mode="after")
@@ -147,6 +151,18 @@ class Budget(Section):
                 f"trials_per_method={self.trials_per_method} and searches={self.searches}",
             )
         return self
+
+    @property
+    def rung_rounds(self) -> tuple[int, ...]:
+        """The rungs as rounds, the last round included; the last round alone without rungs."""
+        return (self.rounds,) if self.rungs is None else rungs_of(self.rungs, self.rounds)
+
+    @property
+    def search_rounds(self) -> int:
+        """Rounds of all search trials of an entry; with rungs about, because each promotes a third of the trials."""
+        steps = zip((0, *self.rung_rounds), self.rung_rounds, strict=False)
+        each = (-(-self.trials_per_method // FACTOR**rung) * (high - low) for rung, (low, high) in enumerate(steps))
+        return sum(each)
 
     @property
     def trials_per_search(self) -> int:
@@ -177,6 +193,11 @@ class Budget(Section):
         """Trials of each entry, those on fresh seeds included."""
         return self.trials_per_method + self.confirmation_trials
 
+    @property
+    def rounds_of_trials(self) -> int:
+        """Rounds of all trials of an entry, if none diverges."""
+        return self.search_rounds + self.confirmation_trials * self.rounds
+
 
 class Resources(Section):
     """The resources of each pack of trials.
@@ -199,13 +220,15 @@ class Study(Section):
         name: Also the name of its output folder.
         task: As in a trial: its name and settings, or its name alone.
         methods: The entries to compare.
-        objective: What is traded against what.
+        objective: What is traded against what; by default the quality of the task against rounds.
         budget: Trials, rounds and seeds of every entry.
         resources: GPUs and CPU cores of each pack, and its size.
         sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
         clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As
             in a trial; None leaves them to the task.
+        evaluation: Sample of held-out clients that evaluations of search trials measure, as in a trial; confirmation
+            trials measure all of them.
     """
 
     name: Annotated[str, AfterValidator(_name)]
@@ -226,6 +249,7 @@ class Study(Section):
     init: JsonValue = None
     report: list[str] | None = None
     adaptation: dict[str, JsonValue] | None = None
+    evaluation: dict[str, JsonValue] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -261,6 +285,10 @@ class Study(Section):
                 whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
                 problem = f"must hold at most {most} configurations, {whose}, got {len(entry.start)}"
                 errors.add(InvalidSpec(f"methods[{index}].start", problem))
+        first, every = self.budget.rung_rounds[0], self.eval_every
+        if self.budget.rungs is not None and isinstance(every, int) and first < every:
+            problem = f"must not begin before the first evaluation, after round {every}, got {first}"
+            errors.add(InvalidSpec("budget.rungs", problem))
         for key in ("task", "init"):
             if not is_json(getattr(self, key)):
                 errors.add(InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}"))
@@ -270,7 +298,7 @@ class Study(Section):
     @model_validator(mode="after")
     def _seeds_where_something_is_random(self) -> Self:
         if "seeds" not in self.budget.model_fields_set and nothing_random(self):
-            self.__dict__["budget"] = Budget(**{**self.budget.model_dump(exclude={"rungs"}), "seeds": 0})
+            self.__dict__["budget"] = Budget(**{**self.budget.model_dump(), "seeds": 0})
         return self
 
     @property
@@ -315,7 +343,8 @@ class Study(Section):
         for name in optional:
             if document[name] is None:
                 del document[name]
-        del document["budget"]["rungs"]
+        if self.budget.rungs is None:
+            del document["budget"]["rungs"]
         if self.objective.scale is None:
             del document["objective"]["scale"]
         for name, default in (("asking", "generations"), ("searches", 1)):

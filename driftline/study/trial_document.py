@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from driftline.study.entries import MethodEntry, PartEntry
 from driftline.study.spec import Study
@@ -16,7 +16,14 @@ SHARED = (
 """Keys that a study passes on to its trials unchanged."""
 
 
-def trial_document(study: Study, label: str, configurations: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
+def trial_document(
+    study: Study,
+    label: str,
+    configurations: Sequence[Mapping[str, Any]],
+    seed: int,
+    *,
+    phase: Literal["search", "confirmation"] = "search",
+) -> dict[str, Any]:
     """The document of a pack of trials: one entry, one seed, several configurations.
 
     Args:
@@ -25,6 +32,7 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
         configurations: One configuration per member, by dotted name; structural values (gradient_weights,
             server.nesterov, ...) must be the same in all.
         seed: Seed of cohorts, batches and initial models.
+        phase: Only search trials measure a sample of the held-out clients where the study asks for one.
 
     Returns:
         A trial document. Its ``members`` hold the values that may differ between them; each part holds the others.
@@ -38,7 +46,7 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
     entry = study.entry(label)
     parts: dict[str, dict[str, Any]] = {"method": {"name": entry.name}}
     parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}
-    structural = _structural(entry)
+    structural = _structural(entry) if any(configurations) else {}  # reads the method, and so torch
     for dotted, (kind, name) in structural.items():
         values = [hyperparameters[dotted] for hyperparameters in configurations if dotted in hyperparameters]
         if not values:
@@ -48,6 +56,8 @@ def trial_document(study: Study, label: str, configurations: Sequence[Mapping[st
         parts[kind][name] = values[0]
     document = {"task": dict(study.task), **parts}
     document |= {key: value for key in SHARED if (value := getattr(study, key)) is not None}
+    if phase == "search" and study.evaluation is not None:
+        document["evaluation"] = study.evaluation
     members = [
         {key: value for key, value in hyperparameters.items() if key not in structural}
         for hyperparameters in configurations

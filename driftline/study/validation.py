@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,19 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=True)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Leaves the types out of the signature, where `help` would show how they are checked."""
+        signature = inspect.signature(cls)
+        plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+        cls.__signature__ = signature.replace(parameters=plain, return_annotation=signature.empty)
+
     def __init__(self, **values: Any) -> None:
+        """Checks the values.
+
+        Raises:
+            InvalidSpec: A line for each error, with the key, what must hold, and what was given.
+        """
         _refuse_strange(values)
         try:
             super().__init__(**values)
@@ -52,7 +65,7 @@ class Section(BaseModel):
 
     @classmethod
     def from_json(cls, document: Any) -> Self:
-        """Builds the section from a JSON value.
+        """Builds the object from a JSON value.
 
         Args:
             document: A mapping, from JSON or YAML.
@@ -95,13 +108,13 @@ def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
         error: The error from pydantic.
         model: The model that was validated.
     """
-    found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
-    misspelled = {item["loc"][:-1] for item in found if item["type"] == "extra_forbidden"}
-    found = [item for item in found if item["type"] != "missing" or item["loc"][:-1] not in misspelled]
+    mistakes = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+    misspelled = {item["loc"][:-1] for item in mistakes if item["type"] == "extra_forbidden"}
+    mistakes = [item for item in mistakes if item["type"] != "missing" or item["loc"][:-1] not in misspelled]
     errors = Errors()
-    for item in found[:_MOST_ERRORS]:
+    for item in mistakes[:_MOST_ERRORS]:
         errors.add(_invalid(item, model))
-    errors.skipped += len(found[_MOST_ERRORS:])
+    errors.skipped += len(mistakes[_MOST_ERRORS:])
     errors.raise_any()
     raise AssertionError("pydantic's error has no errors")
 
@@ -114,8 +127,7 @@ def _invalid(item: ErrorDetails, model: type[BaseModel]) -> InvalidSpec:
     cause = context.get("error")
     path = dotted(place)
     if isinstance(cause, InvalidSpec):
-        (_, problem), *others = cause.errors
-        return InvalidSpec(join(path, cause.path), problem, [(join(path, rest), text) for rest, text in others])
+        return cause.moved(lambda rest: join(path, rest))
     name = str(place[-1]) if place else ""
     came = f", got {f'{step(name)}=' if name and not name.isdigit() else ''}{shown(item['input'])}"
     if kind == "extra_forbidden":

@@ -136,17 +136,17 @@ def head(block: bytes) -> BlockHead:
     """
     if len(block) < HEAD.size:
         raise ValueError(f"a block of a curve must have at least {HEAD.size} bytes, got {len(block)}")
-    found = BlockHead._make(HEAD.unpack_from(block))
-    if found.form not in (BLOCK, PLAIN):
-        raise ValueError(f"a block of a curve must be of form {BLOCK}, got {found.form}")
-    if len(block) != HEAD.size + found.length:
-        raise ValueError(f"the body of a block must have the {found.length} bytes that its head announces")
-    if not 0 < found.rounds <= found.last - found.first + 1 or found.segment != found.last // SEGMENT_ROUNDS:
-        rounds = f"{found.rounds} rounds from {found.first} to {found.last}"
+    header = BlockHead._make(HEAD.unpack_from(block))
+    if header.form not in (BLOCK, PLAIN):
+        raise ValueError(f"a block of a curve must be of form {BLOCK}, got {header.form}")
+    if len(block) != HEAD.size + header.length:
+        raise ValueError(f"the body of a block must have the {header.length} bytes that its head announces")
+    if not 0 < header.rounds <= header.last - header.first + 1 or header.segment != header.last // SEGMENT_ROUNDS:
+        rounds = f"{header.rounds} rounds from {header.first} to {header.last}"
         raise ValueError(f"a block must hold rounds of one segment of {SEGMENT_ROUNDS}, got {rounds}")
-    if found.size > MOST_BYTES:
-        raise ValueError(f"the body of a block must have at most {MOST_BYTES} bytes decompressed, got {found.size}")
-    return found
+    if header.size > MOST_BYTES:
+        raise ValueError(f"the body of a block must have at most {MOST_BYTES} bytes decompressed, got {header.size}")
+    return header
 
 
 def inflated(block: bytes | memoryview, about: BlockHead) -> bytes:
@@ -201,15 +201,15 @@ def arrays_of(body: bytes, names: Container[str] | None = None) -> Arrays:
     Raises:
         ValueError: A newer Driftline wrote it.
     """
-    found: Arrays = {}
+    arrays: Arrays = {}
     for name, kind, values in _entries(body, names):
         if kind == "f":
-            found[name] = np.frombuffer(values, "<f8")
+            arrays[name] = np.frombuffer(values, "<f8")
         elif kind == "i":
-            found[name] = np.frombuffer(values, "<i8").astype(np.float64)
+            arrays[name] = np.frombuffer(values, "<i8").astype(np.float64)
         else:
-            found[name] = np.array([_number(cell) for cell in json.loads(values)], dtype=np.float64)
-    return found
+            arrays[name] = np.array([_number(cell) for cell in json.loads(values)], dtype=np.float64)
+    return arrays
 
 
 def _body(columns: Mapping[str, Sequence[Cell]], rows: int) -> bytes:

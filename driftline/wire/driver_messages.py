@@ -26,7 +26,7 @@ from driftline.wire.curve_codec import PLAIN, Cell, encode, head
 from driftline.wire.curve_columns import CurveColumns
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of these messages. It increases with a change that an older API would refuse or ignore.
 
 Every answer of an API has it in the header `PROTOCOL_HEADER`; 0.2.0 sends none. A driver waits until the API has at
@@ -36,7 +36,7 @@ least its own version. `Acquire`, `Heartbeat` and `Release` never change, so tha
 PROTOCOL_HEADER = "Driftline-Protocol"
 
 Desired = Literal["run", "pause", "cancel"]
-Outcome = Literal["COMPLETE", "DIVERGED", "FAILED", "WAITING"]
+Outcome = Literal["COMPLETE", "STOPPED", "DIVERGED", "FAILED", "WAITING"]
 Released = Literal["SUCCEEDED", "FAILED", "PAUSED", "CANCELLED"]
 
 
@@ -190,7 +190,7 @@ class TrialResult(Record):
 
     Attributes:
         trial: Id of the trial.
-        state: COMPLETE (with values), DIVERGED, FAILED (with an error) or WAITING.
+        state: COMPLETE (with values), STOPPED (at a rung), DIVERGED, FAILED (with an error) or WAITING.
         values: The objectives' values for the sampler.
         error: Why it failed.
         deaths: As in `TrialRecord`, if its worker has died; None keeps the stored value.

@@ -16,14 +16,14 @@ from driftline.study.spec import Study
 StudyState = Literal[
     "PENDING", "QUEUED", "RUNNING", "PAUSING", "PAUSED", "CANCELLING", "CANCELLED", "SUCCEEDED", "FAILED"
 ]
-TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "DIVERGED", "FAILED", "CANCELLED"]
+TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "STOPPED", "DIVERGED", "FAILED", "CANCELLED"]
 Phase = Literal["search", "confirmation"]
 Hyperparameters = dict[str, JsonValue]
 """One value for every hyperparameter, by dotted name: client_lr, server.momentum, schedule.window."""
 
 STUDY_FINISHED: frozenset[str] = frozenset({"CANCELLED", "SUCCEEDED", "FAILED"})
 STUDY_DELETABLE = STUDY_FINISHED | {"PAUSED"}
-TRIAL_FINISHED: frozenset[str] = frozenset({"COMPLETE", "DIVERGED", "FAILED", "CANCELLED"})
+TRIAL_FINISHED: frozenset[str] = frozenset({"COMPLETE", "STOPPED", "DIVERGED", "FAILED", "CANCELLED"})
 
 
 class Record(BaseModel):
@@ -56,7 +56,7 @@ class TrialRecord(Record):
         seed: Seed of cohorts, batches and initial model.
         configuration: Number of the search trial with these hyperparameters; a search trial's own number.
         hyperparameters: Dotted name to value.
-        state: WAITING, RUNNING, or finished: COMPLETE, DIVERGED, FAILED, CANCELLED.
+        state: WAITING, RUNNING, or finished: COMPLETE, STOPPED (early, at a rung), DIVERGED, FAILED, CANCELLED.
         attempt: How often a pack has started it.
         rounds_done: Server updates reported so far.
         pack: Pack that runs it, or ran it last.

@@ -3,7 +3,7 @@
 Every client's loss is replaced by its quadratic expansion at the optimum. The surrogate of these quadratics
 (`trainers.theory`) predicts the model after every round; its true training loss gives where it settles and ends.
 
-python examples/first-results/surrogate.py out/exact-trade-off
+python examples/first-results/surrogate.py out/exact-trade-off [picture.png]
 """
 
 from __future__ import annotations
@@ -81,20 +81,44 @@ def shares(params: Array, inputs: Array) -> Array:
     return np.asarray(powers / powers.sum(1, keepdims=True))
 
 
-def main(folder: str) -> None:
-    """A row for each label, client_lr, local_steps and prox, at the server_lr that was measured to settle first."""
+def draw(rows: list[tuple[str, str, float, float, float, float]], path: str) -> None:
+    """A picture: where each configuration settles and ends, measured (filled) and predicted (open)."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    lines = dict.fromkeys((label, name) for label, name, *_ in rows)
+    colours = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
+    for colour, line in zip(colours, lines, strict=False):
+        table = np.array([row[2:] for row in rows if row[:2] == line])
+        axes.plot(table[:, 0], table[:, 1], "o-", color=colour, label=", ".join(line))
+        axes.plot(table[:, 2], table[:, 3], "o:", color=colour, markerfacecolor="white")
+    axes.set(xscale="log", xlabel="settles after (rounds)", ylabel="full loss at the end", title="Speed and final loss")
+    axes.set_xticks([5, 10, 20, 50], ["5", "10", "20", "50"])
+    axes.minorticks_off()
+    axes.legend(title="filled: measured, open: predicted")
+    figure.savefig(path, dpi=110)
+
+
+def main(folder: str, picture: str | None = None) -> None:
+    """A row for each label, client_lr, local_steps and prox.
+
+    The server_lr is the one that was measured to settle first, of those that end within 1 % of the smallest loss.
+    """
     study, result = Study.from_yaml(Path(folder) / "study.yaml"), frontier(folder).data
     rounds, axis = np.array(sorted({0} | evaluation_grid(study.budget.rounds))), stored_axis(result)
     warnings.simplefilter("ignore", TheoryWarning)  # client_lr 0.8 is beyond 1 / smoothness
     softmax = quadratics = None
+    drawn = []
     print("| label | client_lr | local_steps | prox | server_lr | settles | predicted | ends | predicted |")
     print("|" + "---|" * 9)
     for label, method in result["methods"].items():
-        best: dict[tuple[float, ...], Any] = {}
-        for row in method["configurations"]:  # in the order of settling
+        cells: dict[tuple[float, ...], list[Any]] = {}
+        for row in method["configurations"]:
             values = row["hyperparameters"]
-            best.setdefault((values.get("prox", 0.0), values["client_lr"], values["local_steps"]), row)
-        for (prox, client_lr, steps), row in sorted(best.items()):
+            cells.setdefault((values.get("prox", 0.0), values["client_lr"], values["local_steps"]), []).append(row)
+        for (prox, client_lr, steps), rows in sorted(cells.items()):
+            smallest = min(row["ends"] for row in rows)
+            row = min((row for row in rows if row["ends"] <= 1.01 * smallest), key=lambda row: row["settles"])
             values = row["hyperparameters"]
             if softmax is None:
                 softmax = Softmax(study.task, values["weight_decay"])
@@ -102,15 +126,23 @@ def main(folder: str) -> None:
             found = surrogate(quadratics, client_lr, all_steps(int(steps)), prox)
             eigenvalues, vectors = np.linalg.eigh(found.hessian)
             away = vectors.T @ -found.optimum  # all models start at 0
-            models = [found.optimum + vectors @ ((1 - values["server_lr"] * eigenvalues) ** t * away) for t in rounds]
-            losses = smooth(rounds.astype(float), np.array([softmax.loss(model) for model in models]))
-            settles = settling_cost(rounds[1:].astype(float), losses[1:], losses[0], axis)
+            factors = 1 - values["server_lr"] * eigenvalues
+            predicted = "diverges", "diverges"
+            if np.abs(factors).max() <= 1:
+                models = [found.optimum + vectors @ (factors**t * away) for t in rounds]
+                losses = smooth(rounds.astype(float), np.array([softmax.loss(model) for model in models]))
+                settles = settling_cost(rounds[1:].astype(float), losses[1:], losses[0], axis)
+                predicted = f"{settles:.0f}", f"{losses[-1]:.3f}"
+                name = f"prox {prox:g}" if prox else f"client_lr {client_lr:g}"
+                drawn.append((label, name, row["settles"], row["ends"], float(settles), float(losses[-1])))
             print(
                 f"| `{label}` | {client_lr:g} | {steps} | {prox:g} | {values['server_lr']:g} | {row['settles']:.0f} |"
-                f" {settles:.0f} | {row['ends']:.3f} | {losses[-1]:.3f} |",
+                f" {predicted[0]} | {row['ends']:.3f} | {predicted[1]} |",
                 flush=True,
             )
+    if picture:
+        draw(drawn, picture)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

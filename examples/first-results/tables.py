@@ -1,6 +1,6 @@
 """Prints the tables of docs/first-results.md from output folders of `driftline run`, as Markdown.
 
-python examples/first-results/tables.py out/softmax out/mlp ...
+python examples/first-results/tables.py out/searches out/by-label ...
 """
 
 from __future__ import annotations

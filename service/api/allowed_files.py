@@ -39,15 +39,15 @@ def only_under(roots: Sequence[Path], check: Check) -> Check:
 
 def _named(value: Any, place: str) -> list[tuple[str, str]]:
     """Every string under a key `path`, `file` or `folder`, at any depth, with its place in the study."""
-    found: list[tuple[str, str]] = []
+    paths: list[tuple[str, str]] = []
     if isinstance(value, Mapping):
         for key, inner in value.items():
             here = f"{place}.{key}"
             if isinstance(inner, str) and key in ("path", "file", "folder"):
-                found.append((here, inner))
+                paths.append((here, inner))
             else:
-                found += _named(inner, here)
-    return found
+                paths += _named(inner, here)
+    return paths
 
 
 def _require(name: str, place: str, folders: Sequence[Path]) -> None:

@@ -96,10 +96,10 @@ class _Process:
             self.end()
             limit = f"within {self._seconds:g} s and the memory limit"
             raise InvalidSpec("", f"the study could not be checked {limit}: make it smaller")
-        found = json.loads(answer)
-        if "problem" in found:
-            raise from_problem(found["problem"]["status"], found["problem"])
-        return CheckedStudy.model_validate(found["checked"])
+        outcome = json.loads(answer)
+        if "problem" in outcome:
+            raise from_problem(outcome["problem"]["status"], outcome["problem"])
+        return CheckedStudy.model_validate(outcome["checked"])
 
     def end(self) -> None:
         running, self._running = self._running, None
@@ -139,9 +139,9 @@ class _Process:
 @functools.cache
 def check_processes(*roots: Path) -> CheckProcesses:
     """The check processes of this program; they end with it."""
-    found = CheckProcesses(roots)
-    atexit.register(found.close)
-    return found
+    processes = CheckProcesses(roots)
+    atexit.register(processes.close)
+    return processes
 
 
 def limit_memory(most_bytes: int) -> None:

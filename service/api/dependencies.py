@@ -74,8 +74,8 @@ class Context:
 
 def context(request: Request) -> Context:
     """The context of the request's app."""
-    found: Context = request.app.state.context
-    return found
+    app_context: Context = request.app.state.context
+    return app_context
 
 
 async def _context(request: Request) -> Context:
@@ -111,27 +111,34 @@ async def authenticate(request: Request) -> Access:
         Unauthorized: The request has no token, or an unknown one.
         RateLimited: The token was used too often.
     """
-    found: Access | None = getattr(request.state, "access", None)
-    if found is None:
+    rights: Access | None = getattr(request.state, "access", None)
+    if rights is None:
         credentials = await _BEARER(request)
-        found = request.state.access = await run_in_threadpool(_access, request, credentials)
-    return found
+        token = None if credentials is None else credentials.credentials
+        rights = request.state.access = await run_in_threadpool(access_of, request, token)
+    return rights
 
 
-def _access(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Access:
+def access_of(request: Request, token: str | None) -> Access:
+    """What a token that came with the request allows; failures are noted, and slowed down per client address.
+
+    Raises:
+        Unauthorized: There is no token, or an unknown one.
+        RateLimited: The token was used too often, or the address failed too often.
+    """
     asked = context(request)
     try:
-        if credentials is None:
+        if token is None:
             raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
-        found = asked.tokens.access(credentials.credentials)
+        rights = asked.tokens.access(token)
     except Unauthorized as error:
-        if credentials is not None:
+        if token is not None:
             _note_failure(asked, request)
         if type(error) is Unauthorized:  # not its subclass Forbidden: a known token without rights here
             _slow_down(asked, request, error)
         raise
-    asked.rates.take(found.id)
-    return found if found.study is None else replace(found, over=_over(asked, request, found.study))
+    asked.rates.take(rights.id)
+    return rights if rights.study is None else replace(rights, over=_over(asked, request, rights.study))
 
 
 def _over(asked: Context, request: Request, study_id: str) -> bool:

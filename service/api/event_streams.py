@@ -59,7 +59,7 @@ class StreamLimits(Section):
         try:
             return cls.from_json(document.pop("streams", {}))
         except InvalidSpec as error:
-            raise InvalidSpec(join("streams", error.path), error.problem) from error
+            raise error.moved(lambda path: join("streams", path)) from error
 
 
 class Stream:

@@ -78,9 +78,9 @@ def position(listing: tuple[Any, ...], given: str | None, kind: TypeAdapter[_Pos
     if given is None:
         return None
     try:
-        mark, found = json.loads(base64.urlsafe_b64decode(given.encode("ascii") + b"=" * (-len(given) % 4)))
+        mark, value = json.loads(base64.urlsafe_b64decode(given.encode("ascii") + b"=" * (-len(given) % 4)))
         if mark == _mark(listing):
-            return kind.validate_json(json.dumps(found), strict=True)
+            return kind.validate_json(json.dumps(value), strict=True)
     except (ValueError, TypeError, RecursionError):
         raise InvalidRequest("page_token", "must be the next_page_token of an earlier page") from None
     raise InvalidRequest("page_token", "must come from the same listing with the same filters; start again without one")

@@ -26,24 +26,31 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Body:
-    """A JSON answer.
+    """An answer.
 
     Attributes:
-        raw: The JSON text.
+        raw: The text.
         zipped: The text gzipped; None for a small one.
         etag: ETag of the text.
+        media_type: Media type of the text.
     """
 
     raw: bytes
     zipped: bytes | None
     etag: str
+    media_type: str = "application/json"
 
     @staticmethod
     def of(value: Any) -> Body:
         """The answer that holds a JSON value."""
-        raw = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+        return Body.text(json.dumps(value, separators=(",", ":"), allow_nan=False), "application/json")
+
+    @staticmethod
+    def text(text: str, media_type: str) -> Body:
+        """The answer that holds a text."""
+        raw = text.encode()
         zipped = gzip.compress(raw, compresslevel=5, mtime=0) if len(raw) >= _SMALL else None
-        return Body(raw, zipped, f'W/"{sha256(raw).hexdigest()[:24]}"')
+        return Body(raw, zipped, f'W/"{sha256(raw).hexdigest()[:24]}"', media_type)
 
     def answer(self, request: Request) -> Response:
         """The response to a request: 304 if its If-None-Match holds this ETag."""
@@ -52,8 +59,8 @@ class Body:
             return Response(None, _NOT_MODIFIED, headers)
         if self.zipped is not None and "gzip" in request.headers.get("accept-encoding", ""):
             zipped = {**headers, "Content-Encoding": "gzip"}
-            return Response(self.zipped, headers=zipped, media_type="application/json")
-        return Response(self.raw, headers=headers, media_type="application/json")
+            return Response(self.zipped, headers=zipped, media_type=self.media_type)
+        return Response(self.raw, headers=headers, media_type=self.media_type)
 
 
 def fresh(request: Request, etag: str) -> bool:
@@ -91,14 +98,14 @@ class Bodies:
         Args:
             key: Identifies the answer.
             version: The study's version, read before `make` is called.
-            make: Returns the JSON value; called in a thread.
+            make: Returns the JSON value or the `Body`; called in a thread.
         """
-        while (found := self._found(key, version)) is None:
+        while (body := self._found(key, version)) is None:
             at, task = self._making.get(key) or self._start(key, version, make)
             if at >= version:
                 return await asyncio.shield(task)  # a request that gives up must not cancel it for the others
             await asyncio.wait([task])
-        return found
+        return body
 
     def _start(self, key: Hashable, version: int, make: Callable[[], Any]) -> tuple[int, asyncio.Task[Body]]:
         started = self._making[key] = version, asyncio.create_task(self._make(key, version, make))
@@ -108,7 +115,7 @@ class Bodies:
     async def _make(self, key: Hashable, version: int, make: Callable[[], Any]) -> Body:
         self._limiter = self._limiter or CapacityLimiter(self._at_once)
         try:
-            body = await to_thread.run_sync(lambda: Body.of(make()), limiter=self._limiter)
+            body = await to_thread.run_sync(lambda: _body(make()), limiter=self._limiter)
         finally:
             del self._making[key]
         self._bodies[key] = (version, body)
@@ -126,3 +133,7 @@ class Bodies:
             return None
         self._bodies.move_to_end(key)
         return kept[1]
+
+
+def _body(made: Any) -> Body:
+    return made if isinstance(made, Body) else Body.of(made)

@@ -10,7 +10,8 @@ from typing import Any
 from driftline.errors import DriftlineError
 from driftline.study.spec import Budget, Resources
 from driftline.wire.budgets import StudyEstimate
-from service.driver.search.policy import SearchPlan, packs
+from service.driver.search.actions import SearchPlan
+from service.driver.search.policy import packs
 from service.driver.search.study_plan import decided
 from service.store.speeds import COUNTERS, Measured, Speed
 from service.store.store import Store
@@ -43,14 +44,14 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     plan = decided(budget, resources, spec.get("sampler", "tpe"), gpus)
     rests_on = ["trials and rounds: the budget, if no trial diverges; packs: as few as the study's plan allows"]
     measured = store.speeds.measured(project, spec)
-    rounds = budget.trials * budget.rounds
+    rounds = budget.rounds_of_trials
     totals = {name: _total(methods, name, measured, rounds, rests_on) for name in COUNTERS}
     time = _time(methods, resources, measured, rounds, rests_on)
     finish = None if time is None else _finish(store, time.seconds, rests_on)
     return StudyEstimate(
         trials=trials,
         packs=packs(SearchPlan.of(tuple(methods), budget, plan)),
-        rounds=trials * budget.rounds,
+        rounds=rounds * len(methods),
         client_gradients=totals["client_gradients"],
         bytes_up=totals["bytes_up"],
         bytes_down=totals["bytes_down"],
@@ -86,15 +87,15 @@ def _time(
     if missing := [method for label, method in methods.items() if label not in speeds]:
         rests_on.append(f"time: {_unknown(missing)}")
         return None
-    found: list[Speed] = list(speeds.values())
-    pack_seconds = [speed.pack_seconds_a_round * rounds for speed in found]
-    seconds = sum(one / speed.at_once for one, speed in zip(pack_seconds, found, strict=True))
-    names = _listed(study_id for speed in found for study_id in speed.studies)
+    label_speeds: list[Speed] = list(speeds.values())
+    pack_seconds = [speed.pack_seconds_a_round * rounds for speed in label_speeds]
+    seconds = sum(one / speed.at_once for one, speed in zip(pack_seconds, label_speeds, strict=True))
+    names = _listed(study_id for speed in label_speeds for study_id in speed.studies)
     rests_on.append(f"time: by the speed of earlier studies, with as many workers: {names}")
     return _Time(
         seconds,
         sum(one * resources.cpus for one in pack_seconds) / _HOUR_S,
-        sum(one * speed.gpus for one, speed in zip(pack_seconds, found, strict=True)) / _HOUR_S,
+        sum(one * speed.gpus for one, speed in zip(pack_seconds, label_speeds, strict=True)) / _HOUR_S,
     )
 
 
@@ -104,9 +105,9 @@ def _unknown(methods: Iterable[str]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(found[:_NAMED]) + more
+    distinct = list(dict.fromkeys(names))
+    more = f" and {len(distinct) - _NAMED} more" if len(distinct) > _NAMED else ""
+    return ", ".join(distinct[:_NAMED]) + more
 
 
 def _finish(store: Store, seconds: float, rests_on: list[str]) -> datetime | None:

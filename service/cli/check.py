@@ -9,7 +9,7 @@ import typer
 
 from driftline.client.environment import environment
 from driftline.sdk.client import Client
-from driftline.sdk.progress import clock_text
+from driftline.sdk.progress_view import clock_text
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
 from service.cli.jobs import connected

@@ -1,9 +1,10 @@
-"""The commands for studies on a service."""
+"""The commands for studies on a service, and those that read a study in either place."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,10 @@ from driftline.errors import InvalidSpec
 from driftline.results.show.escaped_text import escaped
 from driftline.sdk.client import Client
 from driftline.sdk.job import Job
+from driftline.sdk.progress_view import done_text
 from driftline.study.spec import Study
+from driftline.wire.records import STUDY_FINISHED, StudyRecord
+from service.cli.show import is_remote
 
 
 def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
@@ -44,6 +48,18 @@ def connected(url: str | None, token_file: Path | None) -> Iterator[Client]:
         yield client
 
 
+@contextlib.contextmanager
+def readable(study: str, url: str | None, token_file: Path | None) -> Iterator[Job]:
+    """A study on a service or in an output folder, to watch it or to read its log."""
+    if is_remote(study, url):
+        with connected(url, token_file) as client:
+            yield client.job(study)
+        return
+    from service.embedded.studies import WatchedJob
+
+    yield WatchedJob(Path(study))
+
+
 def say_waiting(url: str) -> None:
     """Prints that the service has not answered yet."""
     typer.echo(f"Waiting for an answer from {url} ...", err=True)
@@ -57,16 +73,21 @@ def submit(client: Client, file: Path, *, wait: bool, key: str | None, as_json: 
         _print_record(job) if as_json else typer.echo(job.id)
         return
     typer.echo(f"submitted as {job.id}", err=True)
-    _finish(job)
+    _finish(job, job.id)
     frontier = job.frontier()
     typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
     if job.mlflow_url:
         typer.echo(f"\nMLflow: {job.mlflow_url}", err=True)
 
 
-def wait(job: Job) -> None:
-    """Shows a study's progress until it has finished; the exit code says how it ended."""
-    _finish(job)
+def wait(job: Job, study: str) -> None:
+    """Shows a study's progress until it has finished; the exit code says how it ended.
+
+    Args:
+        job: The study.
+        study: How the user named it.
+    """
+    _finish(job, shlex.quote(study))
     typer.echo(f"{job.record().name}: {job.state.lower()}", err=True)
 
 
@@ -76,11 +97,14 @@ def list_all(client: Client, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=2))
         return
-    for record in records:
-        reason = f"  ({escaped(record.reason)})" if record.reason else ""
-        typer.echo(f"{record.id}  {record.state.lower():<10} {record.created_at:%Y-%m-%d %H:%M}  {record.name}{reason}")
     if not records:
         typer.echo("No studies yet: driftline submit STUDY.yaml", err=True)
+        return
+    typer.echo(f"{'id':<26}  {'state':<10} {'submitted (UTC)':<16}  {'rounds':>6}  name")
+    for record in records:
+        reason = f"  ({escaped(record.reason)})" if record.reason else ""
+        state = f"{record.state.lower():<10} {record.created_at:%Y-%m-%d %H:%M}  {done_text(record.progress):>6}"
+        typer.echo(f"{record.id}  {state}  {record.name}{reason}")
 
 
 def say(job: Job, *, as_json: bool) -> None:
@@ -92,22 +116,18 @@ def say(job: Job, *, as_json: bool) -> None:
     typer.echo(f"{record.name} ({record.id}): {record.state.lower()}")
 
 
+def cancel(job: Job, *, yes: bool, as_json: bool) -> None:
+    """Cancels a study, after asking for confirmation; see `_confirm`."""
+    if not yes and job.state not in STUDY_FINISHED:
+        _confirm(job.record(), "Cancel", "for good (after `driftline pause` it could be resumed)?")
+    say(job.cancel(), as_json=as_json)
+
+
 def delete(job: Job, *, yes: bool) -> None:
-    """Deletes a study, after asking for confirmation.
-
-    Args:
-        job: The study.
-        yes: Do not ask.
-
-    Raises:
-        typer.Exit: 1 if the answer is no.
-    """
+    """Deletes a study, after asking for confirmation; see `_confirm`."""
     record = job.record()
     if not yes:
-        trials = sum(sum(one.search.values()) + sum(one.confirmation.values()) for one in record.progress.values())
-        what = f"{record.name} ({record.id}), {record.state.lower()}, {trials} trials"
-        if not typer.confirm(f"Delete {what}, with curves, checkpoints, logs and runs in MLflow?", err=True):
-            raise typer.Exit(1)
+        _confirm(record, "Delete", "with curves, checkpoints, logs and runs in MLflow?")
     job.delete()
     typer.echo(f"{record.name} ({record.id}): deleted")
 
@@ -119,14 +139,15 @@ def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
             if as_json:
                 typer.echo(line.model_dump_json())
             else:
-                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S} {line.attempt} {line.level.upper():<7} {escaped(line.text)}")
+                attempt = f" {line.attempt}" if line.attempt else ""  # unknown in a folder
+                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S}{attempt} {line.level.upper():<7} {escaped(line.text)}")
             sys.stdout.flush()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
-def _finish(job: Job) -> None:
-    """Waits for the study, showing progress.
+def _finish(job: Job, study: str) -> None:
+    """Waits for the study, showing progress; `study` names it in commands.
 
     Raises:
         StudyFailed: The study has failed.
@@ -135,12 +156,24 @@ def _finish(job: Job) -> None:
     try:
         job.wait(progress=True)
     except KeyboardInterrupt:
-        typer.echo(f"The study keeps running; watch it again with:  driftline watch {job.id}", err=True)
+        typer.echo(f"The study keeps running; watch it again with:  driftline watch {study}", err=True)
         raise typer.Exit(130) from None
     state = job.state
     if state != "SUCCEEDED":
-        hint = f": resume it with  driftline resume {job.id}" if state == "PAUSED" else ""
+        hint = f": resume it with  driftline resume {study}" if state == "PAUSED" else ""
         typer.echo(f"The study is {state.lower()}{hint}", err=True)
+        raise typer.Exit(1)
+
+
+def _confirm(record: StudyRecord, action: str, rest: str) -> None:
+    """Asks whether to do something to a study.
+
+    Raises:
+        typer.Exit: 1 if the answer is no.
+    """
+    trials = sum(sum(one.search.values()) + sum(one.confirmation.values()) for one in record.progress.values())
+    what = f"{record.name} ({record.id}), {record.state.lower()}, {trials} trials"
+    if not typer.confirm(f"{action} {what}, {rest}", err=True):
         raise typer.Exit(1)
 
 

@@ -5,6 +5,8 @@ Slow imports are inside the commands, so that --help and usage errors appear at 
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -248,6 +250,9 @@ def replay(
     ] = None,
     confirm: Annotated[int | None, typer.Option(min=1, help="Configurations confirmed for each label.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Fresh seeds for each confirmed configuration.")] = None,
+    rungs: Annotated[
+        str | None, typer.Option(metavar="auto|ROUND,...", help="Rounds after which search trials may be stopped.")
+    ] = None,
     sampler: Annotated[str, typer.Option(help="random, tpe, ...; proposals move to recorded rows.")] = "random",
     studies: Annotated[int, typer.Option(min=1, help="How many studies to simulate.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first study; the others count on.")] = 0,
@@ -259,7 +264,8 @@ def replay(
     """Simulate studies from recorded tables: how often a budget gives a verdict, and which."""
     from service.cli.replay import replay_tables
 
-    budget = {"trials": trials, "searches": searches, "confirm": confirm, "seeds": seeds}
+    budget: dict[str, int | str | None] = {"trials": trials, "searches": searches, "confirm": confirm, "seeds": seeds}
+    budget["rungs"] = rungs
     replay_tables(tables, labels, budget, sampler=sampler, studies=studies, seed=seed, lift=lift, as_json=as_json)
 
 
@@ -347,6 +353,7 @@ def main() -> None:
 
     Exit codes: 0 done, 1 failed, 2 invalid input, 3 to 6 as listed in driftline/errors.py, 130 stopped by Ctrl-C.
     """
+    atexit.register(gc.freeze)  # the interpreter's last collection takes 3 s with Ray, torch and MLflow loaded
     try:
         app()
     except DriftlineError as error:

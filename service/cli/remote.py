@@ -1,16 +1,22 @@
-"""Commands for a service, given by DRIFTLINE_URL and DRIFTLINE_TOKEN or by --url and --token-file."""
+"""Commands for a service, given by DRIFTLINE_URL and DRIFTLINE_TOKEN or by --url and --token-file.
+
+Some of them also take output folders.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.cli.options import Json, StudyFile, StudyName, TokenFile, Url
+from service.cli.options import Json, RayAddress, StudyFile, StudyName, TokenFile, Url, Where
 
 STUDIES = "Studies on a service"
 ACCESS = "Projects and tokens"
 """Headings in `driftline --help`."""
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 app = typer.Typer()
 token_app = typer.Typer(name="token", help="Tokens of a service (needs scope admin).", no_args_is_help=True)
@@ -44,13 +50,13 @@ def list_(url: Url = None, token_file: TokenFile = None, as_json: Json = False) 
         jobs.list_all(client, as_json=as_json)
 
 
-@app.command(rich_help_panel=STUDIES)
-def watch(study: StudyName, url: Url = None, token_file: TokenFile = None) -> None:
-    """Watch a study on a service until it has finished; Ctrl-C leaves it running."""
+@app.command(rich_help_panel="Studies")
+def watch(study: Where, url: Url = None, token_file: TokenFile = None) -> None:
+    """Watch a study, in a folder or on a service, until it has finished; Ctrl-C leaves it running."""
     from service.cli import jobs
 
-    with jobs.connected(url, token_file) as client:
-        jobs.wait(client.job(study))
+    with jobs.readable(study, url, token_file) as job:
+        jobs.wait(job, study)
 
 
 @app.command(rich_help_panel=STUDIES)
@@ -63,18 +69,20 @@ def pause(study: StudyName, url: Url = None, token_file: TokenFile = None, as_js
 
 
 @app.command(rich_help_panel=STUDIES)
-def cancel(study: StudyName, url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
+def cancel(
+    study: StudyName, yes: Yes = False, url: Url = None, token_file: TokenFile = None, as_json: Json = False
+) -> None:
     """Cancel a study on a service for good; its results stay."""
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
-        jobs.say(client.job(study).cancel(), as_json=as_json)
+        jobs.cancel(client.job(study), yes=yes, as_json=as_json)
 
 
 @app.command(rich_help_panel=STUDIES)
 def delete(
     study: StudyName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
@@ -85,40 +93,47 @@ def delete(
         jobs.delete(client.job(study), yes=yes)
 
 
-@app.command(rich_help_panel=STUDIES)
+@app.command(rich_help_panel="Studies")
 def extend(
-    study: StudyName,
+    study: Where,
     trials: Annotated[
         int | None, typer.Option(min=1, help="New trials_per_method, at least the present number.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=0, help="New number of seeds, at least the present one.")] = None,
+    ray_address: RayAddress = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Give a study on a service a larger budget; a finished one continues, without repeating trials."""
+    """Give a study a larger budget, in a folder or on a service; a finished one continues, without repeating trials."""
     from driftline.errors import InvalidSpec
     from service.cli import jobs
+    from service.cli.show import is_remote
 
     if trials is None and seeds is None:
         raise InvalidSpec("", "nothing to extend: pass --trials or --seeds")
+    if not is_remote(study, url):
+        from service.cli.run import extend_study
+
+        extend_study(Path(study), trials, seeds, ray_address)
+        return
     with jobs.connected(url, token_file) as client:
         jobs.say(client.job(study).extend(trials_per_method=trials, seeds=seeds), as_json=as_json)
 
 
-@app.command(rich_help_panel=STUDIES)
+@app.command(rich_help_panel="Studies")
 def logs(
-    study: StudyName,
+    study: Where,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until the study has finished.")] = False,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show the logs of a study's drivers."""
+    """Show the logs of a study's drivers, in a folder or on a service."""
     from service.cli import jobs
 
-    with jobs.connected(url, token_file) as client:
-        jobs.show_logs(client.job(study), follow=follow, as_json=as_json)
+    with jobs.readable(study, url, token_file) as job:
+        jobs.show_logs(job, follow=follow, as_json=as_json)
 
 
 @app.command(rich_help_panel=ACCESS)

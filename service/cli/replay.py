@@ -34,7 +34,7 @@ def export_table(study: str, path: Path, *, url: str | None, token_file: Path | 
 def replay_tables(
     paths: Sequence[Path],
     labels: str | None,
-    budget: Mapping[str, int | None],
+    budget: Mapping[str, int | str | None],
     *,
     sampler: str,
     studies: int,
@@ -51,7 +51,10 @@ def replay_tables(
     own = table.study.budget
     usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds, "searches": own.searches}
     names = labels.split(",") if labels else list(table.study.labels)
-    whole = {**usual, **{key: value for key, value in budget.items() if value is not None}}
+    given = {key: value for key, value in budget.items() if value is not None}
+    rungs: Any = given.get("rungs", own.rungs)
+    rungs = rungs.split(",") if isinstance(rungs, str) and rungs != "auto" else rungs
+    whole: dict[str, Any] = {**usual, **given, **({} if rungs is None else {"rungs": rungs})}
     chosen = Budget(trials_per_method=whole.pop("trials"), rounds=own.rounds, **whole)
     names = names * 2 if len(names) == 1 else names
     factors = {} if lift == 1 else {numbered(names)[-1]: lift}
@@ -60,6 +63,7 @@ def replay_tables(
     if as_json:
         digests = {path: one.digest for path, one in tables.items()}
         budgeted = {**whole, "trials": chosen.trials_per_method}
+        budgeted |= {} if chosen.rungs is None else {"rungs": chosen.rungs}
         facts = {"sampler": replay.sampler, "budget": budgeted, "tables": digests}
         typer.echo(json.dumps({**facts, **found}, indent=2))
         return

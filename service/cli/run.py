@@ -1,4 +1,4 @@
-"""`driftline run`, `driftline resume` and `driftline retry` for a study in this process."""
+"""`driftline run`, `resume`, `retry` and `extend` for a study in this process."""
 
 from __future__ import annotations
 
@@ -38,6 +38,13 @@ def retry_trials(folder: Path, trials: Sequence[str], ray_address: str | None) -
     """Runs FAILED trials of a folder's study again, the given ones or all."""
     with EmbeddedRun(folder, ray_address=ray_address) as run:
         run.api.retry(run.study_id, trials)
+        _follow(run)
+
+
+def extend_study(folder: Path, trials: int | None, seeds: int | None, ray_address: str | None) -> None:
+    """Gives the study of a folder a larger budget, and runs what is new."""
+    with EmbeddedRun(folder, ray_address=ray_address) as run:
+        run.api.extend(run.study_id, trials_per_method=trials, seeds=seeds)
         _follow(run)
 
 

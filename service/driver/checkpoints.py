@@ -156,12 +156,12 @@ def _aged(prefix_url: str) -> list[tuple[tuple[int, int, int], str]]:
     """The pack's checkpoints with (attempt, number, round), newest first."""
     files, root = _open(prefix_url)
     ends = (name.removesuffix(_SUFFIX).split(".")[-3:] for name in files.glob(f"{_literal(root)}.*.*.*{_SUFFIX}"))
-    found = [
+    checkpoints = [
         ((int(end[0]), int(end[1]), int(end[2])), f"{prefix_url}.{'.'.join(end)}{_SUFFIX}")
         for end in ends
         if all(map(str.isdecimal, end))
     ]
-    return sorted(found, reverse=True)
+    return sorted(checkpoints, reverse=True)
 
 
 def _attempt(name: str) -> int:

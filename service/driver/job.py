@@ -23,6 +23,10 @@ class PackJob:
         resume: Whether checkpoints under the prefix belong to exactly these members.
         rounds_known: Rounds that were reported to the service; checkpoints of later rounds are not used.
         plan: How the pack was computed before; kept if it restarts from round 0.
+        width: With rungs, the width of its plan, under which trials keep their bits when they are packed again; else 0.
+        since: Round of the rung from which its trials continue, 0 at the beginning.
+        until: Round of the rung at which it ends; None at the last round.
+        members: For each trial, the prefix of its checkpoints at rungs; empty without rungs.
         cpus: CPU cores it may use.
         gpus: GPUs it may use, below 1 a share of one.
         chunk_seconds: Duration of a step.
@@ -36,6 +40,10 @@ class PackJob:
     resume: bool = False
     rounds_known: int = 0
     plan: Mapping[str, Any] | None = None
+    width: int = 0
+    since: int = 0
+    until: int | None = None
+    members: tuple[str, ...] = ()
     cpus: float = 1.0
     gpus: float = 0.0
     chunk_seconds: float = 2.0
@@ -49,4 +57,4 @@ class PackJob:
     def from_config(cls, config: Mapping[str, Any]) -> PackJob:
         """The job in Tune's config."""
         fields = json.loads(config["job"])
-        return cls(**{**fields, "start": tuple(fields["start"])})
+        return cls(**{**fields, "start": tuple(fields["start"]), "members": tuple(fields.get("members", ()))})

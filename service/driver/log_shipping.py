@@ -136,11 +136,11 @@ class Shipper(logging.Handler):
         if self.attempt is None and not self._over.is_set():
             return []
         with self._guard:
-            found: list[NewLine] = []
+            lines: list[NewLine] = []
             if self._dropped:
                 text = f"{self._dropped} lines before this one were dropped: the API was away for too long"
-                found.append(NewLine(at=time.time(), level="warning", text=text))
+                lines.append(NewLine(at=time.time(), level="warning", text=text))
                 self._dropped = 0
-            while self._lines and len(found) < LINES_AT_ONCE // 2:
-                found.append(self._lines.popleft())
-            return found
+            while self._lines and len(lines) < LINES_AT_ONCE // 2:
+                lines.append(self._lines.popleft())
+            return lines

@@ -19,42 +19,42 @@ NEEDED = ("ray", "torch", "numpy", "scipy", "optuna", "pydantic", "httpx", "fssp
 
 def missing(needed: tuple[str, ...] = NEEDED, python: tuple[int, int] = PYTHON) -> list[str]:
     """What this Python lacks, as messages; empty if it can run a driver."""
-    found = []
+    messages = []
     if sys.version_info[:2] < python:
-        found.append(f"Python {python[0]}.{python[1]} or newer, it has {sys.version.split()[0]}")
+        messages.append(f"Python {python[0]}.{python[1]} or newer, it has {sys.version.split()[0]}")
     lowest = _lowest()
     for name in needed:
         least = lowest.get(name, "0")
         try:
             have = version(name)
         except PackageNotFoundError:
-            found.append(f"{name} {least} or newer, it has none")
+            messages.append(f"{name} {least} or newer, it has none")
             continue
         if _numbers(have) < _numbers(least):
-            found.append(f"{name} {least} or newer, it has {have}")
-    return found
+            messages.append(f"{name} {least} or newer, it has {have}")
+    return messages
 
 
 def _lowest() -> dict[str, str]:
     """Lowest versions by package, from Driftline's metadata: lines like ``torch>=2.13``, ``ray[tune]<2.61,>=2.60``."""
-    found: dict[str, str] = {}
+    lowest: dict[str, str] = {}
     for line in requires("driftline") or []:
         text, _, marker = line.partition(";")
         match = re.match(r"([\w.-]+).*>=\s*([\d.]+)", text)
         if match and "extra" not in marker:
-            found[match[1].lower()] = match[2]
-    return found
+            lowest[match[1].lower()] = match[2]
+    return lowest
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     """The leading numbers of a version: 2.13.0+cpu is (2, 13, 0)."""
-    found = []
+    numbers = []
     for part in text.partition("+")[0].split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         if not digits:
             break
-        found.append(int(digits))
-    return tuple(found)
+        numbers.append(int(digits))
+    return tuple(numbers)
 
 
 if __name__ == "__main__":

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.study_result import FILES, StudyResult
+from driftline.study.spec import Study
 from service.file_locks import acquire
 from service.store.store import Store
+from trainers import shown
 
 DATABASE = "driftline.db"
 LOCK = ".lock"
 LOG = "driver.log"
+_KEYS_NAMED = 3
 
 
 class Folder:
@@ -51,24 +56,29 @@ class Folder:
             self._lock.close()
             raise
 
-    def claim(self, name: str, fingerprint: str) -> None:
-        """Makes this the folder of a study.
-
-        Args:
-            name: The study's name, for the error.
-            fingerprint: The study's fingerprint.
+    def claim(self, study: Study) -> None:
+        """Makes this the folder of a study, which may since have been extended.
 
         Raises:
-            InvalidSpec: The folder belongs to another study.
+            InvalidSpec: The folder belongs to another study; names the keys that differ.
         """
-        if self.store.facts.setdefault("fingerprint", fingerprint) != fingerprint:
-            owner = next((record.name for record in self.store.studies.find(limit=1)), "another")
-            other = "with other settings" if owner == name else f"({owner!r})"
-            raise InvalidSpec(
-                "out",
-                f"{self.path} must be empty or hold this very study, got the results of a study {other}: "
-                "choose another folder",
-            )
+        fingerprint = study.fingerprint()
+        if self.store.facts.setdefault("fingerprint", fingerprint) == fingerprint:
+            return
+        problem = f"{self.path} must be empty or hold this very study"
+        stored = next(iter(self.store.studies.find(limit=1)), None)
+        if stored is None:
+            raise InvalidSpec("out", f"{problem}, got the results of another one: choose another folder")
+        differences = dict(_differences("", stored.study.to_json(), study.to_json()))
+        if not differences:  # it was extended to this budget
+            return
+        texts = [f"{key} is {shown(there)} there, not {shown(here)}" for key, (there, here) in differences.items()]
+        if len(texts) > _KEYS_NAMED:
+            texts[_KEYS_NAMED:] = [f"and {len(texts) - _KEYS_NAMED} more"]
+        way = "choose another folder"
+        if options := _extension(differences):
+            way = f"extend it with  driftline extend {shlex.quote(str(self.path))} {options}  or {way}"
+        raise InvalidSpec("out", f"{problem}, but {', '.join(texts)}: {way}")
 
     def write(self, result: StudyResult) -> None:
         """Writes the result files; each one whole or not at all."""
@@ -106,6 +116,35 @@ def _refuse_others(path: Path, create: bool) -> None:
             f"{path} must be empty or hold this very study, got other files ({', '.join(foreign[:3])}"
             f"{', ...' if len(foreign) > 3 else ''}): choose another folder",
         )
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a process works in an output folder."""
+    try:
+        with (path / LOCK).open() as file:
+            return not acquire(file, shared=True)
+    except FileNotFoundError:  # a copy of the folder
+        return False
+
+
+def _differences(key: str, there: Any, here: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """The keys in which two studies differ, with the value in each; None where a study lacks the key."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in {**there, **here}:
+            if name != "resources" or key:  # resources change no result
+                yield from _differences(f"{key}.{name}" if key else name, there.get(name), here.get(name))
+    elif key == "methods":
+        yield from _differences(key, *({entry["label"]: entry for entry in entries} for entries in (there, here)))
+    elif there != here:
+        yield key, (there, here)
+
+
+def _extension(differences: dict[str, tuple[Any, Any]]) -> str:
+    """The options of `driftline extend` that make up for these differences; "" if no extension does."""
+    options = {"budget.trials_per_method": "--trials", "budget.seeds": "--seeds"}
+    if not all(key in options and here > there for key, (there, here) in differences.items()):
+        return ""
+    return " ".join(f"{options[key]} {here}" for key, (_, here) in differences.items())
 
 
 def _lock(path: Path) -> IO[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from driftline.errors import NotFound
@@ -15,9 +17,13 @@ from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.study_result import StudyResult, study_result
 from driftline.sdk.frontier import Frontier
+from driftline.wire.logs import LogLine
 from driftline.wire.records import StudyRecord, TrialRecord
-from service.embedded.folder import DATABASE
+from service.embedded.folder import DATABASE, LOG
 from service.store.store import Store
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LOGGED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) \S+: (.*)")
 
 
 def stored_frontier(folder: Path, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
@@ -36,6 +42,34 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | Time |
         result = stored_result(store, _study(store, folder).id, quality, cost)
         result.require_reported(quality)
         return Frontier(result.document, lambda: result.curves)
+
+
+def stored_study(folder: Path) -> StudyRecord:
+    """A folder's study.
+
+    Raises:
+        NotFound: The folder holds no study.
+    """
+    with _opened(folder) as store:
+        return _study(store, folder)
+
+
+def stored_log(folder: Path, after: int = 0) -> Iterator[LogLine]:
+    """The lines of a folder's log, whose ids are the numbers of the lines. They do not tell the attempt: it is 0.
+
+    Args:
+        folder: An output folder.
+        after: Only lines after the one with this number.
+    """
+    at, level = None, ""
+    with contextlib.suppress(FileNotFoundError), (folder / LOG).open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            text = line.rstrip("\n")
+            if match := _LOGGED.fullmatch(text):
+                at = datetime.strptime(f"{match[1]}.{match[2]}", "%Y-%m-%d %H:%M:%S.%f").astimezone(UTC)
+                level, text = match[3].lower(), match[4]
+            if at is not None and number > after:  # without a time of its own, it continues the line before
+                yield LogLine(id=number, at=at, attempt=0, level=level, text=text)
 
 
 def stored_trials(folder: Path) -> list[TrialRecord]:
@@ -72,7 +106,9 @@ def _opened(folder: Path) -> Iterator[Store]:
     """The store of a folder, or of a copy if the folder is not writable, because SQLite writes even to read."""
     database = folder / DATABASE
     if not os.path.isfile(database):
-        raise NotFound(f"no study in {folder}: name a folder that `driftline run` wrote")
+        raise NotFound(
+            f"no study in {folder}: name a folder that `driftline run` wrote, or set DRIFTLINE_URL for one on a service"
+        )
     with contextlib.ExitStack() as stack:
         if not (os.access(folder, os.W_OK) and os.access(database, os.W_OK)):
             copies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-")))

@@ -28,7 +28,7 @@ from service.api.app import create_app
 from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
 from service.embedded.folder import LOG, Folder
-from service.embedded.folder_results import artifact_root, mlflow_uri, stored_result
+from service.embedded.folder_results import LOG_FORMAT, artifact_root, mlflow_uri, stored_result
 from service.embedded.thread_launcher import ThreadLauncher
 from service.scheduler.loop import Scheduler
 from service.settings import hang_seconds
@@ -94,7 +94,7 @@ class EmbeddedRun:
     def _open(self, study: Study | None, source: str | None) -> None:
         store = self._folder.store
         if study is not None:
-            self._folder.claim(study.name, study.fingerprint())
+            self._folder.claim(study)
         if source is not None:
             self._folder.keep_source(source)
         self._log_to(self.folder / LOG)
@@ -120,7 +120,7 @@ class EmbeddedRun:
         Raises:
             InvalidSpec: It belongs to another study.
         """
-        self._folder.claim(study.name, study.fingerprint())
+        self._folder.claim(study)
 
     def start(self) -> None:
         """Starts the scheduler, which starts the driver, and the recorder, unless the study has finished.
@@ -182,14 +182,14 @@ class EmbeddedRun:
         )
 
     def write(self) -> None:
-        """Writes frontier.json, .html, .png and trials.csv from what is stored."""
+        """Writes frontier.json, .html, .png, .svg and trials.csv from what is stored."""
         self._folder.write(stored_result(self._folder.store, self.study_id))
 
     def summary(self) -> str:
         """Text that says where the results are, and how to open them."""
         return (
-            f"\nIn {self.folder}: frontier.html, frontier.png, frontier.json, trials.csv; everything measured is in "
-            f"driftline.db.\nOpen it in the MLflow UI:  driftline ui {shlex.quote(str(self.folder))}"
+            f"\nIn {self.folder}: {', '.join(FILES)}; everything measured is in driftline.db."
+            f"\nOpen it in the MLflow UI:  driftline ui {shlex.quote(str(self.folder))}"
         )
 
     def record(self) -> StudyRecord:
@@ -280,7 +280,7 @@ class EmbeddedRun:
 
     def _log_to(self, file: Path) -> None:
         handler = logging.FileHandler(file, encoding="utf-8", delay=True)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(logging.Formatter(LOG_FORMAT))
         logger = logging.getLogger("service")
         level, propagate = logger.level, logger.propagate
         logger.addHandler(handler)

@@ -7,19 +7,23 @@ import shlex
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from driftline.client.environment import environment
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.modelled_time import Time
+from driftline.sdk.frames import TrialRecords
 from driftline.sdk.frontier import Frontier
-from driftline.sdk.job import Job
+from driftline.sdk.job import RESTING, Job
 from driftline.sdk.progress import ProgressDisplay
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
+from driftline.wire.logs import LogLine
 from driftline.wire.records import StudyRecord
 from service.embedded import timing
-from service.embedded.folder_results import stored_frontier
+from service.embedded.folder import is_in_use
+from service.embedded.folder_results import stored_frontier, stored_log, stored_study, stored_trials
 from service.embedded.run import EmbeddedRun, require_room
 
 
@@ -68,6 +72,12 @@ class EmbeddedJob(Job):
         self._run.finish()
         return self
 
+    def resume(self) -> Job:
+        """Continues a paused, failed or interrupted study; repeats no finished trial."""
+        super().resume()
+        self._run.start()
+        return self
+
     def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Job:
         """Gives the study a larger budget, and continues it."""
         super().extend(trials_per_method=trials_per_method, seeds=seeds)
@@ -88,6 +98,9 @@ class EmbeddedJob(Job):
         """
         raise Conflict(f"local studies are folders: delete {self.folder} instead")
 
+    def _log_lines(self, after: int) -> Iterable[LogLine]:
+        return stored_log(self.folder, after)
+
     def _watch(self, shown: ProgressDisplay | None) -> None:
         _take_signals_back()
         for line in self._run.said():
@@ -104,6 +117,41 @@ class EmbeddedJob(Job):
         except KeyboardInterrupt:
             self._run.abandon()
             raise
+
+
+class WatchedJob(Job):
+    """The study of an output folder, which another process may be running: for `wait` and `logs` alone.
+
+    An unfinished study on which no process works is shown as paused.
+
+    Args:
+        folder: The output folder.
+
+    Raises:
+        NotFound: The folder holds no study.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.id = stored_study(folder).id
+
+    def record(self) -> StudyRecord:
+        """The study as it is stored now."""
+        in_use = is_in_use(self.folder)  # asked first: a study that ends meanwhile is not taken for a paused one
+        record = stored_study(self.folder)
+        return record if in_use or record.state in RESTING else record.model_copy(update={"state": "PAUSED"})
+
+    def trials(self, label: str | None = None, phase: str | None = None, state: str | None = None) -> TrialRecords:
+        """Its trials, or those of a label, a phase or a state."""
+        trials = [
+            trial
+            for trial in stored_trials(self.folder)
+            if label in (None, trial.label) and phase in (None, trial.phase) and state in (None, trial.state)
+        ]
+        return TrialRecords(trials, self._metric)
+
+    def _log_lines(self, after: int) -> Iterable[LogLine]:
+        return stored_log(self.folder, after)
 
 
 def _take_signals_back() -> None:

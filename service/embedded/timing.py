@@ -22,7 +22,8 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.budgets import StudyEstimate
 from service.api.check_process import limit_memory
-from service.driver.search.policy import SearchPlan, packs
+from service.driver.search.actions import SearchPlan
+from service.driver.search.policy import packs
 from service.driver.search.study_plan import decided
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
     measured = _measured(study, training_s, most_bytes)
     unknown = f"no round was done in the {training_s:g} s that training may take"
     labels = [measured.get(label) or LabelSpeed(label, why=unknown) for label in study.labels]
-    rounds = budget.trials * budget.rounds
+    rounds = budget.rounds_of_trials
     known = [label.seconds_a_round for label in labels if label.seconds_a_round is not None]
     work = sum(known) * rounds if len(known) == len(labels) else None
     return StudyEstimate(

@@ -60,7 +60,7 @@ def rows(
         until: Rounds that are done.
         finished: Whether there will be no more rounds: then the last evaluation gets a row too.
     """
-    found = []
+    points = []
     grid = [shown for shown in shown_rounds(rounds) if shown <= until] + ([until] if finished else [])
     written = np.searchsorted(grid, after, side="right")  # grid points that were written before
     for name, values in columns.items():
@@ -74,19 +74,19 @@ def rows(
         for index in np.unique(picked[picked >= 0]).tolist():
             value = float(values[there[index]])
             if index not in done and (value != previous or not name.endswith("_lr")):
-                found.append((metric_name(name), value, int(at[index])))
+                points.append((metric_name(name), value, int(at[index])))
             previous = value
-    return found
+    return points
 
 
 def totals(columns: Mapping[str, Array]) -> dict[str, float]:
     """The last value of each of `COUNTERS` that was reported."""
-    found = {}
+    last = {}
     for name in sorted(COUNTERS & columns.keys()):
         values = columns[name][np.isfinite(columns[name])]
         if values.size:
-            found[name] = float(values[-1])
-    return found
+            last[name] = float(values[-1])
+    return last
 
 
 def metric_name(name: str) -> str:

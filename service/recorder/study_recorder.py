@@ -42,7 +42,7 @@ LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
 STUDY_TAG = "driftline.study"
 _CURVES_AT_ONCE = 50
-_STATUS = {"COMPLETE": "FINISHED", "DIVERGED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
+_STATUS = {**dict.fromkeys(("COMPLETE", "STOPPED", "DIVERGED"), "FINISHED"), "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
 
 def retries() -> Iterator[float]:

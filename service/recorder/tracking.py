@@ -45,13 +45,13 @@ class Tracking:
 
     def __init__(self, client: Any, name: str, artifact_root: str | None, tags: Mapping[str, str]) -> None:
         self._client = client
-        found = client.get_experiment_by_name(name)
-        if found is None:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
             location = None if artifact_root is None else f"{artifact_root.rstrip('/')}/{name.replace(' ', '_')}"
             self.experiment_id = str(client.create_experiment(name, artifact_location=location, tags=dict(tags)))
         else:
-            self.experiment_id = str(found.experiment_id)
-            if found.lifecycle_stage == "deleted":
+            self.experiment_id = str(experiment.experiment_id)
+            if experiment.lifecycle_stage == "deleted":
                 client.restore_experiment(self.experiment_id)
         self._runs: dict[str, str] = {}
         self.keep_one_each()
@@ -139,11 +139,11 @@ class Tracking:
 
         A server that answers too late may create a run after the recorder has asked for it again.
         """
-        found: dict[str, list[Any]] = {}
+        by_key: dict[str, list[Any]] = {}
         for run in self._search():
             if KEY in run.data.tags:
-                found.setdefault(run.data.tags[KEY], []).append(run)
-        for key, runs in found.items():
+                by_key.setdefault(run.data.tags[KEY], []).append(run)
+        for key, runs in by_key.items():
             kept, *others = sorted(runs, key=lambda run: (-len(run.data.metrics), run.info.run_id))
             for other in others:
                 self._client.delete_run(other.info.run_id)
@@ -161,11 +161,11 @@ class Tracking:
 
 def forget(client: Any, name: str, tags: Mapping[str, str]) -> None:
     """Moves the experiment with this name and these tags to MLflow's trash, with its runs, if it exists."""
-    found = client.get_experiment_by_name(name)
-    if found is None or found.lifecycle_stage == "deleted":
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None or experiment.lifecycle_stage == "deleted":
         return
-    if all(found.tags.get(tag) == value for tag, value in tags.items()):
-        client.delete_experiment(found.experiment_id)
+    if all(experiment.tags.get(tag) == value for tag, value in tags.items()):
+        client.delete_experiment(experiment.experiment_id)
 
 
 def connect(tracking_uri: str) -> Any:

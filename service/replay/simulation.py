@@ -10,18 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftline.errors import InvalidSpec, NotFound
-from driftline.results import objectives
 from driftline.results.confirmation import to_confirm
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.recorded_table import Grid, RecordedTable
 from driftline.results.scale import Axis, axis_of
+from driftline.study.rungs import rungs_of
 from driftline.study.sampler import Chosen
 from driftline.study.spec import Budget, Resources, Study
-from service.driver.search.policy import SearchPlan
-from service.driver.search.study_plan import decided, rounded, sampler_seed
+from service.driver.search.actions import SearchPlan
+from service.driver.search.rungs import Climb, Goal, Halving, Rule, goals, reached
+from service.driver.search.study_plan import decided, sampler_seed
 from service.replay.nearest import NearestRows
 from service.samplers.build import build
+from service.samplers.by_rung import ByRung, enough
 from trainers import shown
 
 RANDOM = "random"
@@ -34,15 +36,16 @@ class Replay:
         table: The recorded trials.
         labels: Labels of the table to compare. A label that occurs several times stands for the same method under as
             many names; in each search, these draw from disjoint parts of its configurations.
-        budget: The budget of each label; rounds are those of the table.
+        budget: The budget of each label; rounds are those of the table. With rungs, search trials stop early.
         sampler: As in a study. "random" takes random rows, because the rows of a table are themselves random; the
             proposals of another sampler are moved to the nearest row that its search has not tried.
         parts: Whether the disjoint parts are drawn anew for each "search", or once for each "study".
         lift: For some names, the factor by which their scaled qualities, and so their areas, are larger than recorded.
+        rule: Decides which trials continue beyond a rung.
 
     Raises:
         NotFound: The table has no such label.
-        InvalidSpec: The table is too small for the budget.
+        InvalidSpec: The table is too small for the budget, or a rung lies beyond its rounds.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Replay:
         sampler: Chosen = RANDOM,
         parts: Literal["search", "study"] = "search",
         lift: Mapping[str, float] | None = None,
+        rule: Rule | None = None,
     ) -> None:
         self.study = table.study
         self.budget = budget
@@ -73,6 +77,9 @@ class Replay:
         of_a_search = {"trials_per_method": budget.trials_per_search, "confirm": budget.confirmed_per_search}
         own = budget.model_copy(update={**of_a_search, "searches": 1})
         plan = decided(own, Resources(), sampler)
+        rounds = table.study.budget.rounds
+        self.rungs = (rounds,) if budget.rungs is None else rungs_of(budget.rungs, rounds)
+        self._rule = rule or Halving()
         self._plan = SearchPlan.of(tuple(self.names), own, plan)
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
         self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
@@ -109,19 +116,20 @@ class Replay:
             seeds: For each search its own seed and those of its confirmation; drawn by default.
         """
         drawn = self.seeds(study_seed) if seeds is None else seeds
-        found: list[TrialCurve] = []
+        curves: list[TrialCurve] = []
         for search, (own, *fresh) in enumerate(drawn):
             parts = self._divided(study_seed, search)
             for name in self.names:
-                found += self._search(name, study_seed, search, own, fresh, parts[name])
-        return found
+                curves += self._search(name, study_seed, search, own, fresh, parts[name])
+        return curves
 
     def document(self, trials: Sequence[TrialCurve]) -> dict[str, Any]:
         """The result of a simulated study, as `driftline.results.document` describes it."""
         objective = self.study.objective
         reading = Reading(objective.quality, objective.cost)
+        rounds = self.study.budget.rounds
         return frontier_document(
-            self.study.name, trials, reading, self.study.budget.rounds, self.names, scale=objective.scale
+            self.study.name, trials, reading, rounds, self.names, scale=objective.scale, rungs=self.rungs
         )
 
     def _search(
@@ -130,16 +138,13 @@ class Replay:
         """The trials of one search of a label."""
         grid, curves, objective = self.grid(name), self.curves[name], self.study.objective
         count = self._plan.budget.trials_per_method
-        if self.sampler == RANDOM:
-            rows = part[:count].tolist()
-        else:
-            rows = self._proposed(name, sampler_seed(study_seed, name, search), seed, np.sort(part))
-        numbers = [grid.configurations[row] for row in rows]
+        tried = self._tried(name, sampler_seed(study_seed, name, search), seed, part)
+        numbers = [grid.configurations[row] for row, _ in tried]
         first = search * count
         searched = [
-            replace(curves[number, seed], label=name, number=first + index, configuration=first + index, search=search)
-            for index, number in enumerate(numbers)
-        ]  # fmt: skip
+            replace(curve, label=name, number=first + index, configuration=first + index, search=search)
+            for index, (_, curve) in enumerate(tried)
+        ]
         chosen = to_confirm(searched, objective.quality, objective.cost, self._plan.budget.confirmed)
         confirmed = [
             replace(
@@ -155,34 +160,59 @@ class Replay:
         ]
         return [*searched, *confirmed]
 
-    def _proposed(self, name: str, seed: int, data_seed: int, part: NDArray[np.int64]) -> list[int]:
-        """The rows that a sampler tries, in order: each proposal's nearest row that it has not tried."""
+    def _tried(self, name: str, seed: int, data_seed: int, part: NDArray[np.int64]) -> list[tuple[int, TrialCurve]]:
+        """The rows that a sampler tries, in order, and their trials as far as they are trained.
+
+        A sampler tries each proposal's nearest row that it has not tried; "random" takes the rows in their order.
+        """
         grid, curves, plan = self.grid(name), self.curves[name], self._plan
-        objective = self.study.objective
-        entry = self.study.entry(self.source[name])
-        sampler = build(self.sampler, entry.parameters(), objective.objectives, seed, start=entry.start)
+        sampler = None if self.sampler == RANDOM else self._sampler(name, seed)
         nearest = self._nearest[self.source[name]]
         rows: list[int] = []
+        climbs: list[Climb] = []
+        ends: dict[int, Goal] = {}
         untried, told = set(part.tolist()), 0
+
+        def recorded(number: int) -> TrialCurve:
+            return curves[grid.configurations[rows[number]], data_seed]
+
+        def trained(number: int) -> TrialCurve:
+            goal = ends[number]
+            return recorded(number).until(self.rungs[goal.rung]) if goal.stopped else recorded(number)
+
         while len(rows) < plan.budget.trials_per_method:
             first = len(rows)
-            for number in range(told, plan.learned_from(first)):
-                curve = curves[grid.configurations[rows[number]], data_seed]
-                diverged = curve.state == "DIVERGED"
-                values = None if diverged else _values(curve, objective)
-                sampler.tell(number, curve.hyperparameters, values, diverged)
-            told = max(told, plan.learned_from(first))
+            if sampler is not None:
+                for number in range(told, plan.learned_from(first)):
+                    curve, values = trained(number), self._values(recorded(number))
+                    sampler.tell(number, curve.hyperparameters, values[: ends[number].rung + 1], curve.state)
+                told = max(told, plan.learned_from(first))
             for number in range(first, min(first + plan.asked_at_once, plan.budget.trials_per_method)):
-                row = nearest.nearest(sampler.ask(number), sorted(untried))
-                curve = curves[grid.configurations[row], data_seed]
-                sampler.pending(number, curve.hyperparameters)
+                row = int(part[number]) if sampler is None else nearest.nearest(sampler.ask(number), sorted(untried))
                 untried.remove(row)
                 rows.append(row)
-        return rows
+                curve, values = recorded(number), self._values(recorded(number))
+                if sampler is not None:
+                    sampler.pending(number, curve.hyperparameters)
+                places = tuple(tuple(each.values()) for each in values)
+                climbs.append(Climb(number, number // plan.asked_at_once, places, ended=curve.state != "COMPLETE"))
+            ends = goals(self._rule, len(self.rungs), climbs)
+        return [(row, trained(number)) for number, row in enumerate(rows)]
+
+    def _sampler(self, name: str, seed: int) -> ByRung:
+        entry = self.study.entry(self.source[name])
+        space, names = entry.parameters(), self.study.objective.objectives
+        made = [build(self.sampler, space, names, seed, start=entry.start) for _ in self.rungs]
+        return ByRung(made, enough(self.sampler, space))
+
+    def _values(self, curve: TrialCurve) -> list[dict[str, float]]:
+        """What a sampler is told of a trial, at each rung that it has reached."""
+        objective = self.study.objective
+        return curve.computed(f"reached {self.rungs}", lambda: reached(curve, self.rungs, objective))
 
     def _divided(self, study_seed: int, search: int) -> dict[str, NDArray[np.int64]]:
         """The rows that each name may try, in random order; those of the same label share none."""
-        found: dict[str, NDArray[np.int64]] = {}
+        parts: dict[str, NDArray[np.int64]] = {}
         for label, grid in self._grids.items():
             names = [name for name, source in self.source.items() if source == label]
             division = search if self._parts == "search" else 0
@@ -191,8 +221,8 @@ class Replay:
             share = len(order) // len(names)
             for index, name in enumerate(names):
                 part = order[index * share : (index + 1) * share]
-                found[name] = np.random.default_rng(sampler_seed(study_seed, name, search)).permutation(part)
-        return found
+                parts[name] = np.random.default_rng(sampler_seed(study_seed, name, search)).permutation(part)
+        return parts
 
 
 def lifted(curve: TrialCurve, metric: str, axis: Axis, factor: float) -> TrialCurve:
@@ -214,11 +244,6 @@ def _axis(curves: Iterable[TrialCurve], metric: str) -> Axis:
     values = [curve.metric(metric)[1] for curve in curves]
     starts = [float(one[0]) for one in values if one.size]
     return axis_of(metric, starts, min((float(one.min()) for one in values if one.size), default=np.inf))
-
-
-def _values(curve: TrialCurve, objective: Any) -> dict[str, float]:
-    values = objectives.values(curve, objective.quality, objective.cost)
-    return {key: value for key, value in rounded(values).items() if key in objective.objectives}
 
 
 def numbered(labels: Sequence[str]) -> list[str]:

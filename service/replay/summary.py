@@ -64,8 +64,8 @@ def summary(
             areas[name].append(document["methods"][name]["area"])
         for a, b in pairs:
             for claim in CLAIMS:
-                found = compared[f"{a},{b}"]["claims"][claim.name]
-                claims[a, b, claim.name].append({key: value for key, value in found.items() if key != "pairs"})
+                outcome = compared[f"{a},{b}"]["claims"][claim.name]
+                claims[a, b, claim.name].append({key: value for key, value in outcome.items() if key != "pairs"})
         if seen is not None:
             seen(trials, document, compared)
         count += 1
@@ -85,13 +85,13 @@ def _spread(values: list[float]) -> Json:
     return {"mean": float(np.mean(values)), "low": low, "high": high}
 
 
-def _counted(found: list[Mapping[str, Any]], a: str, b: str) -> Json:
-    detectable = [claim["detectable"] for claim in found if claim["detectable"]]
-    differences = [claim["difference"]["mean"] for claim in found if claim["difference"] is not None]
+def _counted(claims: list[Mapping[str, Any]], a: str, b: str) -> Json:
+    detectable = [claim["detectable"] for claim in claims if claim["detectable"]]
+    differences = [claim["difference"]["mean"] for claim in claims if claim["difference"] is not None]
     return {
-        "possible": share(sum(possible(claim) for claim in found), len(found)),
-        "a": share(sum(claim["verdict"] == a for claim in found), len(found)),
-        "b": share(sum(claim["verdict"] == b for claim in found), len(found)),
+        "possible": share(sum(possible(claim) for claim in claims), len(claims)),
+        "a": share(sum(claim["verdict"] == a for claim in claims), len(claims)),
+        "b": share(sum(claim["verdict"] == b for claim in claims), len(claims)),
         "difference": float(np.mean(differences)) if differences else None,
         "detectable": float(np.median(detectable)) if detectable else None,
     }

@@ -46,7 +46,7 @@ def build(
     try:
         chosen = samplers.read(sampler)
     except InvalidSpec as error:
-        raise InvalidSpec(f"sampler.{error.path}".rstrip("."), error.problem) from error
+        raise error.moved(lambda path: f"sampler.{path}".rstrip(".")) from error
     name, settings = samplers.name_of(chosen), samplers.settings_of(chosen)
     made = cast(SamplerModule, samplers.registry()[name]).Sampler(space, objectives, seed, **settings)
     if not start:

@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from optuna.distributions import BaseDistribution
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -14,6 +15,9 @@ from search_spaces.parameters import Parameter
 from service.samplers.base import Hyperparameters
 from service.samplers.optuna_base import Heard
 from service.samplers.optuna_parameters import encode
+
+_Outcome = tuple[tuple[float, ...], float | None] | None
+"""Values of a finished trial, and whether it diverged if any did; None for a running trial."""
 
 
 class History:
@@ -32,7 +36,8 @@ class History:
         self._free = free
         self._objectives = objectives
         self._fixed = fixed
-        self._made: dict[int, tuple[object, FrozenTrial]] = {}
+        self._made: dict[int, tuple[_Outcome, FrozenTrial]] = {}
+        self._distributions: dict[str, BaseDistribution] = {}
 
     def made(self, heard: Heard, running: Mapping[int, Hyperparameters]) -> list[FrozenTrial]:
         """Optuna's trials in the order of their numbers.
@@ -47,31 +52,36 @@ class History:
         trials = []
         for number in sorted(heard.keys() | running.keys()):
             hyperparameters, values = heard.get(number, (None, None))
-            facts: dict[str, Any] = {"state": TrialState.RUNNING}
+            outcome: _Outcome = None
             if hyperparameters is not None:
-                facts = {"values": list(worst if values is None else values)}
-                if constrained:
-                    facts["constraints"] = {"diverged": 1.0 if values is None else 0.0}
+                violated = (1.0 if values is None else 0.0) if constrained else None
+                outcome = (worst if values is None else values, violated)
             made = self._made.get(number)
-            if made is None or made[0] != facts:
+            if made is None or made[0] != outcome:
                 configuration = running[number] if hyperparameters is None else hyperparameters
-                made = self._made[number] = (facts, self._trial(number, configuration, facts))
+                made = self._made[number] = (outcome, self._trial(number, configuration, outcome))
             trials.append(made[1])
         return trials
 
-    def _trial(self, number: int, hyperparameters: Hyperparameters, facts: Mapping[str, Any]) -> FrozenTrial:
+    def _trial(self, number: int, hyperparameters: Hyperparameters, outcome: _Outcome) -> FrozenTrial:
         coordinates = [
             triple
             for name, parameter in self._free.items()
             for triple in encode(name, parameter, hyperparameters[name], fixed=self._fixed)
         ]
+        facts: dict[str, Any] = {"state": TrialState.RUNNING}
+        if outcome is not None:
+            values, violated = outcome
+            facts = {"values": list(values)}
+            if violated is not None:
+                facts["constraints"] = {"diverged": violated}
         trial = create_trial(
             params={key: value for key, _, value in coordinates},
-            distributions={key: distribution for key, distribution, _ in coordinates},
+            distributions={key: self._distributions.setdefault(key, kind) for key, kind, _ in coordinates},
             user_attrs={"number": number},
             **facts,
         )
-        trial.__class__ = _SharedTrial
+        trial.__class__ = SharedTrial
         return trial
 
 
@@ -112,9 +122,26 @@ class StartedStorage(InMemoryStorage):
         return trial
 
 
-class _SharedTrial(FrozenTrial):
-    """A trial whose constraints are read once: TPE asks for them again for each hyperparameter."""
+def common_parameters(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
+    """Optuna's parameters that all trials of a history have, by name, in the order of their names.
+
+    This is what Optuna's `IntersectionSearchSpace` computes, which compares the distributions of all trials; those of a
+    history are the same.
+    """
+    names = set.intersection(*(set(trial.params) for trial in trials)) if trials else set()
+    distributions = {name: trials[0].distributions[name] for name in sorted(names)}
+    return {name: distribution for name, distribution in distributions.items() if not distribution.single()}
+
+
+class SharedTrial(FrozenTrial):
+    """A trial of which facts are computed once that TPE needs again for each hyperparameter of each proposal."""
 
     @cached_property
     def constraints(self) -> dict[str, float]:
+        """Amounts by which constraints are violated; see Optuna."""
         return super().constraints
+
+    @cached_property
+    def internal(self) -> dict[str, float]:
+        """Values by name, as Optuna's densities have them."""
+        return {name: kind.to_internal_repr(self.params[name]) for name, kind in self.distributions.items()}

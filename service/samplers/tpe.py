@@ -13,21 +13,30 @@ reason, extra points get at most half of the latest trials.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator
+from optuna.samplers._tpe.sampler import _split_trials, default_gamma, default_gamma_multiobjective
+from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces.parameters import Space
 from service.samplers.optuna_base import Learner
+from service.samplers.optuna_history import SharedTrial, common_parameters
 from service.samplers.optuna_parameters import IN_RANGE, is_switch
 
-__all__ = ["LATEST", "SHARE", "DrawnCategories"]
+__all__ = ["LATEST", "SHARE", "DrawnCategories", "SplitTrials"]
 
 LATEST = 10
 SHARE = 0.5
 """An extra point of a range is proposed only while less than this share of the latest trials is at one."""
+
+_SearchSpace = dict[str, BaseDistribution]
+_Columns = tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]
 
 
 class Sampler(Learner):
@@ -43,29 +52,127 @@ class Sampler(Learner):
     def __init__(self, space: Space, objectives: Sequence[str], seed: int, startup: int | None = None) -> None:
         super().__init__(space, objectives, seed)
         self._startup = self._startup if startup is None else startup
+        self._split = SplitTrials()
 
     def _optuna(self, number: int, seed: int) -> optuna.samplers.BaseSampler:
-        return DrawnCategories(seed)
+        return DrawnCategories(seed, split=self._split)
 
 
-class DrawnCategories(optuna.samplers.TPESampler):
+class SplitTrials:
+    """The trials of a study, split into good and bad ones, and what TPE computes from these.
+
+    Optuna splits all trials again for each hyperparameter of each proposal. What follows from the finished trials alone
+    is kept here until another trial has finished. Running trials, which all count as bad, are added to it.
+    """
+
+    def __init__(self) -> None:
+        self._common: _SearchSpace | None = None
+        self._read: list[FrozenTrial] | None = None
+        self._finished: list[FrozenTrial] = []
+        self._running: list[FrozenTrial] = []
+        self._good: list[FrozenTrial] = []
+        self._bad: list[FrozenTrial] = []
+        self._good_densities: dict[tuple[str, ...], _ParzenEstimator] = {}
+        self._bad_values: dict[tuple[str, ...], _Columns] = {}
+
+    def read(self, study: optuna.Study, own: FrozenTrial) -> None:
+        """Splits the trials of a study that is about to propose trial `own`."""
+        trials = study._get_trials(deepcopy=False, use_cache=True)  # the same list for all hyperparameters of `own`
+        if trials is self._read:
+            return
+        self._read = trials
+        self._running = [trial for trial in trials if trial.state == TrialState.RUNNING and trial.number != own.number]
+        finished = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        if finished == self._finished:
+            return
+        self._finished = finished
+        gamma = default_gamma if len(study.directions) == 1 else default_gamma_multiobjective
+        self._good, self._bad = _split_trials(study, finished, gamma(len(finished)))
+        self._good_densities, self._bad_values = {}, {}
+        self._common = None
+
+    def common(self) -> _SearchSpace:
+        """Optuna's parameters that all finished trials have."""
+        if self._common is None:
+            self._common = common_parameters(self._finished)
+        return self._common
+
+    def good_density(self, space: _SearchSpace, study: optuna.Study, tpe: _SplitOnce) -> _ParzenEstimator:
+        """The density of the good trials over some of Optuna's parameters."""
+        keys = tuple(space)
+        if keys not in self._good_densities:
+            self._good_densities[keys] = tpe._build_parzen_estimator(study, space, self._good, handle_below=True)
+        return self._good_densities[keys]
+
+    def bad_density(self, space: _SearchSpace, study: optuna.Study, tpe: _SplitOnce) -> _ParzenEstimator:
+        """The density of all other trials; the latest weigh most, so they are in the order of their numbers."""
+        keys = tuple(space)
+        if keys not in self._bad_values:
+            self._bad_values[keys] = _columns(self._bad, space, study, tpe)
+        numbers, values = self._bad_values[keys]
+        more, running = _columns(self._running, space, study, tpe)
+        order = np.argsort(np.concatenate([numbers, more]), kind="stable")
+        observations = {key: np.concatenate([values[key], running[key]])[order] for key in keys}
+        return tpe._parzen_estimator_cls(observations, space, tpe._parzen_estimator_parameters)
+
+
+class _SplitOnce(optuna.samplers.TPESampler):
+    """Optuna's TPE with trials that are split once; proposes the same, to the bit.
+
+    Args:
+        split: The split of the study's trials.
+        seed: Seed of its random draws.
+        candidates: How many values to draw, of which to take the one with the best ratio of good to bad density.
+    """
+
+    def __init__(self, split: SplitTrials, seed: int, candidates: int = 24) -> None:
+        super().__init__(seed=seed, n_startup_trials=0, constant_liar=True, n_ei_candidates=candidates)
+        self._split = split
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> _SearchSpace:
+        """The parameters that are proposed together; see Optuna."""
+        if not self._is_multivariate(study):
+            return {}
+        self._split.read(study, trial)
+        return self._split.common()
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """The value of one of Optuna's parameters; see Optuna."""
+        return self._sample(study, trial, {param_name: param_distribution})[param_name]
+
+    def _sample(self, study: optuna.Study, trial: FrozenTrial, search_space: _SearchSpace) -> dict[str, Any]:
+        self._split.read(study, trial)
+        good = self._split.good_density(search_space, study, self)
+        drawn = good.sample(self._rng.rng, self._n_ei_candidates)
+        ratios = np.zeros(1)
+        if self._n_ei_candidates > 1:
+            ratios = self._compute_acquisition_func(drawn, good, self._split.bad_density(search_space, study, self))
+        best = self._compare(drawn, ratios)
+        return {name: kind.to_external_repr(best[name]) for name, kind in search_space.items()}
+
+
+class DrawnCategories(_SplitOnce):
     """TPE that draws categories instead of always taking the most promising one.
 
     Args:
         seed: Seed of its random draws.
         share: Share of the latest trials that may be at extra points; infinity sets no bound.
+        split: The split of the study's trials; may be shared by the samplers of one study.
     """
 
-    def __init__(self, seed: int, share: float = SHARE) -> None:
+    def __init__(self, seed: int, share: float = SHARE, split: SplitTrials | None = None) -> None:
         self._share = share
         own, other = (int(word) for word in np.random.SeedSequence(seed).generate_state(2))
-        super().__init__(seed=own, n_startup_trials=0, constant_liar=True)
-        self._draw = optuna.samplers.TPESampler(seed=other, n_startup_trials=0, constant_liar=True, n_ei_candidates=1)
+        split = SplitTrials() if split is None else split
+        super().__init__(split, own)
+        self._draw = _SplitOnce(split, other, candidates=1)
 
     def sample_independent(
         self,
         study: optuna.Study,
-        trial: optuna.trial.FrozenTrial,
+        trial: FrozenTrial,
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
@@ -78,7 +185,23 @@ class DrawnCategories(optuna.samplers.TPESampler):
 
 def _share_at_extra(study: optuna.Study, switch: str) -> float:
     """Share of the latest trials that are at an extra point of the switch's range."""
-    numbered = [trial for trial in study.get_trials(deepcopy=False) if "number" in trial.user_attrs]
-    latest = sorted(numbered, key=lambda trial: int(trial.user_attrs["number"]))[-LATEST:]
-    extra = [trial for trial in latest if trial.params.get(switch, IN_RANGE) != IN_RANGE]
+    numbered = (trial for trial in reversed(study.get_trials(deepcopy=False)) if "number" in trial.user_attrs)
+    extra = [trial for trial in islice(numbered, LATEST) if trial.params.get(switch, IN_RANGE) != IN_RANGE]
     return len(extra) / LATEST
+
+
+def _columns(trials: Sequence[FrozenTrial], space: _SearchSpace, study: optuna.Study, tpe: _SplitOnce) -> _Columns:
+    """Numbers and values of the trials that have all of some of Optuna's parameters.
+
+    Earlier tries at the same proposal have no number yet, and come last.
+    """
+    shared, tries = [], []
+    for trial in trials:
+        if isinstance(trial, SharedTrial):
+            if space.keys() <= trial.internal.keys():
+                shared.append(trial)
+        elif space.keys() <= tpe._get_params(trial, study).keys():
+            tries.append(trial)
+    last = tpe._get_internal_repr(tries, space, study)
+    values = {key: np.array([*(trial.internal[key] for trial in shared), *last[key]]) for key in space}
+    return np.array([trial.user_attrs.get("number", np.inf) for trial in (*shared, *tries)]), values

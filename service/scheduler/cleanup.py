@@ -37,6 +37,10 @@ EXPIRED = 100
 """Maximum number of expired studies that are deleted at a time."""
 
 SWEEP_S = 60.0
+
+CLOCK_S = 3600.0
+"""How long nothing expires after the clock was set forward: a wrong clock would make all studies old."""
+
 MEASURE_S = 15.0
 _EVERYTHING = sys.maxsize  # later than every attempt
 
@@ -72,6 +76,9 @@ class Cleanup:
         self._expire_at = self._files_at = self._sweep_at = self._measure_at = float("-inf")  # when each is due
         self._last = ""  # last folder of the previous sweep, if others remain
         self._removal: Future[Removed] | None = None
+        self._clock_ahead = store.session.clock() - steady()  # at the last look
+        self._handed: Sequence[str] = ()  # deleted studies whose files the thread removes
+        self._skip = 0  # deleted studies whose files could not be removed in this round through all of them
 
     def step(self) -> None:
         """Do some of the pending work.
@@ -80,6 +87,11 @@ class Cleanup:
             Unavailable: The store does not answer.
         """
         now = self._steady()
+        ahead = self._store.session.clock() - now
+        if ahead > self._clock_ahead + SWEEP_S:
+            self._expire_at = now + CLOCK_S
+            _LOG.warning("the clock was set forward by %.0f s: no study expires for an hour", ahead - self._clock_ahead)
+        self._clock_ahead = ahead
         if now >= self._expire_at:
             self._expire_at = now + SWEEP_S
             for study_id in self._store.deletions.expire(self._quota, EXPIRED):
@@ -94,7 +106,7 @@ class Cleanup:
             self._remove_files(now)
         except Exception as error:  # storages raise errors of their own packages
             self._files_at = now + SWEEP_S
-            _LOG.warning("checkpoints or logs could not be removed, next attempt in %.0f s: %s", SWEEP_S, error)
+            _warn(error)
 
     def _remove_files(self, now: float) -> None:
         """Record what the thread has removed and give it the next studies, unless it still works."""
@@ -103,11 +115,15 @@ class Cleanup:
         self._note_removed()
         if now < self._files_at:
             return
-        pending = self._store.deletions.pending("files", STUDIES)
+        pending = self._store.deletions.pending("files", STUDIES, self._skip)
+        if not pending and self._skip:
+            self._skip, self._files_at = 0, now + SWEEP_S
+            return
         deleted = [deletion.study_id for deletion in pending if self._driver_gone(deletion.study_id)]
         sweep = now >= self._sweep_at
         if deleted or sweep:
             self._sweep_at = now + SWEEP_S if sweep else self._sweep_at
+            self._handed = deleted
             self._start(self._folder, deleted, sweep=sweep)
 
     def _driver_gone(self, study_id: str) -> bool:
@@ -138,21 +154,20 @@ class Cleanup:
         threading.Thread(target=remove, name="driftline-cleanup", daemon=True).start()
 
     def _note_removed(self) -> None:
-        """Remove the logs of studies whose checkpoints were removed.
-
-        Raises:
-            Exception: The first error, after all other studies were handled.
-        """
+        """Remove the logs of studies whose checkpoints were removed, and skip studies with errors in this round."""
         removal, self._removal = self._removal, None
         if removal is None:
             return
+        done = 0
         removed = removal.result()
         for study_id in removed.studies:
             with _collected(removed.errors):
                 self._launcher.forget(study_id)
                 self._store.deletions.done(study_id, "files")
+                done += 1
+        self._skip += len(self._handed) - done
         if removed.errors:
-            raise removed.errors[0]
+            _warn(removed.errors[0])
 
     def _sweep(self, folder: str, errors: list[Exception]) -> None:
         """Remove checkpoints of studies that were cancelled, succeeded, or failed long ago."""
@@ -163,6 +178,10 @@ class Cleanup:
         for study_id, attempt in self._store.studies.ended(part, failed_before).items():
             with _collected(errors):
                 checkpoints.clear(checkpoints.join(folder, study_id), attempt)
+
+
+def _warn(error: Exception) -> None:
+    _LOG.warning("checkpoints or logs could not be removed, next attempt in %.0f s: %s", SWEEP_S, error)
 
 
 @contextmanager

@@ -237,7 +237,7 @@ class Scheduler:
         """
         if self._unsure is None:
             self._unsure = set(studies) | set(self._store.studies.ended_since(now - _ENDED_S, _ENDED_MOST))
-        found: dict[str, Launched] = {}
+        unanswered: dict[str, Launched] = {}
         for study_id in sorted(self._unsure):
             study = studies.get(study_id)
             attempt = 0 if study is None else study.attempt + (not (study.held or study.lost))
@@ -246,7 +246,7 @@ class Scheduler:
             silent = now if study is not None and study.lost else None
             known = Launched(attempt, seen is None or seen.alive, now, cluster, name, silent_since=silent, adopted=True)
             if seen is None:
-                found[study_id] = known
+                unanswered[study_id] = known
                 continue
             self._unsure.discard(study_id)
             if seen.alive:
@@ -254,7 +254,7 @@ class Scheduler:
                 self._started[study_id] = replace(
                     known, reason=seen.reason, hopeless=seen.hopeless, waiting=seen.waiting
                 )
-        return found
+        return unanswered
 
     def _do(self, action: Action, study: Driven | None, cluster: str) -> None:
         study_id = action.study_id

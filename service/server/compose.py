@@ -27,6 +27,7 @@ from service.scheduler.loop import Scheduler
 from service.server.home import ADMIN_TOKEN, SECRET, kept
 from service.settings import ServiceSettings
 from service.store.store import Store
+from service.web.pages import add_pages
 from trainers import PluginError, data_dir
 
 _LOG = logging.getLogger(__name__)
@@ -137,6 +138,7 @@ class Service:
             check=check_processes(data_dir()),  # submitted studies may read no other files
             wake=lambda: wake(woken),
         )
+        add_pages(app)
         return Server(app, host=host, port=port, trusted_proxies=self._settings.trusted_proxies)
 
     def _limits(self) -> tuple[Limits, StreamLimits]:
@@ -240,16 +242,16 @@ def read_yaml(file: Path | None, name: str) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        found = parse(file.read_text(encoding="utf-8"))
+        content = parse(file.read_text(encoding="utf-8"))
     except InvalidSpec as error:
         raise InvalidSpec(name, f"{file}: {error.problem}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSpec(name, f"must name a YAML file, got {file}: {error}") from error
-    if found is None:
+    if content is None:
         return {}
-    if not isinstance(found, dict):
-        raise InvalidSpec(name, f"{file} must hold a mapping of settings, got {type(found).__name__}")
-    return found
+    if not isinstance(content, dict):
+        raise InvalidSpec(name, f"{file} must hold a mapping of settings, got {type(content).__name__}")
+    return content
 
 
 def open_store(url: str, stop: threading.Event | None = None) -> Store:

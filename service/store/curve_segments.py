@@ -84,14 +84,14 @@ def heads(payload: bytes) -> list[BlockHead]:
     Raises:
         ValueError: A newer Driftline wrote it.
     """
-    found: list[BlockHead] = []
+    blocks: list[BlockHead] = []
     start = 0
     while start < len(payload) and payload[:1] != ZLIB:
-        found.append(BlockHead._make(HEAD.unpack_from(payload, start)))
-        if found[-1].form != BLOCK:
-            raise ValueError(f"a stored block must be of form {BLOCK}, got {found[-1].form}; use a newer Driftline")
-        start += HEAD.size + found[-1].length
-    return found
+        blocks.append(BlockHead._make(HEAD.unpack_from(payload, start)))
+        if blocks[-1].form != BLOCK:
+            raise ValueError(f"a stored block must be of form {BLOCK}, got {blocks[-1].form}; use a newer Driftline")
+        start += HEAD.size + blocks[-1].length
+    return blocks
 
 
 def decode(payload: bytes, names: Container[str] | None = None) -> Columns:

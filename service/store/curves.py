@@ -26,8 +26,8 @@ def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
     columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
     query = sa.select(*columns).where(CURVE_SEGMENTS.c.rounds < SEGMENT_ROUNDS)  # full ones are one body already
     for ids in trial_rows.chunks(trials):
-        found = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
-        rows = [(trial, part, payload, sealed(payload)) for trial, part, payload in found]
+        segments = connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(ids))).all()
+        rows = [(trial, part, payload, sealed(payload)) for trial, part, payload in segments]
         changed = [{"trial": trial, "part": part, "payload": whole} for trial, part, old, whole in rows if whole != old]
         if changed:
             connection.execute(_UPDATE, changed)
@@ -79,7 +79,7 @@ class Curves:
         self, study_id: str, trials: Sequence[str] | None, read: Callable[[bytes], _Part]
     ) -> dict[str, list[_Part]]:
         """The stored segments of each trial as `read` returns them, in ascending order."""
-        found: dict[str, dict[int, _Part]] = {trial: {} for trial in trials or ()}
+        parts: dict[str, dict[int, _Part]] = {trial: {} for trial in trials or ()}
         of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
         columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
         query = sa.select(*columns)  # sorted here, not in the database
@@ -93,8 +93,8 @@ class Curves:
             connection.execution_options(yield_per=_ROWS)
             for some in queries:
                 for trial, segment, payload in connection.execute(some):
-                    found.setdefault(trial, {})[segment] = read(payload)
-        return {trial: [found[trial][segment] for segment in sorted(found[trial])] for trial in trials or sorted(found)}
+                    parts.setdefault(trial, {})[segment] = read(payload)
+        return {trial: [parts[trial][segment] for segment in sorted(parts[trial])] for trial in trials or sorted(parts)}
 
     def report(self, study_id: str, report: Report) -> Stored:
         """Store a pack's new reports in one transaction. Idempotent.
@@ -152,11 +152,11 @@ class Curves:
         touched = {head(block).segment for blocks in report.reports.values() for block in blocks}
         columns = CURVE_SEGMENTS.c
         query = sa.select(columns.trial_id, columns.segment, columns.payload).where(columns.segment.in_(touched))
-        found: dict[tuple[str, int], bytes] = {}
+        payloads: dict[tuple[str, int], bytes] = {}
         for ids in trial_rows.chunks(list(report.reports)):
             for trial, segment, payload in connection.execute(query.where(columns.trial_id.in_(ids))):
-                found[trial, segment] = payload
-        return found
+                payloads[trial, segment] = payload
+        return payloads
 
     def _write(
         self, connection: sa.Connection, fresh: Mapping[tuple[str, int], bytes], known: Container[tuple[str, int]]

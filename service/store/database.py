@@ -212,8 +212,8 @@ def _revision(database: Database) -> str | None:
     with database.read() as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
-        found: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-        return found
+        revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+        return revision
 
 
 def _head() -> str:

@@ -138,12 +138,13 @@ class Deletions:
             connection.execute(sa.delete(STUDIES).where(STUDIES.c.id == study_id))  # the other tables' rows cascade
             return connection.execute(oldest.limit(1)).first() is not None
 
-    def pending(self, part: Part, limit: int) -> list[Deletion]:
-        """At most `limit` deleted studies of which this part remains, the oldest deletion first."""
+    def pending(self, part: Part, limit: int, skip: int = 0) -> list[Deletion]:
+        """At most `limit` deleted studies of which this part remains, the oldest first, without the first `skip`."""
         columns = DELETIONS.c
-        query = sa.select(*columns["study_id", "name"]).where(columns[part]).order_by(columns.deleted_at)
+        query = sa.select(*columns["study_id", "name"]).where(columns[part])
+        query = query.order_by(columns.deleted_at, columns.study_id).limit(limit).offset(skip)
         with self._session.read() as connection:
-            return [Deletion(*row) for row in connection.execute(query.limit(limit))]
+            return [Deletion(*row) for row in connection.execute(query)]
 
     def done(self, study_id: str, part: Part) -> None:
         """Record that this part of a deleted study was removed; may be repeated."""

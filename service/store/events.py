@@ -1,6 +1,6 @@
 """Events: the history of a study, as its followers see it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -44,6 +44,25 @@ class Events:
             check_exists(connection, study_id)
             return _events(connection, study_id, after, limit)
 
+    def newest(self, study_id: str, *, before: int | None = None, limit: int) -> list[Event]:
+        """The study's newest changes of state and log lines, newest first.
+
+        Args:
+            study_id: Id of the study.
+            before: Only events with a smaller id.
+            limit: Maximum number of events.
+
+        Raises:
+            NotFound: No such study.
+        """
+        query = sa.select(EVENTS).where(EVENTS.c.study_id == study_id, EVENTS.c.kind != "progress")
+        if before is not None:
+            query = query.where(EVENTS.c.id < before)
+        with self._session.read() as connection:
+            check_exists(connection, study_id)
+            rows = connection.execute(query.order_by(EVENTS.c.id.desc()).limit(limit))
+            return [_event(row) for row in rows]
+
     def tail(self, study_id: str, *, after: int, limit: int) -> Tail:
         """A snapshot of the study's state and its events after a position; cheap if there are none.
 
@@ -71,5 +90,8 @@ class Events:
 
 def _events(connection: sa.Connection, study_id: str, after: int, limit: int | None) -> list[Event]:
     query = sa.select(EVENTS).where(EVENTS.c.study_id == study_id, EVENTS.c.id > after).order_by(EVENTS.c.id)
-    rows = connection.execute(query.limit(limit))
-    return [Event.model_validate({**row._mapping, "created_at": moment(row.created_at)}) for row in rows]
+    return [_event(row) for row in connection.execute(query.limit(limit))]
+
+
+def _event(row: sa.Row[Any]) -> Event:
+    return Event.model_validate({**row._mapping, "created_at": moment(row.created_at)})

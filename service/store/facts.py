@@ -15,8 +15,8 @@ class Facts:
     def get(self, key: str) -> str | None:
         """A fact about this database, such as the fingerprint of its study; None if it was never set."""
         with self._session.read() as connection:
-            found: str | None = connection.execute(sa.select(META.c.value).where(META.c.key == key)).scalar()
-            return found
+            value: str | None = connection.execute(sa.select(META.c.value).where(META.c.key == key)).scalar()
+            return value
 
     def setdefault(self, key: str, value: str) -> str:
         """Set a fact unless it is set already.
@@ -26,7 +26,7 @@ class Facts:
         """
         with self._session.write() as connection:
             self._session.database.turn(connection, f"meta/{key}")
-            found: str | None = connection.execute(sa.select(META.c.value).where(META.c.key == key)).scalar()
-            if found is None:
+            stored: str | None = connection.execute(sa.select(META.c.value).where(META.c.key == key)).scalar()
+            if stored is None:
                 connection.execute(sa.insert(META).values(key=key, value=value))
-            return value if found is None else found
+            return value if stored is None else stored

@@ -85,13 +85,33 @@ class Logs:
             rows = connection.execute(query.where(lines.study_id == study_id, lines.id > after)).all()
             oldest = connection.execute(sa.select(sa.func.min(lines.id)).where(lines.study_id == study_id)).scalar()
             dropped = connection.execute(sa.select(totals.dropped).where(totals.study_id == study_id)).scalar()
-        found = [LogLine.model_validate({**row._mapping, "at": moment(row.at)}) for row in rows]
-        if dropped and found and found[0].id == oldest and after < found[0].id - 1:
+        log_lines = [LogLine.model_validate({**row._mapping, "at": moment(row.at)}) for row in rows]
+        if dropped and log_lines and log_lines[0].id == oldest and after < log_lines[0].id - 1:
             text = f"{dropped} older lines were dropped: a study keeps its newest {self.lines_kept}"
-            first = found[0]
+            first = log_lines[0]
             note = LogLine(id=first.id - 1, at=first.at, attempt=first.attempt, level="note", text=text)
-            found = [note, *found][:limit]
-        return found
+            log_lines = [note, *log_lines][:limit]
+        return log_lines
+
+    def newest(self, study_id: str, *, before: int | None = None, limit: int) -> list[LogLine]:
+        """The newest lines, newest first, without a note about dropped ones.
+
+        Args:
+            study_id: Id of the study.
+            before: Only lines with a smaller id.
+            limit: Maximum number of lines.
+
+        Raises:
+            NotFound: No such study.
+        """
+        lines = LOG_LINES.c
+        query = sa.select(*lines["id", "attempt", "at", "level", "text"]).where(lines.study_id == study_id)
+        if before is not None:
+            query = query.where(lines.id < before)
+        with self._session.read() as connection:
+            check_exists(connection, study_id)
+            rows = connection.execute(query.order_by(lines.id.desc()).limit(limit))
+            return [LogLine.model_validate({**row._mapping, "at": moment(row.at)}) for row in rows]
 
     def _check_open(self, connection: sa.Connection, study: sa.Row[Any], attempt: int) -> None:
         if study.state not in STUDY_FINISHED:

@@ -44,14 +44,17 @@ def _labels(spec: Mapping[str, Any], counts: Mapping[str, list[tuple[str, str, i
 
 def _label(budget: Budget, counts: list[tuple[str, str, int, int]]) -> LabelProgress:
     states: dict[str, dict[str, int]] = {"search": {}, "confirmation": {}}
-    done = finished = finished_rounds = 0
+    done = finished = finished_rounds = searched = 0
     for phase, state, count, rounds in counts:
         states[phase][state] = count
         done += rounds
         if state in TRIAL_FINISHED:
             finished += count
             finished_rounds += rounds
+            searched += count if phase == "search" else 0
     existing = sum(count for _, _, count, _ in counts)
     left = max(budget.trials, existing) - finished
-    total = finished_rounds + left * budget.rounds
+    searching = min(left, max(budget.trials_per_method - searched, 0))
+    rounds_left = searching * budget.search_rounds // budget.trials_per_method + (left - searching) * budget.rounds
+    total = finished_rounds + rounds_left
     return LabelProgress.model_validate(states | {"rounds_done": done, "rounds_total": total})

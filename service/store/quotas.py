@@ -106,7 +106,7 @@ class Quotas:
             defaults: Limits of projects without their own.
         """
         active = STUDIES.c.state.in_(("PENDING", "QUEUED", "RUNNING"))
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         with self._session.read() as connection:
             studies = connection.execute(sa.select(STUDIES.c.id, STUDIES.c.project).where(active, KEPT)).all()
             for project in {study.project for study in studies}:
@@ -117,8 +117,8 @@ class Quotas:
                     reason = (
                         f"project {project} has used {used:g} of its {limit:g} GPU-hours; resume it when there are more"
                     )
-                    found |= {study.id: reason for study in studies if study.project == project}
-        return found
+                    reasons |= {study.id: reason for study in studies if study.project == project}
+        return reasons
 
     def _own_quota(self, connection: sa.Connection, project: str) -> Quota | None:
         columns = QUOTAS.c[*Quota.model_fields]

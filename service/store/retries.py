@@ -98,8 +98,8 @@ class Retries:
         """What the driver has decided without the results of these trials, which it will now have."""
         plan = of(study.plan)
         generation = 0 if plan is None else plan.generation
-        query = sa.select(TRIALS.c.label, TRIALS.c.phase, TRIALS.c.number).where(TRIALS.c.study_id == study.id)
-        trials = connection.execute(query).all()
+        columns = (TRIALS.c.label, TRIALS.c.phase, TRIALS.c.number, TRIALS.c.state)
+        trials = connection.execute(sa.select(*columns).where(TRIALS.c.study_id == study.id)).all()
         return [line for row in failed if (line := missed(row, trials, generation))]
 
     def _failed(self, connection: sa.Connection, study_id: str, trials: Sequence[str]) -> list[sa.Row[Any]]:

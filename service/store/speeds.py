@@ -190,15 +190,15 @@ class Speeds:
             .order_by(TRIALS.c.phase.desc(), TRIALS.c.number)  # search trials first, which cover the space
             .limit(_TRIALS)
         )
-        found = []
+        counters = []
         for hyperparameters, payload in connection.execute(query):
             columns = arrays(payload, {"round", *COUNTERS})
             rounds = columns["round"]
             if all(name in columns for name in COUNTERS) and rounds.size and rounds[-1] > 0:
                 each = {name: float(columns[name][-1] / rounds[-1]) for name in COUNTERS}
                 if all(value == value for value in each.values()):
-                    found.append((tuple(hyperparameters.get(name) for name in _STEPS), each))
-        return found
+                    counters.append((tuple(hyperparameters.get(name) for name in _STEPS), each))
+        return counters
 
 
 def _surroundings(spec: Mapping[str, Any]) -> dict[str, Any]:

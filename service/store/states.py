@@ -5,7 +5,7 @@
                |           v        v  | v
                +──── PAUSED <── PAUSING  CANCELLING ──> CANCELLED
 
-    trial   WAITING <──> RUNNING ──> COMPLETE | DIVERGED | FAILED | CANCELLED
+    trial   WAITING <──> RUNNING ──> COMPLETE | STOPPED | DIVERGED | FAILED | CANCELLED
 
 A finished trial is final, except that the study's owner may retry a FAILED one, which becomes WAITING. A finished study
 is final too, except that its owner may resume a FAILED one, and extend or retry a FAILED or SUCCEEDED one; it becomes
@@ -30,9 +30,10 @@ STUDY_MOVES: Final[dict[StudyState, frozenset[StudyState]]] = {
 }
 
 TRIAL_MOVES: Final[dict[TrialState, frozenset[TrialState]]] = {
-    "WAITING": frozenset({"RUNNING", "COMPLETE", "DIVERGED", "FAILED", "CANCELLED"}),
-    "RUNNING": frozenset({"WAITING", "COMPLETE", "DIVERGED", "FAILED", "CANCELLED"}),
+    "WAITING": frozenset({"RUNNING", "COMPLETE", "STOPPED", "DIVERGED", "FAILED", "CANCELLED"}),
+    "RUNNING": frozenset({"WAITING", "COMPLETE", "STOPPED", "DIVERGED", "FAILED", "CANCELLED"}),
     "COMPLETE": frozenset(),
+    "STOPPED": frozenset(),
     "DIVERGED": frozenset(),
     "FAILED": frozenset(),
     "CANCELLED": frozenset(),

@@ -96,9 +96,15 @@ class StoredTokens:
 
         Updates the time of last use, at most every five minutes.
         """
-        query = sa.select(TOKENS).where(TOKENS.c.digest == digest(token))
+        return self._valid(TOKENS.c.digest == digest(token))
+
+    def valid_id(self, token_id: str) -> TokenRecord | None:
+        """The same for the id of a token whose holder has signed in with it earlier."""
+        return self._valid(TOKENS.c.id == token_id)
+
+    def _valid(self, where: sa.ColumnElement[bool]) -> TokenRecord | None:
         with self._session.read() as connection:
-            row = connection.execute(query).first()
+            row = connection.execute(sa.select(TOKENS).where(where)).first()
         now = self._session.clock()
         if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
             return None

@@ -171,7 +171,7 @@ class Trials:
                 connection.execute(_FINISH, changes)
                 trial_rows.close_packs(connection, study_id, self._session.clock())
                 curves.seal(connection, [change["trial"] for change in changes])
-            if any(result.state in ("COMPLETE", "DIVERGED") for result in results):
+            if any(result.state in ("COMPLETE", "STOPPED", "DIVERGED") for result in results):
                 self._session.update_driver(connection, study_id, deaths=0)
             version = self._session.changed(connection, study) if changed else study.version
             return Stored(version=version, desired=desired(study.state))

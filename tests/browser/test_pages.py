@@ -1,6 +1,7 @@
 """What people see, in a real browser: frontier.html without a network, and the study's page in the MLflow UI."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -108,11 +109,13 @@ def _up(port: int) -> bool:
 
 def test_frontier_page_works_without_a_network(out: Path, tmp_path: Path) -> None:
     text = dom((out / "frontier.html").as_uri(), tmp_path / "profile", 20_000, "--host-resolver-rules=MAP * ~NOTFOUND")
-    assert text.count('class="main-svg"') >= 2  # plotly has drawn both charts
-    assert "legendtext" in text
-    for label in ("fedavg", "fedsgd"):
-        assert f">{label}" in text
+    for chart in ("frontier", "speed", "learning", "parallel"):
+        drawn = text.partition(f'id="{chart}"')[2].partition("</div>")[0]
+        assert '<path class="curve' in drawn or '<path class="marks' in drawn, chart
     assert "communication rounds" in text
+    advice = text.partition('id="advice"')[2].partition("</p>")[0]
+    assert re.search(r"For up to 20 rounds: (fedavg|fedsgd), configuration \d+, stopped at round \d+; expect", advice)
+    assert '"server_lr": ' in text.partition('id="copied-text"')[2].partition("</pre>")[0]  # a trial, to be run again
 
 
 def test_mlflow_opens_on_the_trade_off(page: str, tmp_path: Path) -> None:

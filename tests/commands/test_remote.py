@@ -36,7 +36,11 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     assert "succeeded | fedavg 3/3 trials, 3/3 confirmed" in done.stderr
     (record,) = json.loads(run("list", "--json").stdout)
     assert (record["name"], record["state"]) == ("small", "SUCCEEDED")
-    assert record["id"] in run("list").stdout
+    heading, line = run("list").stdout.splitlines()
+    assert heading.split() == ["id", "state", "submitted", "(UTC)", "rounds", "name"]
+    assert line.startswith(f"{record['id']}  succeeded ")
+    assert line.endswith("  100 %  small")
+    assert [heading.index(name) for name in ("state", "name")] == [line.index("succeeded"), line.index("small")]
     assert "fedavg: recommendations" in run("frontier", "small").stdout
     document = json.loads(run("frontier", record["id"], "--json").stdout)
     assert set(document["methods"]) == {"fedavg", "fedsgd"}
@@ -94,7 +98,12 @@ def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: 
         assert isinstance(run("extend", study, "--trials", 2).exception, InvalidSpec)
         gate.clear()
         second = run("submit", study_file).stdout.strip()
-        assert run("cancel", second).exit_code == 0
+        for no in ("n\n", ""):
+            refused = run("cancel", second, input=no)
+            assert refused.exit_code == 1
+            assert f"Cancel small ({second}), " in refused.stderr
+        assert client.study(second).state != "CANCELLED"
+        assert run("cancel", second, input="y\n").exit_code == 0
         gate.set()
         until(lambda: client.study(second).state == "CANCELLED")
         assert run("submit", study_file, "--key", "one").stdout == run("submit", study_file, "--key", "one").stdout
@@ -120,7 +129,7 @@ def test_delete_asks_first(
         running = run("submit", study_file).stdout.strip()
         until(lambda: client.study(running).state == "RUNNING")
         assert isinstance(run("delete", running, "--yes").exception, Conflict)
-        run("cancel", running)
+        run("cancel", running, "--yes")
         gate.set()
         until(lambda: client.study(running).state == "CANCELLED")
         assert run("delete", running, "--yes").exit_code == 0
@@ -265,8 +274,10 @@ def test_errors_say_what_to_do(
     assert "DRIFTLINE_URL" in str(run("list").exception)
     monkeypatch.setattr("driftline.client.connection.PAUSE_S", 1e9)
     assert isinstance(run("list", "--url", "http://127.0.0.1:9").exception, Unavailable)
-    local = run("frontier", tmp_path).exception  # a folder: nothing is asked of a service
-    assert "no study in" in str(local)
+    for command in ("frontier", "watch", "logs"):
+        local = run(command, tmp_path).exception  # a folder: nothing is asked of a service
+        assert "no study in" in str(local)
+        assert "DRIFTLINE_URL" in str(local)
 
 
 def test_a_study_that_fails_ends_the_command_with_1(service: Service, run: Run, study_file: Path, drivers: Any) -> None:

@@ -41,6 +41,7 @@ def test_the_first_start_makes_what_is_needed_and_says_how_to_go_on(processes: P
     until(lambda: processes.ready(port), 120)
     for name in (SECRET, ADMIN_TOKEN):
         assert stat.S_IMODE((processes.home / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE((processes.home / "driftline.db").stat().st_mode) == 0o600
     token = (processes.home / ADMIN_TOKEN).read_text().strip()
     until(lambda: "driftline submit" in processes.said())
     assert f"DRIFTLINE_URL=http://127.0.0.1:{port}" in processes.said()
@@ -64,6 +65,9 @@ def test_a_second_start_uses_what_is_kept(tmp_path: Path) -> None:
     assert (first.first, second.first) == (True, False)
     with EveryClient(second.url, token) as client:
         assert client.studies() == []
+    with httpx.Client(base_url=second.url) as browser:
+        assert browser.post("/sign-in", data={"token": token}).status_code == 303
+        assert "<h1>Studies</h1>" in browser.get("/").text
     first.close()
     second.close()
 
@@ -75,7 +79,7 @@ def test_a_scheduler_alone_answers_probes_and_nothing_else(tmp_path: Path) -> No
         assert http.get("/readyz").status_code == 200
         assert http.get("/healthz").status_code == http.get("/metrics").status_code == 200
         assert http.get("/v1/studies").status_code == 404
-        assert http.get("/openapi.json").status_code == 404
+        assert http.get("/openapi.json").status_code == http.get("/").status_code == 404
     assert not (tmp_path / "home" / ADMIN_TOKEN).exists()
     service.close()
 

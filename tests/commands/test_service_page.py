@@ -139,7 +139,8 @@ def one_machine(page: Page, folder: Path, terminals: Open, issuer: Issuer) -> No
     service.type(serve)
     service.until(lambda: "submit STUDY.yaml --wait" in service.said, 200)
     assert "The admin token is kept in" in service.said
-    (line,) = shell.run("driftline list").splitlines()  # what came after the backup is not there
+    heading, line = shell.run("driftline list").splitlines()  # what came after the backup is not there
+    assert heading.startswith("id ")
     assert line.startswith(study)
     assert "cancelled" not in line
     known = rounds(url, folder)
@@ -172,14 +173,14 @@ def commands(page: Page, shell: Terminal, rounds: Callable[[], int]) -> str:
     shell.run(page.take("driftline extend"))
     shell.run(page.take("sqlite3"))
     assert "nothing to retry" in shell.run(page.take("driftline retry"), code=5)
-    shell.run(page.take("driftline cancel"))
+    shell.run(page.take("driftline cancel") + " --yes")
     until(lambda: "  cancelled " in shell.run("driftline list"))
     shell.run(f"driftline resume {study}", code=5)
     shell.run(f"driftline watch {study}", code=1)
     shell.run("driftline watch nothing", code=4)
     other = shell.run("driftline submit examples/digits.yaml").strip()  # the newest of that name
     assert "cancel it first" in shell.run(f"{page.take('driftline delete')} --yes", code=5)
-    shell.run(f"driftline cancel {other}")
+    shell.run(f"driftline cancel {other} --yes")
     until(lambda: f"{other}  cancelled " in shell.run("driftline list"))
     assert shell.run(f"driftline delete {NAME} --yes") == f"{NAME} ({other}): deleted\n"
     assert other not in shell.run("driftline list")

@@ -12,21 +12,12 @@ from hypothesis import strategies as st
 
 from driftline.study.spec import Budget, Resources
 from service.driver.search import policy
-from service.driver.search.policy import (
-    ATTEMPTS,
-    Action,
-    Ask,
-    Choose,
-    Finish,
-    LaunchPack,
-    Repeat,
-    Row,
-    SearchPlan,
-    after_death,
-    deaths_in_a_row,
-    packs,
-)
+from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
+from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
+
+RUNGS = [1, 4]
+ENDED = ("COMPLETE", "STOPPED", "DIVERGED", "FAILED")
 
 
 def budget(trials: int, **changes: Any) -> Budget:
@@ -252,6 +243,7 @@ class Simulation:
         self.deaths: dict[str, int] = {}
         self.checkpoints: Counter[str] = Counter()
         self.running: dict[str, tuple[str, ...]] = {}
+        self.rungs: dict[str, int | None] = {}  # by pack
         self.started = 0
         self.steps = 0
 
@@ -292,7 +284,7 @@ class Simulation:
                     row.id for row in self.rows.values() if row.id in before and row.number < plan.learned_from(first)
                 }
                 if plan.generation:
-                    assert all(self.rows[trial].state in ("COMPLETE", "DIVERGED", "FAILED") for trial in learned)
+                    assert all(self.rows[trial].state in ENDED for trial in learned)
                 self.asked[f"{label}.s{first}"] = learned
                 for number in range(first, first + count):
                     structure = random.Random(f"{label}{number}").choice("xxy")
@@ -312,7 +304,12 @@ class Simulation:
                             configuration,
                         )
                     )
-            case LaunchPack(trials, resume):
+            case StopTrials(trials):
+                for trial in trials:
+                    assert self.rows[trial].state == "WAITING"
+                    assert self.rows[trial].rounds_done in RUNGS
+                    self.rows[trial] = replace(self.rows[trial], state="STOPPED")
+            case LaunchPack(trials, resume, rung):
                 busy = {trial for pack in self.running.values() for trial in pack}
                 assert not busy & set(trials), "a trial runs twice"
                 assert len(set(trials)) == len(trials)
@@ -327,6 +324,11 @@ class Simulation:
                 self.started += 1
                 name = f"p{self.started}"
                 self.running[name] = trials
+                self.rungs[name] = rung
+                if rung is not None:
+                    again = [*RUNGS, 10][rung]  # its worker died after its last report
+                    for row in map(self.rows.__getitem__, trials):
+                        assert row.rounds_done in ([0, *RUNGS][rung], again)
                 for trial in trials:
                     assert self.rows[trial].state == "WAITING"
                     self.rows[trial] = replace(self.rows[trial], state="RUNNING", pack=name)
@@ -348,13 +350,22 @@ class Simulation:
                 self.deaths[trial] = deaths_in_a_row(self.deaths.get(trial, 0), last, self.checkpoints[trial])
                 self.rows[trial] = replace(row, state=after_death(self.deaths[trial]))
             elif fate < self.deadliness + 0.1:
+                row = self.trained(row, self.rungs[pack]) if progress else row  # or all was reported but the end
                 self.rows[trial] = replace(row, state="WAITING")  # stopped, or the driver was replaced
             else:
-                diverged = random.Random(trial).random() < 0.1
-                self.rows[trial] = replace(row, state="DIVERGED" if diverged else "COMPLETE")
+                self.rows[trial] = self.trained(row, self.rungs[pack])
+
+    def trained(self, row: Row, rung: int | None) -> Row:
+        """The trial at the end of its pack: at a rung or after its last round."""
+        chance = random.Random(f"{row.id} {rung}")
+        rounds = [*RUNGS, 10][2 if rung is None else rung]
+        if chance.random() < 0.1:
+            return replace(row, state="DIVERGED", rounds_done=rounds)
+        values = () if rung is None else (*row.values[:rung], (chance.random(), chance.random()))
+        return replace(row, state="WAITING" if rounds < 10 else "COMPLETE", rounds_done=rounds, values=values)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     labels=st.integers(1, 3),
     trials=st.integers(1, 20),
@@ -366,6 +377,7 @@ class Simulation:
     slots=st.integers(1, 5),
     deadliness=st.sampled_from([0.0, 0.2, 0.6]),
     seed=st.integers(0, 10**6),
+    rungs=st.booleans(),
 )
 def test_every_study_comes_to_its_end_with_exact_numbers(
     labels: int,
@@ -378,8 +390,10 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     slots: int,
     deadliness: float,
     seed: int,
+    rungs: bool,
 ) -> None:
-    whole = budget(searches * trials, confirm=searches * confirm, seeds=seeds, searches=searches)
+    stopping = {"rungs": RUNGS} if rungs and generation else {}
+    whole = budget(searches * trials, confirm=searches * confirm, seeds=seeds, searches=searches, **stopping)
     plan = SearchPlan(tuple("abc"[:labels]), whole, 7, searches * generation, width, width)
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(slots)
@@ -393,7 +407,8 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
             first = data_seed(7, search) + 1
             per_seed = [sum(row.seed == first + index for row in own) for index in range(seeds)]
             assert per_seed == [min(confirm, trials)] * seeds
-    assert all(row.state in ("COMPLETE", "DIVERGED", "FAILED") for row in rows)
+    assert all(row.state in ENDED for row in rows)
+    assert any(row.state == "STOPPED" for row in rows) <= bool(stopping)
     assert {row.id for row in rows if row.state == "FAILED"} == {
         trial for trial, deaths in simulation.deaths.items() if deaths == ATTEMPTS
     }
@@ -407,11 +422,13 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     generation=st.sampled_from([1, 2, 5, 8]),
     slots=st.integers(2, 8),
     seed=st.integers(0, 10**6),
+    rungs=st.booleans(),
 )
 def test_neither_workers_nor_interruptions_change_packs_or_what_samplers_learn_from(
-    trials: int, width: int, generation: int, slots: int, seed: int
+    trials: int, width: int, generation: int, slots: int, seed: int, rungs: bool
 ) -> None:
-    plan = SearchPlan(("a", "b"), budget(trials, confirm=3, seeds=2), 7, generation, width, width)
+    whole = budget(trials, confirm=3, seeds=2, **({"rungs": RUNGS} if rungs else {}))
+    plan = SearchPlan(("a", "b"), whole, 7, generation, width, width)
     runs = [Simulation(plan, random.Random(seed + index), 0.0) for index in range(2)]
     for simulation, workers in zip(runs, (1, slots), strict=True):
         simulation.run(workers)

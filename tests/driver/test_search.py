@@ -211,6 +211,34 @@ def test_curves_are_stored_to_the_bit_and_the_driver_keeps_what_its_results_need
         }
 
 
+def test_the_search_measures_a_sample_of_the_held_out_clients_and_confirmation_all(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    study = Study.from_json(
+        {
+            "name": "noisy",
+            "task": {"name": "mnist_by_writer", "writers": 5, "test_writers": 6},
+            "methods": [{"name": "fedsgd", "space": {"server_lr": {"float": [0.1, 1]}}}],
+            "evaluation": {"clients": 2},
+            "budget": {"trials_per_method": 2, "rounds": 3, "seeds": 1, "confirm": 1},
+            "resources": {"gpu": 0},
+            "sampler": "random",
+        }
+    )
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path).run()
+    stored, records = curves(client, study_id), client.trials(study_id)
+    assert sorted(record.phase for record in records) == ["confirmation", "search", "search"]
+    for record in records:
+        document = trial_document(study, record.label, [record.hyperparameters], record.seed, phase=record.phase)
+        assert ("evaluation" in document) == (record.phase == "search")
+        (alone,) = columns(Pack.from_spec(parse(document)).advance(), 1)
+        assert stored[record.id]["test_accuracy"] == pytest.approx(alone["test_accuracy"], abs=1e-6)
+        document["evaluation"] = None if record.phase == "search" else {"clients": 2}
+        (other,) = columns(Pack.from_spec(parse(document)).advance(), 1)
+        assert stored[record.id]["test_accuracy"] != pytest.approx(other["test_accuracy"], abs=1e-3)
+
+
 def test_no_place_is_wanted_when_all_that_is_left_is_being_trained(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic()
     bench = Bench(client, client.submit(study), study, tmp_path)

@@ -276,7 +276,7 @@ def test_lines_become_columns_of_each_member() -> None:
 def test_a_worker_imports_ray_and_trainers_only() -> None:
     code = """
 import sys, service.driver.ray.worker, trainers.engine.packs.pack, trainers.trial.document
-heavy = {"optuna", "mlflow", "sqlalchemy", "httpx", "fastapi", "matplotlib", "plotly", "sklearn", "scipy"}
+heavy = {"optuna", "mlflow", "sqlalchemy", "httpx", "fastapi", "matplotlib", "sklearn", "scipy"}
 ours = {"driftline.wire.records", "driftline.client.api_client", "driftline.results.pareto", "driftline.errors"}
 print(sorted((heavy | ours) & set(sys.modules)))
 """

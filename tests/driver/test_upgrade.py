@@ -113,7 +113,7 @@ def test_an_api_that_stays_old_is_waited_for_within_patience(
             waiting.heartbeat(study_id, attempt)
     assert len(replicas.refused) > 2
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("the API at http://driftline is older than this driver (protocol 0, this driver has 1)")
+    assert line.startswith("the API at http://driftline is older than this driver (protocol 0, this driver has 2)")
 
 
 @pytest.mark.parametrize("said", ["", "0", "-1", "one", "1.0"])
@@ -144,7 +144,7 @@ def test_messages_change_with_a_decision_about_their_version() -> None:
     messages = [getattr(driver_messages, name) for name in (*names, "Results", "Stored", "Release")]
     schemas = [shape(model.model_json_schema()) for model in (*messages, StudyPlan, StudyRecord, TrialRecord)]
     digest = hashlib.sha256(json.dumps(schemas, sort_keys=True).encode()).hexdigest()[:12]
-    assert {PROTOCOL: digest} == {1: "9b8cdb41b27b"}
+    assert {PROTOCOL: digest} == {2: "47194bed3d01"}
 
 
 def test_every_answer_names_the_protocol(server: Server) -> None:

@@ -79,7 +79,7 @@ BAD = [
     ),
     ("matrix of another size", change("task.hessians.0", [[1.0]]), ["hessians"]),
     ("center of another size", change("task.centers.0", [1.0, 2.0, 3.0]), ["centers"]),
-    ("rungs", change("budget.rungs", [2, 5]), ["rungs", "leave it out"]),
+    ("rungs", change("budget.rungs", [5, 2]), ["rungs", "increasing rounds"]),
     ("metric of another task", change("objective.quality", "test_accuracy"), ["objective.quality", "test_accuracy"]),
     ("unknown cost", change("objective.cost", "round"), ["objective.cost", "rounds"]),
     ("more GPUs than there are", change("resources", {"gpu": 64}), ["resources.gpu", "64 GPU"]),
@@ -190,6 +190,18 @@ def test_a_port_that_is_none(port: str, tmp_path: Path) -> None:
 
 def test_version() -> None:
     assert run("--version") == (0, f"driftline {driftline.__version__}\n")
+
+
+def test_the_process_ends_without_a_collection() -> None:
+    script = """
+import atexit, gc, sys
+from service.cli.main import main
+atexit.register(lambda: print(gc.get_freeze_count() > 0))  # runs after what main registers
+sys.argv = ["driftline", "--version"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[1:] == ["True"]
 
 
 def test_help_has_every_command_under_a_heading() -> None:

@@ -16,6 +16,7 @@ from service.cli.main import app
 from service.embedded.run import EmbeddedRun
 from service.embedded.studies import EmbeddedJob
 from tests.commands.conftest import STUDY, Drivers
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,  # MLflow's database alone takes ten seconds to be made
@@ -94,6 +95,26 @@ def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
         assert job.mlflow_url == f"driftline ui {tmp_path / 'small'}"
 
 
+def test_a_paused_study_of_a_folder_resumes(without_ray: Drivers, tmp_path: Path) -> None:
+    without_ray.gate.clear()
+    with Client(out=tmp_path) as client:
+        job = client.submit(Study(**STUDY))
+        until(lambda: job.state == "RUNNING")
+        job.pause()
+        without_ray.gate.set()
+        until(lambda: job.state == "PAUSED")
+        without_ray.gate.clear()
+        job.resume()
+        until(lambda: job.state == "RUNNING")
+        job.pause()
+        without_ray.gate.set()
+        until(lambda: job.state == "PAUSED")
+    with Client(out=tmp_path) as client:  # and another day, in another process
+        assert client.job("small").resume().wait(timeout_s=120).state == "SUCCEEDED"
+        with pytest.raises(Conflict):
+            client.job("small").resume()
+
+
 def ends(folder: Path) -> list[str]:
     """How the runs of trials ended, as MLflow shows it."""
     query = "select status from runs join tags using (run_uuid) where key = 'driftline.phase'"
@@ -125,5 +146,12 @@ def test_failed_trials_of_a_folder_run_again(without_ray: Drivers, tmp_path: Pat
             trial: int(trial in failed) for trial in taken
         }
         assert all(not method["failed"] for method in client.job("small").frontier().data["methods"].values())
+    more = CliRunner().invoke(app, ["extend", str(folder), "--trials", "4"])
+    assert more.exit_code == 0, more.output
+    assert "fedavg: recommendations" in more.stdout
+    assert len([row for row in rows(folder).values() if row["phase"] == "search"]) == 2 * 4
+    assert budgets(folder) == ["4"]
+    with pytest.raises(InvalidSpec, match=r"driftline extend \S+ --trials 5 "), Client(out=tmp_path) as client:
+        client.submit(Study(**{**STUDY, "budget": {**STUDY["budget"], "trials_per_method": 5}}))
     assert isinstance(CliRunner().invoke(app, ["retry", str(folder)]).exception, Conflict)
     assert isinstance(CliRunner().invoke(app, ["retry", str(folder), "--trial", "x"]).exception, NotFound)

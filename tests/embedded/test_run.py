@@ -51,7 +51,7 @@ STUDY: dict[str, Any] = {
     "objective": {"quality": "test_loss", "cost": "rounds"},
     "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "confirm": 2},
 }
-FILES = {"frontier.json", "frontier.html", "frontier.png", "trials.csv", "driftline.db", "mlflow.db"}
+FILES = {"frontier.json", "frontier.html", "frontier.png", "frontier.svg", "trials.csv", "driftline.db", "mlflow.db"}
 
 pytestmark = [
     pytest.mark.ray,
@@ -64,13 +64,15 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the finished study, run by the eight lines of the README."""
+    """A folder with the finished study, run by the lines of the README."""
     folder = tmp_path_factory.mktemp("run")
     study = Study(**STUDY)
     client = Client(out=folder)
     job = client.submit(study)
     job.wait(progress=True)
+    best = job.best(cost=10)
     front = job.frontier()
+    assert best == front.best(cost=10)
     front.plot(folder / "picture.png")
     assert "fedavg" in front.table()
     assert job.mlflow_url == f"driftline ui {folder / 'small'}"  # no server runs: there is no link to give

@@ -51,6 +51,7 @@ MASKED = frozenset(
 """Keys, and columns of trials.csv, whose values depend on time; a study's id is STUDY everywhere."""
 
 _MASK = "masked"
+NEWS = ("trial_list", "specification")  # keys of a result that 0.1 did not have
 _SPACE = {"client_lr": {"float": [0.02, 0.5], "log": True}, "server_lr": {"float": [0.01, 0.2], "log": True}}
 _DIGITS = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}}
 _SMALL = {
@@ -330,7 +331,7 @@ def masked(value: Any) -> Any:
 
 
 def _without_news(api: Json, document: Json) -> None:
-    """Removes what 0.1 did not have: a study's plan, its list of trials, and the `start` that `run` has added."""
+    """Removes what 0.1 did not have: a study's plan, `NEWS` in its result, and the `start` that `run` has added."""
     starts = [entry.get("start") for entry in document["methods"]]
     for study in (api["study"], *api["studies"]["studies"]):
         study.pop("plan", None)
@@ -338,7 +339,8 @@ def _without_news(api: Json, document: Json) -> None:
             given = entry.pop("start", None)
             if start is not None and given is not None:
                 entry["start"] = given[: len(start)]
-    api["frontier"].pop("trial_list", None)
+    for news in NEWS:
+        api["frontier"].pop(news, None)
 
 
 def recorded(tree: Path, folder: Path, document: Json) -> Json:
@@ -349,7 +351,8 @@ def recorded(tree: Path, folder: Path, document: Json) -> Json:
     study = get_id(folder)
     table = (folder / "trials.csv").read_text().replace(study, "STUDY")
     frontier = json.loads((folder / "frontier.json").read_text().replace(study, "STUDY"))
-    frontier.pop("trial_list", None)
+    for news in NEWS:
+        frontier.pop(news, None)
     return {
         "api": masked(api),
         "frontier.json": masked(frontier),

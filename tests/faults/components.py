@@ -48,11 +48,15 @@ _TOKEN = "owner"
 _PATIENCE_S = 20.0
 
 
-def study() -> Study:
-    """Six trials in four packs: settings fixed by a quasi-random sequence, the front by their results."""
-    return quadratic(
-        budget={"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "confirm": 1}, resources={"gpu": 0, "packs": 2}
-    )
+def study(rungs: bool = False) -> Study:
+    """Two labels; configurations by a quasi-random sequence, confirmed by their results; packs of at most two trials.
+
+    Args:
+        rungs: Whether trials stop early: then each label has four instead of two.
+    """
+    budget = {"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "confirm": 1}
+    early = {"trials_per_method": 4, "rungs": [CHUNK, 2 * CHUNK]} if rungs else {}
+    return quadratic(budget={**budget, **early}, resources={"gpu": 0, "packs": 2})
 
 
 @dataclass(frozen=True)
@@ -157,14 +161,15 @@ def driver(place: Place, fuse: Fuse, arguments: list[str], token: str, chunk: in
     raise SystemExit(driver_main.main(arguments))
 
 
-def owner(place: Place, fuse: Fuse, pause: bool, retry: bool) -> None:
-    """Who submits the study, and follows its events to the end; may pause it when it has begun, and go on.
+def owner(place: Place, fuse: Fuse, scenario: str) -> None:
+    """Who submits the study, and follows its events to the end.
 
-    May also retry its failed trials when it has ended.
+    May pause it when it has begun, and go on ("paused"); or retry its failed trials when it has ended ("retried").
     """
+    pause, retry = scenario == "paused", scenario == "retried"
     fuses.requests(fuse)
     with place.client() as client:
-        study_id = client.create(study().to_json(), key=KEY).id
+        study_id = client.create(study(rungs=scenario == "rungs").to_json(), key=KEY).id
         if pause and not (place.folder / "paused").exists():
             while not any(label.rounds_done for label in client.study(study_id).progress.values()):
                 time.sleep(0.01)
@@ -265,10 +270,10 @@ def _worker(config: dict[str, Any], folder: Path) -> Worker:
     def train_for(_: float) -> list[dict[str, Any]]:
         pack = worker.pack
         members = ";".join(str(sorted(member.items())) for member in worker.job.document["members"])
-        until = min(pack.round + CHUNK, pack.rounds)
+        until = min(pack.round + CHUNK, worker.job.until or pack.rounds)
         with (folder / "work").open("a") as log:
             log.write(f"{worker.job.document['seed']} {members}\t{pack.round}\t{until}\n")
-        lines: list[dict[str, Any]] = pack.advance(max_rounds=CHUNK)
+        lines: list[dict[str, Any]] = pack.advance(max_rounds=until - pack.round)
         return lines
 
     worker.train_for = train_for

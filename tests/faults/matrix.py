@@ -30,7 +30,7 @@ class Matrix:
     Args:
         folder: For their files; small and short-lived.
         process: Runs them.
-        scenarios: Which are run undisturbed; the first is what all are compared with.
+        scenarios: Which are run undisturbed. All are compared with the first, but for "rungs", another study.
 
     Attributes:
         sites: By scenario and component, the sites that an undisturbed study passes, each with how often until then.
@@ -40,14 +40,14 @@ class Matrix:
         self._folder = folder
         self._process = process
         self._asked = 0
-        self._reference: str | None = None
+        self._references: dict[bool, str] = {}  # for "rungs" and for all others
         self.sites: dict[str, dict[str, list[tuple[str, int]]]] = {}
         for undisturbed in (scenarios[:1], scenarios[1:]):
             for answer in self.run([(scenario, []) for scenario in undisturbed]):
                 assert not answer["problems"], answer["problems"]
                 folder_ = Path(answer["folder"])
                 self.sites[answer["scenario"]] = _sites((folder_ / "sites").read_text().splitlines())
-                self._reference = self._reference or str(folder_ / "facts")
+                self._references.setdefault(answer["scenario"] == "rungs", str(folder_ / "facts"))
 
     def run(self, points: Sequence[tuple[str, Sequence[Kill]]]) -> list[Answer]:
         """Runs a study for each (scenario, kills), several at once; answers in the order in which they end."""
@@ -58,7 +58,7 @@ class Matrix:
             question = {
                 "scenario": scenario,
                 "kills": kills,
-                "reference": self._reference,
+                "reference": self._references.get(scenario == "rungs"),
                 "folder": str(self._folder / f"{self._asked:04d}"),
                 "migrated": str(self._folder / "mlflow.db"),
             }
@@ -66,12 +66,6 @@ class Matrix:
         self._process.stdin.write("\n")  # all of these, before what comes next
         self._process.stdin.flush()
         return [json.loads(self._process.stdout.readline()) for _ in points]
-
-    def deaths(self) -> list[tuple[str, list[Kill]]]:
-        """Workers that die twice in every four steps, five times and more each; alone, and with a driver or an API."""
-        workers: list[Kill] = [("driver", "worker dies >", count) for count in range(3, 80) if count % 4 in (3, 0)]
-        others: list[Kill] = [("driver", "POST /v1/studies/ID/results >", 3), ("api", "commit Trials.finish >", 5)]
-        return [("deaths", workers), *(("deaths", [*workers, other]) for other in others)]
 
     def kills(self, scenario: str, components: Iterable[str]) -> list[Kill]:
         """Everywhere that these components of a scenario can be killed."""
@@ -112,7 +106,9 @@ def spread(found: Sequence[Any], most: int) -> list[Any]:
 
 
 @contextmanager
-def started(at_once: int, scenarios: Sequence[str] = ("embedded", "plain", "paused", "retried")) -> Iterator[Matrix]:
+def started(
+    at_once: int, scenarios: Sequence[str] = ("embedded", "plain", "paused", "retried", "rungs")
+) -> Iterator[Matrix]:
     """A matrix with a process of its own; its files are in memory where the system has such a folder."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="dlf", dir=memory if os.access(memory, os.W_OK) else None) as name:

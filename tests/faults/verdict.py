@@ -46,7 +46,7 @@ def facts(folder: Path, database: Path, mlflow: str) -> Facts:
         },
         "progress": {label: progress.model_dump() for label, progress in study.progress.items()},
         "mlflow": _mlflow(mlflow),
-        "work": _work(folder),
+        "repeated": _repeated(folder),
         "left": sorted(path.name for path in folder.rglob("checkpoints/**/*") if path.is_file()),
     }
     store.close()
@@ -65,17 +65,17 @@ def problems(found: Facts, reference: Facts | None, faults: int) -> list[str]:
     if found["state"] != "SUCCEEDED":
         wrong.append(f"the study is {found['state']}: {found['reason']}")
     for name, trial in found["trials"].items():
-        if trial["state"] not in ("COMPLETE", "DIVERGED"):
+        if trial["state"] not in ("COMPLETE", "STOPPED", "DIVERGED"):
             wrong.append(f"trial {name} is {trial['state']}")
         rounds = found["curves"].get(name, {}).get("round", [])
         if rounds != list(range(len(rounds))):
             wrong.append(f"trial {name} must have each round once, in order; got {rounds}")
         if trial["state"] == "COMPLETE" and len(rounds) != ROUNDS + 1:
             wrong.append(f"trial {name} must have all {ROUNDS + 1} rounds, got {len(rounds)}")
-    repeated = sum(max(0, done - ROUNDS) for done in found["work"].values())
+    repeated = sum(found["repeated"].values())
     if repeated > faults * 2 * CHUNK:  # two packs run at once, each may repeat one interval
         wrong.append(f"{faults} faults may repeat {faults * 2 * CHUNK} rounds of packs, got {repeated}")
-    worst = max((done - ROUNDS for done in found["work"].values()), default=0)
+    worst = max(found["repeated"].values(), default=0)
     if worst > faults * CHUNK:
         wrong.append(f"{faults} faults may repeat {faults * CHUNK} rounds of one pack, got {worst}")
     twice = [name for name, count in found["mlflow"]["names"].items() if count > 1]
@@ -122,14 +122,14 @@ def _mlflow(uri: str) -> Facts:
     return {"names": dict(names), "rows": rows}
 
 
-def _work(folder: Path) -> dict[str, int]:
-    """Rounds trained by pack, repeated ones included."""
-    done: dict[str, int] = defaultdict(int)
+def _repeated(folder: Path) -> dict[str, int]:
+    """Rounds that were trained again, by pack."""
+    trained: dict[str, list[int]] = defaultdict(list)
     if (folder / "work").exists():
         for line in (folder / "work").read_text().splitlines():
             pack, start, end = line.split("\t")
-            done[pack] += int(end) - int(start)
-    return dict(done)
+            trained[pack] += range(int(start), int(end))
+    return {pack: len(rounds) - len(set(rounds)) for pack, rounds in trained.items()}
 
 
 def _short(trial: str) -> str:

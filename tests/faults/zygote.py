@@ -38,8 +38,8 @@ class Supervisor:
     """Keeps the parts of one service running until its study has ended; starts again what was killed.
 
     Args:
-        question: folder; scenario ("plain", "paused", "retried", "deaths", "embedded", or "hung": as plain, but drivers
-            hang instead of dying); kills; reference: file of an undisturbed run's facts, or None.
+        question: folder; scenario ("plain", "paused", "retried", "rungs", "deaths", "embedded", or "hung": as plain,
+            but drivers hang instead of dying); kills; reference: file of an undisturbed run's facts, or None.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ class Supervisor:
                 case "recorder":
                     components.recorder(place, fuse)
                 case "owner":
-                    components.owner(place, fuse, self._scenario == "paused", self._scenario == "retried")
+                    components.owner(place, fuse, self._scenario)
                 case "embedded":
                     components.embedded(place, fuse)
                 case "auditor":

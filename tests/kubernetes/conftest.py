@@ -57,12 +57,21 @@ class Helm:
         return done
 
     def objects(self, values: dict, *options: str, release: str = "r") -> dict[tuple[str, str], dict]:
-        """(kind, name) to object, of a rendering; without the hooks that only make room for a Job of the same name."""
+        """(kind, name) to object, of a rendering; without the hooks that only make room for a Job of the same name.
+
+        An object that a project's namespace has, too, is there (kind, namespace/name).
+        """
         text = self.template(values, *options, release=release).stdout
         found = [item for item in yaml.load_all(text, LOADER) if item]
         found = [item for item in found if item.get("spec", {}).get("completions") != 0]
-        named = {(item["kind"], item["metadata"]["name"]): item for item in found}
-        assert len(named) == len(found), "two objects have one name"
+        named = {}
+        for item in found:
+            about = item["metadata"]
+            first = named.setdefault((item["kind"], about["name"]), item)
+            if first is not item:
+                named[item["kind"], f"{about['namespace']}/{about['name']}"] = item
+        places = {(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in found}
+        assert len(named) == len(found) == len(places), "two objects have one name"
         return named
 
 

@@ -32,8 +32,25 @@ EXTENSIONS = {
     "podLabels": {"team": "federated"},
     "podAnnotations": {"example.org/inject": "no"},
 }
+DOWNLOAD = {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}
 MATRIX = {
     "default": {},
+    "projects": {
+        "networkPolicy": {"egress": {"enabled": True}, "clients": [{"podSelector": {"matchLabels": {"a": "b"}}}]},
+        "studies": {
+            "projects": {
+                "team-a": {
+                    "namespace": "team-a",
+                    "queue": "gpus",
+                    "queuePriorityClass": "low",
+                    "quota": {"requests.nvidia.com/gpu": 8, "count/rayjobs.ray.io": "20"},
+                },
+                "Team_B": {"namespace": "team-b", "checkpoints": "s3://team-b/checkpoints"},
+                "small": {"queue": "cpus"},
+            }
+        },
+    },
+    "together": {"studies": {"namespace": "ns"}, "data": {"enabled": True, "download": DOWNLOAD}},
     "external": {
         "postgresql": {"enabled": False},
         "database": {"existingSecret": "my-database", "existingSecretKey": "url"},
@@ -71,7 +88,7 @@ MATRIX = {
         "scheduler": {"podAnnotations": {"a": "b"}, **PLACED},
         "mlflow": {"allowedHosts": ["mlflow.inside"], **PLACED},
         "postgresql": {"nodeSelector": {"disk": "ssd"}, "tolerations": [TOLERATION]},
-        "data": {"enabled": True, "download": {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}},
+        "data": {"enabled": True, "existingClaim": "my-data", "download": DOWNLOAD},
         "studies": {
             "image": {"repository": "registry.example.org/own", "digest": "sha256:" + "b" * 64},
             "head": {"cpu": "500m", "memory": "2Gi", **PLACED},
@@ -141,7 +158,7 @@ MATRIX = {
             "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "1m"},
             "rules": {"enabled": True, "labels": {"release": "prometheus"}},
         },
-        "data": {"enabled": True, "download": {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}},
+        "data": {"enabled": True, "existingClaim": "my-data", "download": DOWNLOAD},
         "networkPolicy": {"clients": [{"namespaceSelector": {"matchLabels": {"name": "gateways"}}}]},
         "studies": {"queue": "gpu-queue", "queuePriorityClass": "low", "env": {"SSL_CERT_FILE": "/own.pem"}},
     },

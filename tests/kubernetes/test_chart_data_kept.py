@@ -23,7 +23,7 @@ def kept(objects):
 
 
 def test_volumes_and_the_secrets_that_belong_to_them_are_kept(helm):
-    data = {"data": {"enabled": True}}
+    data = {"data": {"enabled": True}, "studies": {"namespace": "ns"}}
     claims = {f"r-driftline-{name}" for name in ("checkpoints", "data", "mlflow-artifacts", "postgresql")}
     expected = {("PersistentVolumeClaim", name) for name in claims} | {("Secret", "r-driftline")}
     assert kept(helm.objects(data)) == expected
@@ -79,7 +79,7 @@ def cluster():
             kind = url.path.rpartition("/")[2]
             state["selectors"][kind] = parse_qs(url.query)["labelSelector"][0]
             state["asked"].append(kind)
-            left = state[kind]
+            left = state[kind] if "/namespaces/further/" not in url.path else state["further"]
             if kind == "pods" and state["asked"].count("pods") >= 2:
                 state["pods"] = []
             self.answer({"items": [{"metadata": {"name": name}} for name in left or ()]}, 404 if left is None else 200)
@@ -88,14 +88,14 @@ def cluster():
             kind, name = self.path.split("/")[-2:]
             state["deleted"].append((name, list(state["pods"])))
             if kind == "rayjobs" and state["finalizers"]:
-                state["rayjobs"].remove(name)
+                state["further" if "/namespaces/further/" in self.path else "rayjobs"].remove(name)
             self.answer({}, 200 if kind == "rayjobs" else 404)
 
         def log_message(self, *_):
             pass
 
     state = {"pods": ["scheduler-0"], "rayjobs": ["one", "two"], "selectors": {}, "asked": [], "deleted": []}
-    state["finalizers"] = True
+    state |= {"finalizers": True, "further": []}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     state["url"] = f"http://127.0.0.1:{server.server_address[1]}"
@@ -108,7 +108,7 @@ def end(cluster, **more):
     environment = {
         "KUBERNETES_API": cluster["url"],
         "NAMESPACE": "home",
-        "STUDIES_NAMESPACE": "away",
+        "STUDIES_NAMESPACES": "away",
         "SCHEDULERS": "a=b",
         "RAYJOBS": "c=d",
         "TEST_POD": "r-test",
@@ -123,6 +123,14 @@ def test_studies_end_once_no_scheduler_starts_them_again(cluster):
     assert done.stdout.splitlines() == ["deleted one", "deleted two"]
     assert cluster["deleted"] == [("one", []), ("two", []), ("r-test", [])], "no scheduler was left"
     assert cluster["selectors"] == {"pods": "a=b", "rayjobs": "c=d"}
+
+
+def test_studies_of_all_namespaces_end(cluster):
+    cluster["further"] = ["one", "three"]
+    done = end(cluster, STUDIES_NAMESPACES="away,further")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["deleted one", "deleted two", "deleted one", "deleted three"]
+    assert (cluster["rayjobs"], cluster["further"]) == ([], [])
 
 
 def test_a_cluster_without_rayjobs_has_nothing_to_end(cluster):

@@ -82,7 +82,8 @@ def test_what_others_define_is_asked_for_where_it_is_known(plane, cluster_helm, 
         assert plane.send("GET", at)[1]["spec"] == item["spec"], item["kind"]
     who = f"system:serviceaccount:{namespace}:r-driftline-scheduler"
     for right, answer in (("list", "yes"), ("get", "no"), ("patch", "no"), ("delete", "no")):
-        found = kubectl("auth", "can-i", right, "workloads.kueue.x-k8s.io", "--as", who, *where, ok=False)
+        at = ("--as", who, "--namespace", f"{namespace}-r-driftline-studies")
+        found = kubectl("auth", "can-i", right, "workloads.kueue.x-k8s.io", *at, ok=False)
         assert found.splitlines()[-1] == answer, right
     cluster_helm("uninstall", "r", *where, "--no-hooks")
     kinds = [f"{plural}.{group}" for group, _, plural, _ in FOREIGN.values()]
@@ -114,6 +115,7 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
             "artifacts": {"persistence": {"enabled": False}},
         },
         checkpoints={"volume": {"source": {"emptyDir": {}}}},
+        studies={"namespace": namespace},
     )
 
     def secret() -> dict:
@@ -174,7 +176,11 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     """The migration runs before any of them is made."""
     namespace = plane.namespace()
     where = ("--namespace", namespace)
-    always = {"mlflow": {"enabled": False}, "checkpoints": {"url": "s3://bucket/x"}}
+    always = {
+        "mlflow": {"enabled": False},
+        "checkpoints": {"url": "s3://bucket/x"},
+        "studies": {"namespace": namespace},
+    }
     first = values(tmp_path, api={"serviceAccount": {"create": False}}, data={"enabled": True}, **always)
     cluster_helm("install", "r", str(CHART), *where, "-f", first, "--no-hooks")
     claims = ("get", "persistentvolumeclaims", *where, "-o", "name")
@@ -216,6 +222,58 @@ def test_an_upgrade_may_bring_another_database_an_account_and_classes(
     cluster_helm("uninstall", "r", *where, "--no-hooks")
     until(lambda: not kubectl(*claims))
     assert "secret/r-driftline" not in kubectl("get", "secrets", *where, "-o", "name").split()
+
+
+def test_studies_are_not_left_behind_in_a_namespace_that_nobody_looks_at(plane, cluster_helm, kubectl, tmp_path):
+    """Until 0.6.0 they were in the release's namespace by default."""
+    namespace, further = plane.namespace(), plane.namespace()
+    where = ("--namespace", namespace)
+    database = {"postgresql": {"enabled": False}, "database": {"existingSecret": "database"}}
+    always = ("-f", values(tmp_path, mlflow={"enabled": False}, **database), "--no-hooks")
+    cluster_helm("install", "r", str(CHARTS / "driftline-0.5.0.tgz"), *where, *always)
+
+    def upgrade(*settings, ok=True):
+        options = [word for setting in settings for word in ("--set", setting)]
+        return cluster_helm("upgrade", "r", str(CHART), *where, *always, *options, ok=ok).stderr
+
+    said = upgrade(ok=False)
+    assert f"keep them there with studies.namespace={namespace}, or move them" in said
+    assert said.strip().endswith(f"with studies.namespace={namespace}-r-driftline-studies")
+    upgrade(f"studies.namespace={namespace}", f"studies.projects.a.namespace={further}")
+    for left, kept in ((further, namespace), (namespace, further)):
+        for name, instance in (("ours", "r-driftline"), ("theirs", "another")):
+            labels = {"app.kubernetes.io/managed-by": "driftline", "app.kubernetes.io/instance": instance}
+            job = {
+                "apiVersion": "ray.io/v1",
+                "kind": "RayJob",
+                "metadata": {"name": name, "labels": labels},
+                "spec": {},
+            }
+            plane.send("POST", f"/apis/ray.io/v1/namespaces/{left}/rayjobs", job)
+        said = upgrade(f"studies.namespace={kept}", ok=False)
+        assert f"a study runs in the namespace {left}, which these values leave: pause the studies there first" in said
+        plane.status(left, "ours", jobDeploymentStatus="Complete")
+        upgrade(f"studies.namespace={kept}")
+    cluster_helm("uninstall", "r", *where, "--no-hooks")
+
+
+def test_the_namespace_of_studies_may_be_there_before_and_outlives_the_release(plane, cluster_helm, kubectl):
+    home = plane.namespace()
+    where = ("--namespace", home)
+    studies = f"{home}-r-driftline-studies"
+    labels = ("get", "namespace", studies, "-o", "jsonpath={.metadata.labels}")
+    kubectl("create", "namespace", studies)  # with Secrets for images, say
+    cluster_helm("install", "r", str(CHART), *where, "--no-hooks")
+    assert "app.kubernetes.io/instance" not in kubectl(*labels), "it stays theirs"
+    cluster_helm("uninstall", "r", *where, "--no-hooks")
+    assert kubectl("get", "persistentvolumeclaims", "--namespace", studies, "-o", "name").endswith("checkpoints")
+    kubectl("delete", "namespace", studies)
+    for _ in range(2):  # the second install takes it up again
+        cluster_helm("install", "r", str(CHART), *where, "--no-hooks")
+        assert '"app.kubernetes.io/instance":"r"' in kubectl(*labels)
+        cluster_helm("upgrade", "r", str(CHART), *where, "--no-hooks")
+        cluster_helm("uninstall", "r", *where, "--no-hooks")
+        assert '"app.kubernetes.io/instance":"r"' in kubectl(*labels), "it holds checkpoints"
 
 
 def test_replicas_that_kubectl_has_set_stop_an_upgrade_until_it_is_forced(plane, cluster_helm, kubectl):

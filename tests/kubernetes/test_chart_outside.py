@@ -46,7 +46,10 @@ def test_a_route_shows_the_api_and_no_metrics_and_lets_events_stream(objects):
     assert route["parentRefs"] == [{"name": "shared", "namespace": "gateways", "sectionName": "https"}]
     assert route["hostnames"] == ["tuning.example.org", "*.tuning.example.org"]
     paths = {match["path"]["value"]: rule for rule in route["rules"] for match in rule["matches"]}
-    assert set(paths) == {"/v1", "/healthz", "/readyz", "/openapi.json"}
+    pages = {"/", "/studies", "/sign-in", "/sign-out", "/docs", "/assets"}
+    assert set(paths) == {"/v1", "/healthz", "/readyz", "/openapi.json"} | pages
+    kinds = {match["path"]["value"]: match["path"]["type"] for rule in route["rules"] for match in rule["matches"]}
+    assert {path for path, kind in kinds.items() if kind == "PathPrefix"} == {"/v1", "/studies", "/assets"}
     assert paths["/v1"]["timeouts"] == {"request": "0s", "backendRequest": "0s"}
     service = objects["Service", "r-driftline-api"]["spec"]["ports"][0]["port"]
     assert {one["port"] for rule in route["rules"] for one in rule["backendRefs"]} == {service}

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from service.launchers.kubernetes.config import Config
+from service.launchers.kubernetes.naming import OWN_POLICY
 
 from .chart_readme import CHART, described, readme
 from .conftest import LOADER
@@ -199,9 +200,10 @@ def test_extensions_reach_every_pod(rendered):
             assert sidecars == ["proxy"], pod
             assert spec["initContainers"][0]["name"] == "before", pod
         container = spec["containers"][0]
-        assert container["envFrom"] == EXTENSIONS["envFrom"], own
-        assert EXTENSIONS["extraVolumeMounts"][0] in container["volumeMounts"], own
-        assert EXTENSIONS["extraVolumes"][0] in spec["volumes"], pod
+        inside = part != "checkpoints"  # which runs in the studies' namespace, without the release's Secrets
+        assert container.get("envFrom") == (EXTENSIONS["envFrom"] if inside else None), own
+        assert (EXTENSIONS["extraVolumeMounts"][0] in container["volumeMounts"]) is inside, own
+        assert (EXTENSIONS["extraVolumes"][0] in spec["volumes"]) is inside, pod
         assert part == "test" or labels["team"] == "federated", pod
         seen.add(part)
     assert seen == {"api", "scheduler", "mlflow", "postgresql", "migration", "checkpoints", "uninstall", "test"}
@@ -224,6 +226,8 @@ def test_rights_are_exactly_these(rendered):
         ("ray.io", "rayjobs"): ["create", "delete", "get", "list", "patch", "watch"],
         ("", "secrets"): ["create", "patch"],
         ("", "pods"): ["list", "watch"],
+        ("", "serviceaccounts"): ["create", "patch"],
+        ("networking.k8s.io", "networkpolicies"): ["create", "patch"],
     }
     assert not any(kind.startswith("ClusterRole") for objects in rendered.values() for kind, _ in objects)
     assert not any(
@@ -231,27 +235,113 @@ def test_rights_are_exactly_these(rendered):
     )
 
 
-def test_tokens_are_mounted_where_the_autoscaler_needs_them(rendered):
-    assert rendered["default"]["ServiceAccount", "r-driftline-studies"]["automountServiceAccountToken"] is False
-    assert rendered["gpu"]["ServiceAccount", "r-driftline-studies"]["automountServiceAccountToken"] is True
-    assert rendered["gpu"]["ServiceAccount", "r-driftline-scheduler"]["automountServiceAccountToken"] is False
+HOME = {"default": "ns-r-driftline-studies", "external": "studies", "together": "ns"}
 
 
-EGRESS = ("egress", "kubernetes-egress", "studies-egress")
+@pytest.mark.parametrize("name", HOME)
+def test_the_scheduler_has_rights_where_studies_run_and_nowhere_else(rendered, name):
+    objects = rendered[name]
+    granted = {
+        item["metadata"]["namespace"]
+        for (kind, which), item in objects.items()
+        if which == "r-driftline-scheduler" and kind in ("Role", "RoleBinding")
+    }
+    assert granted == {HOME[name]}
+    for (kind, which), item in objects.items():
+        if kind == "RoleBinding":
+            accounts = {(one["name"], one["namespace"]) for one in item["subjects"]}
+            assert accounts <= {("r-driftline-scheduler", "ns"), ("r-driftline-uninstall", "ns")}, which
+    secrets = {item["metadata"]["namespace"] for (kind, _), item in objects.items() if kind == "Secret"}
+    assert not secrets & granted or name == "together"
+
+
+def test_the_namespace_of_studies_is_made_and_kept_unless_it_is_named(rendered, helm):
+    made = {name: [which for kind, which in objects if kind == "Namespace"] for name, objects in rendered.items()}
+    assert made["default"] == made["projects"] == ["ns-r-driftline-studies"]
+    assert made["external"] == made["together"] == made["small"] == []
+    about = rendered["default"]["Namespace", "ns-r-driftline-studies"]["metadata"]
+    assert about["annotations"] == {"helm.sh/resource-policy": "keep"}
+    same = helm.objects({}, "--namespace", "driftline", release="driftline")
+    assert [which for kind, which in same if kind == "Namespace"] == ["driftline-studies"]
+
+
+def test_no_account_of_the_chart_mounts_its_token_by_itself(rendered):
+    for objects in rendered.values():
+        for (kind, which), item in objects.items():
+            assert kind != "ServiceAccount" or item["automountServiceAccountToken"] is False, which
+
+
+def test_each_study_has_an_account_unless_one_is_named(rendered):
+    def settings(name):
+        return Config.from_json(yaml.load(rendered[name]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+
+    assert settings("gpu").service_account == ""
+    assert settings("gpu").service_account_annotations == {"eks.amazonaws.com/role-arn": "arn"}
+    assert settings("their-accounts").service_account == "c"
+    assert settings("gpu").network_policy
+
+
+def test_projects_have_places_of_their_own(rendered):
+    objects = rendered["projects"]
+    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    assert {name: read.of(name).namespace for name in ("team-a", "Team_B", "small", "others")} == {
+        "team-a": "team-a",
+        "Team_B": "team-b",
+        "small": "ns-r-driftline-studies",
+        "others": "ns-r-driftline-studies",
+    }
+    assert {name: read.of(name).queue for name in ("team-a", "Team_B", "small")} == {
+        "team-a": "gpus",
+        "Team_B": None,
+        "small": "cpus",
+    }
+    assert read.of("team-a").queue_priority_class == "low"
+    assert read.folder("Team_B", "/checkpoints") == "s3://team-b/checkpoints"
+    everywhere = {"ns-r-driftline-studies", "team-a", "team-b"}
+    for kind, name in (
+        ("Role", "r-driftline-scheduler"),
+        ("RoleBinding", "r-driftline-scheduler"),
+        ("Role", "r-driftline-uninstall-studies"),
+        ("PersistentVolumeClaim", "r-driftline-checkpoints"),
+        ("Job", "r-driftline-checkpoints"),
+        ("ServiceAccount", "r-driftline-studies"),
+        ("NetworkPolicy", "r-driftline-studies"),
+        ("NetworkPolicy", "r-driftline-studies-egress"),
+    ):
+        found = [item for (other, which), item in objects.items() if other == kind and which.endswith(name)]
+        assert {item["metadata"]["namespace"] for item in found} == everywhere, (kind, name)
+        assert len({yaml.safe_dump(item["spec"]) for item in found if "spec" in item}) <= 1, (kind, name)
+    quota = objects["ResourceQuota", "r-driftline-studies"]
+    assert quota["metadata"]["namespace"] == "team-a"
+    assert quota["spec"]["hard"] == {"requests.nvidia.com/gpu": "8", "count/rayjobs.ray.io": "20"}
+    admitted = objects["NetworkPolicy", "r-driftline-api"]["spec"]["ingress"][0]["from"]
+    (studies,) = [peer["namespaceSelector"] for peer in admitted if "namespaceSelector" in peer]
+    (within,) = studies["matchExpressions"]
+    assert set(within.pop("values")) == everywhere
+    assert within == {"key": "kubernetes.io/metadata.name", "operator": "In"}
+
+
+EGRESS = ("egress", "kubernetes-egress", "studies-egress", "heads-egress")
 
 
 def test_egress_is_closed_but_for_what_is_named(rendered):
-    own, kubernetes, studies = (rendered["gpu"]["NetworkPolicy", f"r-driftline-{name}"]["spec"] for name in EGRESS)
-    for policy in (own, kubernetes, studies):
+    own, kubernetes, studies, heads = (
+        rendered["gpu"]["NetworkPolicy", f"r-driftline-{name}"]["spec"] for name in EGRESS
+    )
+    for policy in (own, kubernetes, studies, heads):
         assert policy["policyTypes"] == ["Egress"]
         assert all(rule.get("to") or {port["port"] for port in rule["ports"]} == {53} for rule in policy["egress"])
     assert len(own["egress"]) == 2, "DNS and each other"
     assert kubernetes["podSelector"]["matchExpressions"][0]["values"] == ["scheduler", "uninstall"]
-    (_, inside, named, api_server) = studies["egress"]
+    (_, inside, named) = studies["egress"]
     labels = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in inside["to"]]
     assert labels == ["study", "api"]
     assert named == {"to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}
-    assert api_server == kubernetes["egress"][0], "its autoscaler needs it"
+    assert heads["egress"] == kubernetes["egress"], "the autoscaler needs it, beside the head"
+    assert heads["podSelector"]["matchLabels"].items() - studies["podSelector"]["matchLabels"].items() == {
+        ("ray.io/node-type", "head")
+    }
+    assert not [name for _, name in rendered["projects"] if name.endswith("heads-egress")], "no autoscaler there"
     assert not any(name.endswith("egress") for _, name in rendered["default"])
 
 
@@ -271,10 +361,14 @@ def test_network_policies(rendered):
         "app.kubernetes.io/instance": "r-driftline",
     }
     assert [rule.get("ports", []) for rule in studies["ingress"]] == [
-        [],
         [{"protocol": "TCP", "port": 8265}],
         [{"protocol": "TCP", "port": 8080}],
     ]
+    assert not any("study" in str(rule["from"]) for rule in studies["ingress"]), "that is for each study's own policy"
+    before = rendered["together"]["NetworkPolicy", "r-driftline-studies-before-0-6-0"]["spec"]
+    (old,) = before["podSelector"]["matchExpressions"]
+    assert old == {"key": OWN_POLICY, "operator": "DoesNotExist"}
+    assert before["ingress"] == [{"from": [{"podSelector": before["podSelector"]}]}]
     assert "from" not in rendered["default"]["NetworkPolicy", "r-driftline-api"]["spec"]["ingress"][0]
     assert len(policies["r-driftline-api"]["ingress"][0]["from"]) == 4
 
@@ -282,9 +376,9 @@ def test_network_policies(rendered):
 def test_the_ingress_shows_the_api_and_mlflow_and_no_metrics(rendered):
     spec = rendered["gpu"]["Ingress", "r-driftline"]["spec"]
     assert spec["tls"] == [{"secretName": "certificate", "hosts": ["tuning.example.org", "mlflow.example.org"]}]
-    paths = [path["path"] for path in spec["rules"][0]["http"]["paths"]]
-    assert "/v1" in paths
-    assert not any(path in ("/", "/metrics") for path in paths)
+    paths = {path["path"]: path["pathType"] for path in spec["rules"][0]["http"]["paths"]}
+    assert (paths["/v1"], paths["/"], paths["/studies"]) == ("Prefix", "Exact", "Prefix")
+    assert "/metrics" not in paths
 
 
 def test_an_ingress_may_have_hosts_and_paths_of_its_own(helm):

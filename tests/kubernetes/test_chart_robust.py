@@ -63,7 +63,7 @@ def test_a_value_that_may_be_missing_may_be_null(helm):
     used = {
         "api": {"autoscaling": {"enabled": True}},
         "priorityClasses": {"create": True},
-        "data": {"enabled": True},
+        "data": {"enabled": True, "existingClaim": "my-data"},
         "ingress": {
             "enabled": True,
             "hosts": [{"host": "a.example.org"}],
@@ -95,6 +95,7 @@ def test_large_whole_numbers_stay_whole(helm):
         "api": {"limits": {"studies": most}},
         "data": {
             "enabled": True,
+            "existingClaim": "my-data",
             "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64, "deadlineSeconds": most},
         },
         "studies": {
@@ -131,7 +132,8 @@ def test_every_pod_gets_the_registry_and_its_class_and_place(helm, name):
 
 def test_a_job_keeps_its_name_and_a_hook_makes_room_for_the_new_one(helm):
     """Helm rolls back to no object that the failed release does not name, and Kubernetes changes no Job's pods."""
-    data = {"enabled": True, "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64}}
+    data = {"enabled": True, "existingClaim": "my-data"}
+    data |= {"download": {"url": "https://example.org/d.tar", "sha256": "a" * 64}}
 
     def jobs(**more):
         text = helm.template({"data": data, **more}).stdout

@@ -19,14 +19,13 @@ STAGES = {
     "readiness": "image.tag=missing,migrations.enabled=false",
     "admission": "image.tag=next,api.resources.requests.memory=4Gi,api.resources.limits.memory=1Gi",
 }
-CLAIMS = ("checkpoints", "data")
 VALUES = {
     "image": {"tag": "first"},
     "postgresql": {"enabled": False},
     "database": {"existingSecret": "database"},
     "mlflow": {"enabled": False},
-    "data": {"enabled": True, "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64}},
 }
+DATA = {"enabled": True, "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64}}
 
 
 def volume(namespace, claim):
@@ -45,22 +44,33 @@ def volume(namespace, claim):
     }
 
 
-@pytest.mark.parametrize(("program", "option"), [("helm", "--rollback-on-failure"), ("helm3", "--atomic")])
-def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_path, program, option):
+@pytest.mark.parametrize(
+    ("program", "option", "together"), [("helm", "--rollback-on-failure", False), ("helm3", "--atomic", True)]
+)
+def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_path, program, option, together):
+    """Studies are in the release's namespace, or in the one that the chart makes."""
     helm = Helm(tool(program), {"KUBECONFIG": str(plane.kubeconfig)})
     namespace = plane.namespace()
+    studies = namespace if together else f"{namespace}-r-driftline-studies"
+    claims = ("checkpoints", "data") if together else ("checkpoints",)
     where = ("--namespace", namespace)
     kubectl("create", "secret", "generic", "database", "--from-literal=database-url=none", *where)
-    for claim in CLAIMS:
-        plane.send("POST", "/api/v1/persistentvolumes", volume(namespace, claim), ok=(201,))
+    for claim in claims:
+        plane.send("POST", "/api/v1/persistentvolumes", volume(studies, claim), ok=(201,))
     settings = tmp_path / "values.yaml"
-    settings.write_text(yaml.safe_dump(VALUES))
+    settings.write_text(
+        yaml.safe_dump({**VALUES, **({"studies": {"namespace": namespace}, "data": DATA} if together else {})})
+    )
     wait = ("--wait", "--timeout", "40s")
 
     def state():
         """The release's status, and the images and names of all Jobs and Deployments."""
         status = json.loads(helm("status", "r", *where, "-o", "json").stdout)["info"]["status"]
-        items = json.loads(kubectl("get", "jobs,deployments", *where, "-o", "json"))["items"]
+        items = [
+            item
+            for place in {namespace, studies}
+            for item in json.loads(kubectl("get", "jobs,deployments", "--namespace", place, "-o", "json"))["items"]
+        ]
         steady = [item for item in items if not item["metadata"]["name"].endswith("migration")]
         return status, {
             (item["kind"], item["metadata"]["name"]): item["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -72,8 +82,7 @@ def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_pa
         status, objects = state()
         assert status == "deployed"
         assert objects.keys() == {
-            ("Job", "r-driftline-checkpoints"),
-            ("Job", "r-driftline-data"),
+            *(("Job", f"r-driftline-{claim}") for claim in claims),
             ("Deployment", "r-driftline-api"),
             ("Deployment", "r-driftline-scheduler"),
         }
@@ -96,5 +105,5 @@ def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_pa
         helm("rollback", "r", *where, "--wait", "--timeout", "120s")
         assert state() == ("deployed", objects)
         helm("uninstall", "r", *where, "--wait", "--timeout", "120s")
-    for claim in CLAIMS:
-        plane.send("DELETE", f"/api/v1/persistentvolumes/{namespace}-{claim}", ok=(200, 404))
+    for claim in claims:
+        plane.send("DELETE", f"/api/v1/persistentvolumes/{studies}-{claim}", ok=(200, 404))

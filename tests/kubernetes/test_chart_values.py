@@ -57,6 +57,10 @@ WRONG = {
     "metrics.serviceMonitor.enabled=1": "enabled",
     "metrics.rule.enabled=true": "rule",
     "studies.queue=My Queue": "queue",
+    "studies.projects.a.names=x": "names",
+    "studies.projects.a.checkpoints=/checkpoints": "checkpoints",
+    "studies.projects.a.quota.pods=many": "quota",
+    "studies.projects.-a.queue=x": "projects",
     "extraEnv[0].name=1A": "name",
     "api.extraEnv.A=1": "extraEnv",
     "caBundle.secret=x": "secret",
@@ -125,6 +129,7 @@ TOGETHER = {
     "scrapeTimeout must be at most": {"metrics": {"serviceMonitor": {"enabled": True, "interval": "5s"}}},
     "commonLabels must not hold app.kubernetes.io/name": {"commonLabels": {"app.kubernetes.io/name": "x"}},
     "api.autoscaling.minReplicas must be at most": {"api": {"autoscaling": {"enabled": True, "maxReplicas": 1}}},
+    "minItems: got 0, want 1": {"networkPolicy": {"operator": []}},  # would let everybody in
     "studies.queuePriorityClass needs": {"studies": {"queuePriorityClass": "low"}},
     "studies.labels must not hold kueue.x-k8s.io/queue-name": {
         "studies": {"labels": {"kueue.x-k8s.io/queue-name": "gpu"}}
@@ -140,11 +145,23 @@ TOGETHER = {
         "studies": {"namespace": "other", "launcher": "local"},
         "scheduler": {"replicaCount": 1},
     },
-    "or checkpoints.volume.existingClaim to a claim in other": {"studies": {"namespace": "other"}},
-    "set data.source": {
-        "studies": {"namespace": "other"},
-        "checkpoints": {"url": "s3://b/c"},
+    "under the same name in ns and in ns-r-driftline-studies, team-a": {
+        "studies": {"projects": {"a": {"namespace": "team-a"}}},
         "data": {"enabled": True},
+    },
+    "studies.projects.a needs studies.launcher: kubernetes": {
+        "studies": {"launcher": "local", "projects": {"a": {"queue": "x"}}},
+        "scheduler": {"replicaCount": 1},
+    },
+    "studies.projects.a.quota needs a namespace": {"studies": {"projects": {"a": {"quota": {"pods": 1}}}}},
+    "studies.projects.a.queuePriorityClass needs a queue": {
+        "studies": {"projects": {"a": {"queuePriorityClass": "low"}}}
+    },
+    "studies.projects.a and studies.projects.b are both in the namespace x": {
+        "studies": {"projects": {name: {"namespace": "x", "quota": {"pods": 1}} for name in "ab"}}
+    },
+    "studies.queue needs studies.workers.min equal to studies.workers.max, got 1 and 2": {
+        "studies": {"workers": {"max": 2}, "projects": {"a": {"queue": "x"}}}
     },
 }
 

@@ -28,7 +28,7 @@ def written_at_once(objects):
 def test_every_claim_is_mounted_by_a_pod_of_the_release_that_is_no_hook(helm, name):
     """`helm install --wait` waits for claims before it runs a hook, and a class may bind them to a pod's node only."""
     objects = helm.objects(MATRIX[name])
-    made = {which for kind, which in objects if kind == "PersistentVolumeClaim"}
+    made = {item["metadata"]["name"] for (kind, _), item in objects.items() if kind == "PersistentVolumeClaim"}
     steady = {
         key: item for key, item in objects.items() if "helm.sh/hook" not in item["metadata"].get("annotations", {})
     }
@@ -53,6 +53,30 @@ def test_local_drivers_mount_the_claim_themselves(helm):
     scheduler = objects["Deployment", "r-driftline-scheduler"]["spec"]["template"]["spec"]
     assert claims(scheduler) == {"r-driftline-checkpoints"}
     assert not written_at_once(objects)
+
+
+def test_each_namespace_of_studies_has_a_claim_for_checkpoints_and_a_job_that_tries_it(helm):
+    values = {"studies": {"projects": {"a": {"namespace": "team-a"}, "b": {"queue": "gpus"}}}}
+    objects = helm.objects(values)
+    found = [item for (kind, _), item in objects.items() if kind == "PersistentVolumeClaim"]
+    found = [item for item in found if item["metadata"]["name"] == "r-driftline-checkpoints"]
+    jobs = written_at_once(objects)
+    for made in (found, jobs):
+        assert {item["metadata"]["namespace"] for item in made} == {"ns-r-driftline-studies", "team-a"}
+    for job in jobs:
+        spec = job["spec"]["template"]["spec"]
+        assert spec["serviceAccountName"] == "r-driftline-studies", "an account of its namespace"
+        assert claims(spec) == {"r-driftline-checkpoints"}
+    assert [volume["name"] for volume in launcher(objects).volumes] == ["checkpoints"]
+
+
+def test_a_job_in_another_namespace_mounts_nothing_of_the_releases(helm):
+    jobs = {"envFrom": [{"secretRef": {"name": "keys"}}], "podLabels": {"team": "a"}}
+    for namespace, names in (("", []), ("ns", [{"secretRef": {"name": "keys"}}])):
+        (job,) = written_at_once(helm.objects({"jobs": jobs, "studies": {"namespace": namespace}}))
+        pod = job["spec"]["template"]
+        assert pod["spec"]["containers"][0].get("envFrom", []) == names
+        assert pod["metadata"]["labels"]["team"] == "a"
 
 
 def test_a_claim_in_the_studies_namespace_is_theirs_alone(helm):

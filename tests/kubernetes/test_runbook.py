@@ -40,7 +40,8 @@ def spoken():
     """All that Driftline's code and chart can say, without what is filled in."""
     files = [*(ROOT / "service").rglob("*.py"), *CHART.rglob("*.txt"), *CHART.rglob("*.tpl"), *CHART.rglob("*.yaml")]
     files += (CHART / "files").rglob("*.py")
-    return "\n".join(re.sub(r"\{[^{}]*\}", "\0", path.read_text()) for path in files)
+    refusals = re.findall(r'fail \(?(?:printf )?"([^"]+)"', (CHART / "templates" / "validation.yaml").read_text())
+    return "\n".join([*(re.sub(r"\{[^{}]*\}", "\0", path.read_text()) for path in files), *refusals])
 
 
 SPOKEN = spoken()
@@ -72,6 +73,14 @@ def test_the_cluster_test_follows_every_section_with_commands(tmp_path):
     for change in changes(tmp_path):
         assert any(change.old in command.text for command in commands(PAGE)), f"the page no longer says {change.old!r}"
     assert sum("data" in one for one in values(PAGE)) == 1
+
+
+def test_the_projects_of_the_page_are_accepted(helm):
+    (shown,) = [one for one in values(PAGE) if "studies" in one]
+    objects = helm.objects(shown)
+    roles = [item for (kind, name), item in objects.items() if kind == "Role" and name.endswith("-scheduler")]
+    named = {project["namespace"] for project in shown["studies"]["projects"].values()}
+    assert named < {item["metadata"]["namespace"] for item in roles}
 
 
 def test_commands_go_on_after_a_backslash_and_fences_are_none():

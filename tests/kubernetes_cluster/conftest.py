@@ -9,7 +9,7 @@ import pytest
 from tests.kubernetes.conftest import lacking
 from tests.kubernetes_cluster import node as nodes
 from tests.kubernetes_cluster.node import ROOT, Node
-from tests.kubernetes_cluster.release import DATA_URL, NAMESPACE, installed, until
+from tests.kubernetes_cluster.release import DATA_URL, NAMESPACE, STUDIES, installed, until
 from tests.kubernetes_cluster.studies import ON_DATA
 
 DATA = Path(os.environ.get("DATA_DIR", ROOT.parent / "shared" / "data"))
@@ -59,7 +59,7 @@ def started(folder):
     with contextlib.ExitStack() as stack:
         if kept and node.kubeconfig.exists():
             node.run("helm", "uninstall", "driftline", "-n", NAMESPACE, "--ignore-not-found", "--wait")
-            kubectl = ["kubectl", "-n", NAMESPACE, "delete", "--ignore-not-found", "--wait=false"]
+            kubectl = ["kubectl", "-n", STUDIES, "delete", "--ignore-not-found", "--wait=false"]
             node.run(*kubectl, "rayjobs", "--all")  # the operator, once it is there, lets them go
             node.run(*kubectl, "pods", "--all")
         elif not kept:

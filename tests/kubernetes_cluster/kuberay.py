@@ -14,6 +14,7 @@ import time
 import traceback
 from pathlib import Path
 
+from tests.kubernetes_cluster.ray_pods import CERTIFICATE
 from tests.kubernetes_cluster.rayclusters import RayClusters
 from tests.kubernetes_cluster.rayjobs import RayJobs
 from tests.kubernetes_cluster.rest import Refused, Rest
@@ -59,7 +60,12 @@ class Operator:
             time.sleep(EVERY_S)
 
     def certificates(self):
-        """Puts the API server's certificate beside ServiceAccount tokens: the test node's own controllers do not."""
+        """Puts the API server's certificate where pods find it: the test node's own controllers do not."""
+        for cluster in self._rest.items("/apis/ray.io/v1/rayclusters"):
+            configmaps = f"/api/v1/namespaces/{cluster['metadata']['namespace']}/configmaps"
+            if self._rest.get(f"{configmaps}/{CERTIFICATE}") is None:
+                text = base64.b64decode(self._certificate).decode()
+                self._rest.make(configmaps, {"metadata": {"name": CERTIFICATE}, "data": {"ca.crt": text}})
         types = "fieldSelector=type%3Dkubernetes.io/service-account-token"
         for secret in self._rest.items(f"/api/v1/secrets?{types}"):
             if "ca.crt" not in secret.get("data", {}):

@@ -22,7 +22,9 @@ from tests.kubernetes_cluster.rest import Rest
 NAMESPACE = "driftline"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 PODS = f"{CORE}/pods"
-RAY = f"/apis/ray.io/v1/namespaces/{NAMESPACE}"
+STUDIES = "driftline-studies"
+STUDIES_CORE = f"/api/v1/namespaces/{STUDIES}"
+RAY = f"/apis/ray.io/v1/namespaces/{STUDIES}"
 UNTAKEN = "untaken"
 """The name of a study whose RayJob the stand-in for KubeRay leaves lying."""
 HOST, FILES_PORT = "10.77.0.1", 8899
@@ -92,13 +94,13 @@ class Deployed:
 
     def _living(self, kind, study):
         selector = f"driftline.io/study%3D{study},ray.io/node-type%3D{kind}"
-        found = self.rest.items(f"{PODS}?labelSelector={selector}")
+        found = self.rest.items(f"{STUDIES_CORE}/pods?labelSelector={selector}")
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def kill(self, name):
+    def kill(self, name, core=STUDIES_CORE):
         """Ends a pod at once, as a node that goes away does."""
         say(f"kill {name}")
-        self.rest.send("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+        self.rest.send("DELETE", f"{core}/pods/{name}", {"gracePeriodSeconds": 0})
 
     def starve(self, name):
         """Takes all memory of a worker's pod, so that its container ends as a whole.
@@ -109,7 +111,7 @@ class Deployed:
         say(f"starve {name}")
         take = "python -Sc \"import time; taken = b'x' * (64 << 20); time.sleep(60)\""
         script = f"echo 1000 > /proc/1/oom_score_adj; for n in $(seq 64); do {take} & done; wait"
-        command = ["kubectl", "-n", NAMESPACE, "exec", name, "-c", "ray-worker", "--", "bash", "-c", script]
+        command = ["kubectl", "-n", STUDIES, "exec", name, "-c", "ray-worker", "--", "bash", "-c", script]
         self.node.run("bash", "-c", f"{shlex.join(command)} || true")
 
     def data_logs(self, beginning, phase=None):
@@ -209,7 +211,8 @@ def installed(node, folder, data):
 def show(node, folder):
     """What a failure is understood from."""
     with contextlib.suppress(Exception):
-        print(node.run("kubectl", "-n", NAMESPACE, "get", "pods,rayjobs", "-o", "wide"))
+        for namespace in (NAMESPACE, STUDIES):
+            print(node.run("kubectl", "-n", namespace, "get", "pods,rayjobs", "-o", "wide"))
         for part in ("scheduler", "api"):
             labels = f"app.kubernetes.io/component={part}"
             print(node.run("kubectl", "-n", NAMESPACE, "logs", "-l", labels, "--tail", "60", "--prefix"))

@@ -9,7 +9,7 @@ import pytest
 
 from driftline.sdk.job import StudyFailed
 from tests.kubernetes_cluster.node import say
-from tests.kubernetes_cluster.release import CORE, PODS, UNTAKEN, until
+from tests.kubernetes_cluster.release import STUDIES_CORE, UNTAKEN, until
 from tests.kubernetes_cluster.studies import ROUNDS, SPEC, TRIALS, attempts, done, replicas, said, told
 
 pytestmark = [
@@ -52,7 +52,7 @@ def test_a_study_gets_a_second_worker_and_outlives_workers_its_head_and_a_pause(
     # A worker is one core and one GPU: two packs at once are on two workers.
     until(lambda: len({trial.pack for trial in study.trials(state="RUNNING")}) == 2, "both workers train", 300)
     for worker in deployed.pods("worker", study.id):
-        spec = deployed.rest.get(f"{PODS}/{worker}")["spec"]["containers"][0]
+        spec = deployed.rest.get(f"{STUDIES_CORE}/pods/{worker}")["spec"]["containers"][0]
         assert spec["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
     say(f"{done(study):.0%} are done")
@@ -115,13 +115,14 @@ def test_a_study_that_fits_no_worker_fails_with_a_reason(deployed):
 
 def test_a_quota_is_waited_for_and_one_that_never_allows_it_fails_the_study(deployed):
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "100"}}}
-    deployed.rest.send("POST", f"{CORE}/resourcequotas", quota)
+    deployed.rest.send("POST", f"{STUDIES_CORE}/resourcequotas", quota)
     try:
-        path = f"{CORE}/resourcequotas/few"
+        path = f"{STUDIES_CORE}/resourcequotas/few"
         until(lambda: deployed.rest.get(path).get("status", {}).get("used"), "the quota counts", 60)
         # Pods that are on their way out count until they have gone.
-        living = sum("deletionTimestamp" not in pod["metadata"] for pod in deployed.rest.items(PODS))
-        full = {"pods": str(living)}
+        pods = deployed.rest.items(f"{STUDIES_CORE}/pods")
+        living = sum("deletionTimestamp" not in pod["metadata"] for pod in pods)
+        full = {"pods": str(max(living, 1))}  # with 0 it could never be allowed
         deployed.rest.merge(path, {"spec": {"hard": full}})
         until(lambda: deployed.rest.get(path)["status"]["hard"] == full, "the quota is full", 60)
         job = deployed.submit(SPEC, name="quota")
@@ -131,7 +132,7 @@ def test_a_quota_is_waited_for_and_one_that_never_allows_it_fails_the_study(depl
         with pytest.raises(StudyFailed, match=r"the quota few can never allow it: a pod asks for pods=1"):
             job.wait(timeout_s=120)
     finally:
-        deployed.rest.delete(f"{CORE}/resourcequotas/few")
+        deployed.rest.delete(f"{STUDIES_CORE}/resourcequotas/few")
 
 
 def test_a_rayjob_that_no_operator_takes_up_says_so(deployed, untaken, cancelled):

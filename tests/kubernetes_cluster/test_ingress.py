@@ -12,12 +12,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
 ]
 
+PAGES = (("/", 401), ("/sign-in", 200), ("/studies/none", 401), ("/docs", 200), ("/assets/page.css", 200))
+
 
 def test_what_the_rules_name_is_there_and_answers(deployed):
     path = f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/ingresses/driftline"
     rules = {rule["host"]: rule["http"]["paths"] for rule in deployed.rest.get(path)["spec"]["rules"]}
     assert rules.keys() == {"driftline.test", "mlflow.driftline.test"}
-    for path, status in (("/v1/studies", 401), ("/healthz", 200), ("/readyz", 200), ("/openapi.json", 200)):
+    for path, status in (("/v1/studies", 401), ("/healthz", 200), ("/readyz", 200), ("/openapi.json", 200), *PAGES):
         assert ask(deployed, rules, "driftline.test", path) == status, path
     assert ask(deployed, rules, "driftline.test", "/metrics") is None
     assert ask(deployed, rules, "driftline.test", "/v11") is None
@@ -30,12 +32,11 @@ def ask(deployed, rules, host, path):
     fitting = [
         rule
         for rule in rules[host]
-        if rule["path"] == "/" or path == rule["path"] or path.startswith(rule["path"] + "/")
+        if path == rule["path"] or (rule["pathType"] == "Prefix" and path.startswith(rule["path"].rstrip("/") + "/"))
     ]
     if not fitting:
         return None
     rule = max(fitting, key=lambda one: len(one["path"]))
-    assert rule["pathType"] == "Prefix"
     backend = rule["backend"]["service"]
     service = deployed.rest.get(f"{CORE}/services/{backend['name']}")["spec"]
     port = next(port["port"] for port in service["ports"] if port["name"] == backend["port"]["name"])

@@ -7,7 +7,7 @@ import urllib3
 
 from driftline.errors import NotFound
 from tests.kubernetes_cluster.node import say
-from tests.kubernetes_cluster.release import CORE, NAMESPACE, PODS, until
+from tests.kubernetes_cluster.release import CORE, PODS, RAY, STUDIES, until
 from tests.kubernetes_cluster.studies import SPEC, TRIALS
 
 pytestmark = [
@@ -88,7 +88,7 @@ def test_a_backup_brings_back_what_a_lost_database_had(deployed):
     late.cancel()
     until(lambda: late.state == "CANCELLED", "the later study is cancelled", 120)
 
-    deployed.kill("driftline-postgresql-0")  # its volume is the pod's: both databases are lost
+    deployed.kill("driftline-postgresql-0", CORE)  # its volume is the pod's: both databases are lost
     until(lambda: ready(deployed, "postgresql"), "an empty PostgreSQL is there", 120)
     deployed.page.follow("Backup and restore")
     until(lambda: ready(deployed, "api"), "the API is back", 180)
@@ -120,5 +120,6 @@ def test_an_uninstall_leaves_nothing_and_the_page_is_at_its_end(deployed):
         assert [name for name in left if name != "kube-root-ca.crt"] == [], kind
     secrets = [one["metadata"]["name"] for one in deployed.rest.items(f"{CORE}/secrets")]
     assert [name for name in secrets if not name.startswith("default-token-")] == []
-    assert deployed.rest.items(f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayjobs") == []
+    assert deployed.rest.items(f"{RAY}/rayjobs") == []
+    assert deployed.rest.get(f"/api/v1/namespaces/{STUDIES}") is None
     deployed.page.finish()

@@ -45,8 +45,8 @@ def config(**values):
     return Config.from_json({"image": "driftline:test", "ray_version": "2.60.0", **values})
 
 
-def launch(study=STUDY, attempt=1, **values):
-    return Launch(study, "a study", "default", f"driver.{study}.default.sig", attempt, **values)
+def launch(study=STUDY, attempt=1, project="default", **values):
+    return Launch(study, "a study", project, f"driver.{study}.default.sig", attempt, **values)
 
 
 def at(seconds):

@@ -71,6 +71,20 @@ class Plane:
         """The launcher's access as cluster administrator."""
         return Api.connect(str(self.kubeconfig), None, namespace)
 
+    def kubeconfig_of(self, namespace, account):
+        """A kubeconfig with the token of a ServiceAccount."""
+        asked = {"spec": {"audiences": ["https://kubernetes.default.svc"]}}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        kubeconfig = json.loads(self.kubeconfig.read_text())
+        kubeconfig["users"][0]["user"] = {"token": self.send("POST", path, asked)[1]["status"]["token"]}
+        file = self.folder / f"{namespace}-{account}.kubeconfig"
+        file.write_text(json.dumps(kubeconfig))
+        return file
+
+    def api_of(self, namespace, account):
+        """The launcher's access as a ServiceAccount."""
+        return Api.connect(str(self.kubeconfig_of(namespace, account)), None, namespace)
+
     def status(self, namespace, name, **status):
         """Writes a RayJob's status, as KubeRay would."""
         path = f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs/{name}/status"

@@ -2,7 +2,6 @@
 
 import base64
 import gc
-import json
 import threading
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from driftline.errors import Conflict, DriftlineError, Forbidden, InvalidSpec, NotFound, Unavailable
 from service.launchers.base import Seen
-from service.launchers.kubernetes.api_server import Api, Expired
+from service.launchers.kubernetes.api_server import Expired
 from service.launchers.kubernetes.informer import Mirror
 from service.launchers.kubernetes.launcher import KubernetesLauncher, build
 from service.launchers.kubernetes.naming import job_name, selector
@@ -281,30 +280,34 @@ def test_settings_from_a_file_reach_the_cluster(plane, place, tmp_path, monkeypa
         build(config(kubeconfig=str(tmp_path / "none")), url="http://a", checkpoints="s3://b/x")
 
 
-def test_least_rights_suffice_and_no_others_are_needed(plane, place):
-    """A ServiceAccount with exactly what docs and chart give the scheduler."""
-    at = place.namespace
+def allow_scheduler(plane, home, namespace):
+    """Gives the ServiceAccount `scheduler` of a namespace the rights of docs/kubernetes.md in this one."""
     rules = [
         {"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["list", "watch", "create", "patch", "delete"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "patch"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create", "patch"]},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["create", "patch"]},
     ]
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{at}"
-    plane.send("POST", f"/api/v1/namespaces/{at}/serviceaccounts", {"metadata": {"name": "scheduler"}})
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    account = {"metadata": {"name": "scheduler"}}
+    plane.send("POST", f"/api/v1/namespaces/{home}/serviceaccounts", account, ok=(201, 409))
     plane.send("POST", f"{rbac}/roles", {"metadata": {"name": "scheduler"}, "rules": rules})
     binding = {
         "metadata": {"name": "scheduler"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "scheduler"},
-        "subjects": [{"kind": "ServiceAccount", "name": "scheduler", "namespace": at}],
+        "subjects": [{"kind": "ServiceAccount", "name": "scheduler", "namespace": home}],
     }
     plane.send("POST", f"{rbac}/rolebindings", binding)
-    asked = {"spec": {"audiences": ["https://kubernetes.default.svc"]}}
-    _, found = plane.send("POST", f"/api/v1/namespaces/{at}/serviceaccounts/scheduler/token", asked)
-    kubeconfig = json.loads(plane.kubeconfig.read_text())
-    kubeconfig["users"][0]["user"] = {"token": found["status"]["token"]}
-    file = plane.folder / f"{at}.kubeconfig"
-    file.write_text(json.dumps(kubeconfig))
-    made = KubernetesLauncher(config(), Api.connect(str(file), None, at), url="http://a", folder="s3://b/x")
+
+
+def test_least_rights_suffice_and_no_others_are_needed(plane, place):
+    """A ServiceAccount with exactly what docs and chart give the scheduler."""
+    at = place.namespace
+    allow_scheduler(plane, at, at)
+    api = plane.api_of(at, "scheduler")
+    made = KubernetesLauncher(config(network_policy=True), api, url="http://a", folder="s3://b/x")
+    made.start(launch())
     made.start(launch())
     assert made.seen(STUDY) == Seen(True)
     made.stop(STUDY)
@@ -315,7 +318,77 @@ def test_least_rights_suffice_and_no_others_are_needed(plane, place):
     assert place.jobs() == {}
     for kind, name in (("secrets", job_name(STUDY, 1)), ("pods", "x")):
         with pytest.raises(Forbidden, match=r"cannot get resource"):
-            Api.connect(str(file), None, at).get(kind, name)
+            api.get(kind, name)
     with pytest.raises(Forbidden, match="cannot list resource"):
-        Api.connect(str(file), None, "default").items("rayjobs", "")
+        api.within("default").items("rayjobs", "")
+    made.close()
+
+
+def names(plane, namespace, path):
+    found = plane.send("GET", path.format(namespace=namespace))[1]["items"]
+    return {item["metadata"]["name"] for item in found if item["metadata"].get("labels", {}).get("driftline.io/study")}
+
+
+ACCOUNTS = "/api/v1/namespaces/{namespace}/serviceaccounts"
+POLICIES = "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+
+
+def test_an_account_and_a_policy_come_and_go_with_their_study(plane):
+    place = Place(plane, network_policy=True)
+    other = place.another()
+    for made in (place.launcher, other):
+        made.start(launch())
+        made.start(launch(OTHER))
+    for path in (ACCOUNTS, POLICIES):
+        assert names(plane, place.namespace, path) == {job_name(STUDY, 1), job_name(OTHER, 1)}
+    plane.status(place.namespace, job_name(STUDY, 1), jobDeploymentStatus="Failed", reason="SubmissionFailed")
+    place.launcher.start(launch())  # under another name, which the garbage collector must not take along
+    for path in (ACCOUNTS, POLICIES):
+        until(lambda path=path: names(plane, place.namespace, path) == {job_name(STUDY, 1, 1), job_name(OTHER, 1)}, 60)
+    place.launcher.stop(OTHER)
+    place.launcher.start(launch(OTHER))  # under the same name, perhaps before the garbage collector has looked
+    job = place.jobs()[job_name(OTHER, 1)]["metadata"]
+    for path in (ACCOUNTS, POLICIES):
+        made = plane.send("GET", f"{path.format(namespace=place.namespace)}/{job['name']}")[1]["metadata"]
+        assert [owner["uid"] for owner in made["ownerReferences"]] == [job["uid"]]
+    place.launcher.stop(STUDY)
+    place.launcher.stop(OTHER)
+    for path in (ACCOUNTS, POLICIES):
+        until(lambda path=path: names(plane, place.namespace, path) == set(), 60)
+    place.close()
+
+
+def test_projects_have_namespaces_and_one_that_is_closed_affects_its_own_studies_only(plane):
+    home, theirs, closed = (plane.namespace() for _ in range(3))
+    for namespace in (home, theirs):
+        allow_scheduler(plane, home, namespace)
+    projects = {
+        "team-a": {"namespace": theirs, "queue": "gpus", "checkpoints": "s3://team-a/x"},
+        "team-b": {"namespace": closed},
+    }
+    settings = config(projects=projects, orphan_seconds=0)
+    made = KubernetesLauncher(settings, plane.api_of(home, "scheduler"), url="http://a", folder="s3://b/x")
+
+    def jobs(namespace):
+        found = plane.send("GET", f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs")[1]["items"]
+        return {job["metadata"]["labels"]["driftline.io/study"]: job for job in found}
+
+    made.start(launch())
+    made.start(launch(OTHER, project="team-a"))
+    assert (jobs(home).keys(), jobs(theirs).keys()) == ({STUDY}, {OTHER})
+    job = jobs(theirs)[OTHER]
+    assert "--folder s3://team-a/x" in job["spec"]["entrypoint"]
+    assert (job["spec"]["suspend"], job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]) == (True, "gpus")
+    assert names(plane, theirs, ACCOUNTS) == {job_name(OTHER, 1)}
+    secrets = plane.send("GET", f"/api/v1/namespaces/{theirs}/secrets")[1]["items"]
+    assert job_name(OTHER, 1) in {item["metadata"]["name"] for item in secrets}
+    assert made.seen(STUDY) == Seen(True)
+    assert made.seen(OTHER).waiting
+    with pytest.raises(Forbidden, match=closed):
+        made.start(launch("01k6zzzzzzzzzzzzzzzzzzzzzz", project="team-b"))
+    assert made.seen("01k6zzzzzzzzzzzzzzzzzzzzzz") == Seen(False, "its RayJob is gone")
+    made.collect({STUDY})
+    assert (jobs(home).keys(), jobs(theirs).keys()) == ({STUDY}, set())
+    made.stop(STUDY)
+    assert jobs(home) == {}
     made.close()

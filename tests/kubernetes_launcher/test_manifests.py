@@ -191,18 +191,74 @@ def test_it_scales_only_when_there_is_room_to():
     assert "autoscalerOptions" not in fixed
 
 
-@pytest.mark.parametrize(("workers", "heads"), [({"min": 2, "max": 2}, False), ({"min": 0, "max": 2}, None)])
-def test_a_token_of_kubernetes_is_for_rays_autoscaler_alone(workers, heads):
-    cluster = made({**FULL, "workers": workers})["spec"]["rayClusterSpec"]
-    head, worker = cluster["headGroupSpec"], cluster["workerGroupSpecs"][0]
-    assert head["template"]["spec"].get("automountServiceAccountToken") is heads
-    assert worker["template"]["spec"]["automountServiceAccountToken"] is False
+@pytest.mark.parametrize("most", [2, 4])
+def test_a_token_of_kubernetes_is_for_rays_autoscaler_alone(most):
+    """A worker has Ray's token, and can run commands in the head's container with it."""
+    cluster = made({**FULL, "workers": {"min": 2, "max": most}})["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        (container,) = pod["containers"]
+        projected = {volume["name"] for volume in pod["volumes"] if "projected" in volume}
+        assert projected == ({"autoscaler-token"} if group is cluster["headGroupSpec"] and most == 4 else set())
+        assert not {mount["name"] for mount in container["volumeMounts"]} & {"autoscaler-token", "autoscaler-scratch"}
+    mounts = cluster.get("autoscalerOptions", {}).get("volumeMounts", [])
+    where = {mount["mountPath"]: mount["name"] for mount in mounts}
+    expected = {"/tmp": "autoscaler-scratch", "/var/run/secrets/kubernetes.io/serviceaccount": "autoscaler-token"}
+    assert where == (expected if most == 4 else {})
+
+
+def test_each_study_has_an_account_and_a_policy_that_its_rayjob_owns():
+    settings = config(network_policy=True, service_account_annotations={"role": "writer"})
+    job = manifests.rayjob(settings, launch(), "n", "ns", url=URL, folder=FOLDER)
+    job["metadata"]["uid"] = "u-1"
+    found = manifests.owned(settings, launch(), job)
+    assert found.keys() == {"secrets", "serviceaccounts", "networkpolicies"}
+    for kind, item in found.items():
+        name = job_name(STUDY, 1) if kind == "secrets" else "n"
+        assert (item["metadata"]["name"], item["metadata"]["namespace"]) == (name, "ns")
+        assert item["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+    account, policy = found["serviceaccounts"], found["networkpolicies"]["spec"]
+    assert account["automountServiceAccountToken"] is False
+    assert account["metadata"]["annotations"] == {"role": "writer"}
+    assert {template["serviceAccountName"] for template in templates(job)} == {"n"}
+    (rule,) = policy["ingress"]
+    (peer,) = rule["from"]
+    assert peer == {"podSelector": policy["podSelector"]}, "its own pods, in its own namespace"
+    cluster = job["spec"]["rayClusterSpec"]
+    other = manifests.rayjob(settings, launch("another"), "m", "ns", url=URL, folder=FOLDER)["spec"]["rayClusterSpec"]
+    for one, matches in ((cluster, True), (other, False)):
+        for group in (one["headGroupSpec"], *one["workerGroupSpecs"]):
+            labels = group["template"]["metadata"]["labels"]
+            assert (policy["podSelector"]["matchLabels"].items() <= labels.items()) is matches
+            assert labels["driftline.io/own-network-policy"] == "true"
+
+
+def test_an_account_of_your_own_is_shared_by_all_studies():
+    settings = config(service_account="theirs")
+    job = manifests.rayjob(settings, launch(), "n", "ns", url=URL, folder=FOLDER)
+    job["metadata"]["uid"] = "u"
+    assert manifests.owned(settings, launch(), job).keys() == {"secrets"}
+    assert {template["serviceAccountName"] for template in templates(job)} == {"theirs"}
+
+
+def test_a_project_differs_in_what_it_names():
+    projects = {"a": {"namespace": "ns-a", "queue": "q-a", "checkpoints": "s3://a/x"}, "b": {"queue": "q-b"}}
+    settings = config(namespace="studies", queue="q", queue_priority_class="low", projects=projects)
+    of = {name: settings.of(name) for name in ("a", "b", "c")}
+    assert {name: one.namespace for name, one in of.items()} == {"a": "ns-a", "b": "studies", "c": "studies"}
+    assert {name: one.queue for name, one in of.items()} == {"a": "q-a", "b": "q-b", "c": "q"}
+    assert {one.queue_priority_class for one in of.values()} == {"low"}
+    assert [settings.folder(name, FOLDER) for name in of] == ["s3://a/x", FOLDER, FOLDER]
+    assert settings.namespaces("studies") == {"studies", "ns-a"}
 
 
 def test_scratch_may_be_limited():
     for limit, expected in ((None, {}), ("20Gi", {"sizeLimit": "20Gi"})):
         for template in templates(made({**FULL, "scratch": limit})):
-            assert {"name": "scratch", "emptyDir": expected} in template["volumes"]
+            sizes = {volume["name"]: volume["emptyDir"] for volume in template["volumes"] if "emptyDir" in volume}
+            assert sizes.pop("autoscaler-scratch", expected) == expected
+            assert sizes == {"scratch": expected}
 
 
 def test_pods_keep_to_the_restricted_profile():
@@ -239,7 +295,7 @@ def test_limits_of_time_and_labels():
     }
     cluster = spec["rayClusterSpec"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
-        assert group["template"]["metadata"]["labels"] == labels
+        assert group["template"]["metadata"]["labels"] == labels, "no policy of its own"
     assert job["metadata"]["annotations"]["driftline.io/name"] == "a study"
 
 
@@ -274,6 +330,13 @@ def test_names_tell_studies_attempts_and_repeats_apart():
         ({"image": "i", "run_as_user": 0}, "run_as_user: must be at least 1"),
         ({"image": "i", "env": ["A=1"]}, "env: must be a mapping"),
         ({"image": "i", "deadline_seconds": 0}, "deadline_seconds: must be at least 1"),
+        ({"image": "i", "projects": {"a": {"namespaces": "x"}}}, "projects.a.namespaces: unknown key"),
+        ({"image": "i", "projects": {"a": {"namespace": "Team_A"}}}, "projects.a.namespace: must be lower-case"),
+        (
+            {"image": "i", "projects": {"a": {"queue_priority_class": "low"}}},
+            "projects.a.queue_priority_class: must have queue set",
+        ),
+        ({"image": "i", "workers": {"max": 2}, "projects": {"a": {"queue": "q"}}}, "workers: must have min equal"),
     ],
 )
 def test_wrong_settings_are_named(values, said):
@@ -291,6 +354,8 @@ def test_a_folder_that_all_pods_see(folder):
 def test_a_folder_that_pods_do_not_share_is_refused(folder):
     with pytest.raises(InvalidSpec, match=r"volume_mounts: must hold the folder for checkpoints.*mounted: /shared"):
         config(volume_mounts=[{"name": "v", "mountPath": "/shared"}]).check_folder(folder)
+    with pytest.raises(InvalidSpec, match=r"volume_mounts: must hold the folder for checkpoints"):
+        config(projects={"a": {"checkpoints": folder}}).check_folder("s3://bucket/x")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from driftline.wire.access import Quota
 from service.driver import checkpoints
 from service.launchers.local.launcher import LocalLauncher
-from service.recorder import study_recorder
+from service.recorder import recorder_loop, study_recorder
 from service.recorder.recorder_loop import StudiesRecorder
 from service.scheduler.cleanup import SWEEP_S, Cleanup
 from service.store.schema import METADATA
@@ -79,6 +79,35 @@ def test_mlflow_being_away_loses_nothing(store: Store, uri: str, client: Any, tm
     assert StudiesRecorder(store, uri).sync()
     assert shown(client) == {}
     assert store.deletions.pending("mlflow", 9) == []
+
+
+def test_studies_that_cannot_be_forgotten_block_no_later_deletion(
+    store: Store, uri: str, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studies = [recorded(store, f"digits{number}") for number in range(3)]
+    recorder = StudiesRecorder(store, uri)
+    recorder.sync()
+    for study in studies:
+        delete(store, study)
+    monkeypatch.setattr(recorder_loop, "_FORGET", 2)
+    locked = {study.id for study in studies[:2]}
+    forget = recorder_loop.forget
+
+    def refuse(asks: Any, name: str, tags: dict[str, str]) -> None:
+        if locked & set(tags.values()):
+            raise PermissionError(name)
+        forget(asks, name, tags)
+
+    monkeypatch.setattr(recorder_loop, "forget", refuse)
+    with pytest.raises(PermissionError):
+        recorder.sync()
+    assert recorder.sync()
+    assert {deletion.study_id for deletion in store.deletions.pending("mlflow", 9)} == locked
+    with pytest.raises(PermissionError):
+        recorder.sync()  # the next round
+    locked.clear()
+    until(lambda: recorder.sync() or not store.deletions.pending("mlflow", 9))
+    assert shown(client) == {}
 
 
 @pytest.mark.parametrize("call", ["create_experiment", "create_run", "log_batch", "set_terminated"])
@@ -201,12 +230,12 @@ class Remover:
         launcher = LocalLauncher("http://127.0.0.1:1", str(folder / "checkpoints"), folder / "logs")
         self._cleanup = Cleanup(store, launcher, str(folder / "checkpoints"), Quota(), lambda: self._now)
 
-    def study(self) -> Stored:
-        """A new paused study with files and runs."""
+    def study(self, *, cancelled: bool = False) -> Stored:
+        """A new paused or cancelled study with files and runs."""
         study = Stored(self.store, ["fedavg"], 20)
         study.add(trials("fedavg", 1))
-        self.store.studies.intend(study.id, "pause")
-        self.store.leases.release(study.id, study.attempt, "PAUSED")
+        self.store.studies.intend(study.id, "cancel" if cancelled else "pause")
+        self.store.leases.release(study.id, study.attempt, "CANCELLED" if cancelled else "PAUSED")
         checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.1", (1, 1), 5, b"5")
         checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.2", (1, 1), 5, b"5")
         (self._folder / "logs" / f"{study.id}.log").touch()
@@ -235,10 +264,18 @@ class Remover:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("expired", [False, True], ids=["requested", "expired"])
 def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
-    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expired: bool
 ) -> None:
     switch = KillSwitch()
+
+    def begin(store: Store, study_id: str) -> None:
+        if expired:
+            store.deletions.expire(Quota(retention_days=1e-9), 9)
+        else:
+            store.deletions.request(study_id)
+
     write = Session.write
 
     @contextmanager
@@ -259,11 +296,11 @@ def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
     first.study()
     kept = first.contents()
     for number in itertools.count(1):
-        study = first.study()
+        study = first.study(cancelled=expired)
         everything = first.contents()
         switch.left = number
         try:
-            store.deletions.request(study.id)
+            begin(store, study.id)
             Remover(store, uri, tmp_path).clean()
             killed = False
         except Killed:
@@ -273,10 +310,10 @@ def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
             remover = Remover(again, uri, tmp_path)
             if study.id in {found.id for found in again.studies.find()}:
                 assert remover.contents() == everything
-                again.deletions.request(study.id)
+                begin(again, study.id)
             remover.clean()
             assert remover.contents() == kept, number
-        assert len(store.audit.find(action="study.delete")) == number
+        assert len(store.audit.find(action="study.expire" if expired else "study.delete")) == number
         if not killed:
             break
     assert number > 10

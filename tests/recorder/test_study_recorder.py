@@ -100,7 +100,7 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
     by_name = {run[0][0]: run for run in labels.values()}
     assert set(by_name) == {"digits", "fedavg", "fedprox"}
     assert all(run[0][1] == "FINISHED" for run in labels.values())
-    assert by_name["digits"][4] == ["frontier.html", "frontier.json", "frontier.png", "trials.csv"]
+    assert by_name["digits"][4] == ["frontier.html", "frontier.json", "frontier.png", "frontier.svg", "trials.csv"]
     assert "fedavg: recommendations, search" in by_name["digits"][2]["mlflow.note.content"]
     frontier = by_name["fedavg"][3]["frontier"]
     (parent,) = client.search_runs(["1"], filter_string="tags.`driftline.kind` = 'study'")

@@ -14,7 +14,7 @@ from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
 
-from .samples import Chosen, confirmed
+from .samples import Chosen, confirmed, curve
 
 HIGH = [0.90, 0.91, 0.89, 0.92, 0.90, 0.88]
 LOW = [0.80, 0.82, 0.79, 0.80, 0.81, 0.78]
@@ -165,8 +165,26 @@ def test_a_diverged_trial_counts_with_the_rounds_it_was_granted() -> None:
     lost = confirmed([[0.0, 99.0]], label="b", configuration=1, states=["DIVERGED"])
     whole = confirmed([[0.0, 0.1, 0.2]], label="a", configuration=1)
     found = compared([*label("a", HIGH), *whole], [*label("b", LOW), *lost])
-    assert found["ledger"] == {"a": {"trials": 8, "cost": 16.0}, "b": {"trials": 8, "cost": 16.0}}
+    assert found["ledger"] == {name: {"trials": 8, "rounds": 16, "cost": 16.0} for name in "ab"}
     assert found["verdict"] == "a"
+
+
+def test_labels_of_which_rungs_left_different_rounds_have_no_verdict() -> None:
+    """Both have as many trials; those of b's search were stopped earlier."""
+    seeds = range(6)
+    trials = [
+        curve([0.0, end, end], label=name, number=seed, seed=1 + seed, phase="confirmation", configuration=0)
+        for name, ends in (("a", HIGH), ("b", LOW))
+        for seed, end in zip(seeds, ends, strict=False)
+    ]
+    trials += [
+        curve([0.0] * (1 + rounds), label=name, number=number, state="STOPPED")
+        for name, rounds in (("a", 2), ("b", 1))
+        for number in range(20)
+    ]
+    result = frontier_document("s", trials, Chosen(), 3, rungs=(1, 2, 3))
+    assert [result["methods"][name]["granted"]["rounds"] for name in "ab"] == [6 * 3 + 20 * 2, 6 * 3 + 20]
+    assert compare(result, "a", "b")["why"] == "No verdict: budgets differ: a had 58 rounds, b had 38."
 
 
 def test_seconds_and_oneself_have_no_verdict() -> None:

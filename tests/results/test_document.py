@@ -296,6 +296,7 @@ def test_studies_without_results() -> None:
     nothing = TrialCurve("t", "fedavg", "search", 0, 0, 0, {}, "DIVERGED", {})
     assert frontier_document("s", [nothing], Chosen(), 10)["methods"]["fedavg"]["granted"] == {
         "trials": 1,
+        "rounds": 10,
         "cost": 10.0,
     }
     with pytest.raises(InvalidSpec, match="did you mean rounds"):
@@ -379,3 +380,14 @@ def test_result_of_a_stored_study() -> None:
     )
     assert (result.document["scale"]["best"], result.document["scale"]["fixed"]) == (2.0, True)
     assert not study_result(record, trials, columns, cost="bytes").document["scale"]["fixed"]  # of another reading
+
+
+def test_a_stopped_trial_counts_in_the_search_as_far_as_it_went() -> None:
+    early = curve([0.1, 0.6, 0.7], number=0, state="STOPPED")
+    late = curve([0.1, 0.2, 0.3, 0.8, 0.9], number=1)
+    found = frontier_document("s", [early, late], Chosen(), 4, rungs=(2, 4))["methods"]["fedavg"]
+    assert [(row["cost"], row["configuration"], row["round"]) for row in found["recommendations"]] == [
+        (1.0, 0, 1), (2.0, 0, 2), (3.0, 1, 3), (4.0, 1, 4),
+    ]  # fmt: skip
+    assert found["granted"] == {"trials": 2, "rounds": 2 + 4, "cost": 6.0}
+    assert found["ledger"]["rounds"] == 6

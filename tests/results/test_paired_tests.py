@@ -64,12 +64,15 @@ def test_no_spread_is_no_evidence() -> None:
 @given(st.dictionaries(st.integers(0, 9), st.floats(0, 1), min_size=1, max_size=6))
 def test_holm_rejects_step_by_step(p_values: dict[int, float]) -> None:
     found = holm(p_values)
-    going, ordered = True, sorted(p_values, key=lambda key: p_values[key])
-    for index, key in enumerate(ordered):
+    going, level = True, 0.0
+    for index, key in enumerate(sorted(p_values, key=lambda key: p_values[key])):
         left = len(p_values) - index
+        if going:
+            level = 1 - 0.05 / left
         going = going and p_values[key] * left <= 0.05
         assert (found[key][0] <= 0.05) == going
-        assert found[key][1] == pytest.approx(1 - 0.05 / left)
+        assert (p_values[key] <= 1 - found[key][1] + 1e-12) == going  # the interval excludes 0
+        assert found[key][1] == pytest.approx(level)
 
 
 @settings(max_examples=40, deadline=None)

@@ -39,8 +39,12 @@ def test_a_dominated_point_changes_nothing(points: list[tuple[int, int]], more: 
         assert after.tolist() == [*before.tolist(), False]
 
 
-@given(st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=20))
-def test_layers_peel_off_one_by_one(values: list[tuple[int, int, int]]) -> None:
+@given(
+    st.integers(1, 2).flatmap(
+        lambda objectives: st.lists(st.tuples(*[st.integers(0, 6)] * objectives), min_size=1, max_size=20)
+    )
+)
+def test_layers_peel_off_one_by_one(values: list[tuple[int, ...]]) -> None:
     found = layers(values)
 
     def over(a: tuple[int, ...], b: tuple[int, ...]) -> bool:

@@ -153,5 +153,5 @@ def test_tables_of_one_task_are_joined() -> None:
     with pytest.raises(InvalidSpec, match=r"budget\.rounds"):
         joined([one, longer])
     elsewhere = recorded(study("b", task={"name": "digits", "clients": 9}), other.trials)
-    with pytest.raises(InvalidSpec, match="task: tables must agree"):
+    with pytest.raises(InvalidSpec, match="task: studies must agree"):
         joined([one, elsewhere])

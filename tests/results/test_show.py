@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from driftline.results.document import frontier_document
-from driftline.results.show.axes import band_text, legend_name, quality_log
+from driftline.results.show.axes import band_text, legend_name, quality_scale, quality_title
 from driftline.results.show.page import frontier_html
-from driftline.results.show.palette import styles
-from driftline.results.show.picture import frontier_png
+from driftline.results.show.palette import styles, stylesheet
+from driftline.results.show.picture import _figure, frontier_png, frontier_svg
 from driftline.results.show.recommendation_rows import recommendation_rows
 
 from .samples import Chosen, curve, study
@@ -20,6 +22,16 @@ from .samples import Chosen, curve, study
 def size(png: bytes) -> tuple[int, int]:
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+
+
+def data(page: str) -> Any:
+    """What the script of a page draws."""
+    return json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+
+
+def script(page: str) -> str:
+    """The script of a page."""
+    return page.rpartition("<script>")[2].partition("</script>")[0]
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +67,14 @@ def test_pictures_of_almost_nothing(trials: list) -> None:  # type: ignore[type-
 
 
 def test_page_works_offline(page: str) -> None:
-    assert page.count("<script") >= 3  # plotly itself and two charts
-    tags = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
+    tags = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
     assert not re.search(r"(src|href)\s*=", tags)
     assert not re.search(r"<script[^>]+src=", page)
     assert not re.search(r"<link\b", tags)
+    assert "default-src 'none'" in tags
+    assert "//" not in re.sub(
+        r"^ *//.*$|[;,{})] //.*$|http://www.w3.org/2000/svg", "", script(page), flags=re.MULTILINE
+    )
 
 
 def test_page_shows_everything(page: str) -> None:
@@ -69,14 +84,17 @@ def test_page_shows_everything(page: str) -> None:
         "scaffold",
         "diverged",
         "area",
+        "Best quality within a budget",
         "Speed against final quality",
         "What to run",
+        "Configurations",
+        "Which hyperparameter moves you along the frontier",
         "Comparisons",
+        "Ledger",
         "Definitions",
         "client_lr",
     ):
         assert text in page
-    assert "Plotly.newPlot" in page
 
 
 def test_labels_cannot_break_the_page() -> None:
@@ -87,6 +105,7 @@ def test_labels_cannot_break_the_page() -> None:
     ]
     page = frontier_html(frontier_document(evil, trials, Chosen(), 200), trials)
     assert "<script>alert" not in page
+    assert data(page)["labels"][0]["name"] == evil
 
 
 def test_diverged_trials_are_counted_in_the_legend() -> None:
@@ -97,12 +116,54 @@ def test_diverged_trials_are_counted_in_the_legend() -> None:
 
 def test_positive_losses_are_drawn_on_a_logarithm() -> None:
     loss = frontier_document("s", [curve([1.0, 0.8, 0.5], metric="test_loss")], Chosen("test_loss"), 2)
-    assert quality_log(loss)
-    assert not quality_log(
-        frontier_document("s", [curve([1.0, 0.8, -0.5], metric="test_loss")], Chosen("test_loss"), 2)
-    )
-    assert not quality_log(frontier_document("s", [curve([0.001, 0.5, 0.9])], Chosen(), 2))
-    assert not quality_log(frontier_document("s", [], Chosen("test_loss"), 2))
+    assert quality_scale(loss) == "log"
+    negative = frontier_document("s", [curve([1.0, 0.8, -0.5], metric="test_loss")], Chosen("test_loss"), 2)
+    assert quality_scale(negative) == "linear"
+    assert quality_scale(frontier_document("s", [curve([0.001, 0.5, 0.8])], Chosen(), 2)) == "linear"
+    assert quality_scale(frontier_document("s", [], Chosen("test_loss"), 2)) == "linear"
+
+
+@pytest.mark.parametrize(
+    ("values", "metric", "scale"),
+    [
+        ([0.1, 0.9, 0.99], "test_accuracy", "error"),
+        ([0.1, 0.5, 0.85], "test_accuracy", "linear"),
+        ([0.1, 0.9, 1.0], "test_accuracy", "linear"),  # an error of 0 has no place on a logarithm
+        ([0.1, 0.9, 0.99], "test_auc", "linear"),
+    ],
+)
+def test_accuracies_near_1_are_drawn_as_errors(values: list[float], metric: str, scale: str) -> None:
+    result = frontier_document("s", [curve(values, metric=metric)], Chosen(metric), 2)
+    assert quality_scale(result) == scale
+    assert (quality_title(result) == "1 \N{MINUS SIGN} test accuracy (lower is better)") == (scale == "error")
+
+
+def test_the_picture_labels_errors() -> None:
+    curves = [curve([0.1, 0.6, 0.93, 0.97, 0.99])]
+    figure = _figure(frontier_document("s", curves, Chosen(), 4), 6.4, 4.4, 100)
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    low, high = axes.get_ylim()
+    labels = [
+        text.get_text() for text in axes.yaxis.get_ticklabels(which="both") if low <= text.get_position()[1] <= high
+    ]
+    assert [label for label in labels if label] == ["0.01", "0.02", "0.05", "0.1", "0.2"]
+
+
+def test_the_picture_labels_costs_between_decades() -> None:
+    figure = _figure(frontier_document("s", study(("fedavg",), 8, confirm=2), Chosen(), 200), 6.4, 4.4, 100)
+    figure.draw_without_rendering()
+    axis = figure.axes[0].xaxis
+    labels = [text.get_text() for text in axis.get_ticklabels() if 1 <= text.get_position()[0] <= 200]
+    assert labels == ["1", "2", "5", "10", "20", "50", "100", "200"]
+
+
+def test_the_svg_is_a_picture_that_does_not_change() -> None:
+    result = frontier_document("digits", study(("fedavg",), 8, confirm=2), Chosen(), 200)
+    picture = frontier_svg(result)
+    assert picture.startswith(b"<?xml")
+    assert b"<svg" in picture
+    assert frontier_svg(result) == picture
 
 
 def test_the_caption_says_what_is_drawn() -> None:
@@ -129,15 +190,17 @@ def test_theory_is_drawn_beside_the_measurement() -> None:
     plain = frontier_png(result)
     result["methods"]["fedavg"]["theory"] = [{"cost": 1.0, "quality": 0.2}, {"cost": 200.0, "quality": 0.9}]
     assert frontier_png(result) != plain
-    assert "fedavg, theory" in frontier_html(result, trials)
+    assert data(frontier_html(result, trials))["readings"][0]["theory"] == [[[1, 0.2], [200, 0.9]]]
 
 
 def test_styles_are_apart_and_stay_with_their_label() -> None:
     many = [f"label{number}" for number in range(20)]
     found = styles(many)
     assert len({(style.colour, style.dash) for style in found.values()}) == 20
+    assert len({(style.name, style.dash) for style in found.values()}) == 20
     assert styles(many[:2])["label1"] == found["label1"]
-    assert found["label0"].translucent(0.5) == "rgba(0,114,178,0.5)"
+    for style in found.values():
+        assert f".{style.name}{{--c:{style.colour}}}" in stylesheet()
 
 
 def test_drawing_leaves_no_figure_open() -> None:

@@ -20,6 +20,8 @@ from service.driver.ray.worker import columns
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
 
+from .test_show import data
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TASK: dict[str, Any] = {
     "name": "quadratic",
@@ -31,8 +33,11 @@ STEPS: dict[str, Any] = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": {"
 RANDOM: dict[str, Any] = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3}
 
 
-def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), **keys: Any) -> StudyResult:
-    """The result of a study whose grids were trained here, every setting on every seed."""
+def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), stopped: int = 0, **keys: Any) -> StudyResult:
+    """The result of a study whose grids were trained here, every setting on every seed.
+
+    The last `stopped` trials are stopped after 25 rounds.
+    """
     study = Study.from_json(
         {
             "name": "small",
@@ -55,7 +60,8 @@ def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), **keys: Any) ->
         for place, (number, seed) in enumerate(repeats):
             spec = parse(trial_document(study, entry.label, [grid[number]], seed))
             name = f"small.{entry.label}.{place}"
-            (curves[name],) = columns(Pack.from_spec(spec, device="cpu").advance(), 1)
+            early = place >= len(repeats) - stopped
+            (curves[name],) = columns(Pack.from_spec(spec, device="cpu").advance(25 if early else None), 1)
             trials.append(
                 TrialRecord(
                     id=name,
@@ -66,7 +72,11 @@ def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), **keys: Any) ->
                     configuration=number,
                     seed=seed,
                     hyperparameters=grid[number],
-                    state="DIVERGED" if curves[name].get("diverged", [False])[-1] else "COMPLETE",
+                    state="DIVERGED"
+                    if curves[name].get("diverged", [False])[-1]
+                    else "STOPPED"
+                    if early
+                    else "COMPLETE",
                     created_at=NOW,
                     updated_at=NOW,
                 )
@@ -191,6 +201,13 @@ def test_lookahead_samples_one_client_by_nature() -> None:
     assert note == "The prediction leaves out the sampling of 1 of 6 clients."
 
 
+def test_trials_that_stopped_early_have_no_prediction() -> None:
+    method = ran({"label": "plain", "name": "fedavg", "space": STEPS}, stopped=1).document["methods"]["plain"]
+    predicted = {row["hyperparameters"]["local_steps"]: row["theory"] is not None for row in method["configurations"]}
+    assert predicted == {2: True, 5: True, 10: True, 20: False}
+    assert method["theory_note"] == "1 of the configurations have no prediction: stopped early."
+
+
 def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
     decay = {"name": "plateau", "space": {"window": 5, "cooldown": 5, "client_decay": 0.5}}
     result = ran(
@@ -205,8 +222,9 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
     assert method["theory_note"] == said
     assert f"decay: {said}" in " ".join(result.table().split())
     page = result.file("frontier.html").decode()
-    assert "plain, theory" in page
-    assert "decay, theory" not in page
+    decayed, constant = data(page)["readings"][0]["theory"]
+    assert decayed == []
+    assert constant[-1][1] == pytest.approx(result.document["methods"]["plain"]["theory"][-1]["quality"])
     assert said in page
     assert "the theory's prediction" in band_text(result.document)
 

@@ -79,6 +79,11 @@ def test_a_failed_trial_ends_reproducibility_two_generations_later() -> None:
     assert missed(failed, chosen, 4) == (
         "the configurations of a to confirm were chosen without the result of a.s00005, which had failed"
     )
+    stopped = [*asked[:6], trial("a", 6, state="STOPPED"), *asked[7:]]
+    assert missed(failed, stopped, 4) == (
+        "trials of a were stopped at rungs without the result of a.s00005, which had failed"
+    )
+    assert missed(failed, [trial("a", 3, state="STOPPED"), *asked[4:]], 4) is None
     assert missed(failed, later, 0) is None
     assert missed(trial("a", 0, "confirmation", state="FAILED"), later, 4) is None
     found = trial_list(record(), [*later[:5], failed, *later[6:]])

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from driftline import Study
+from driftline.errors import NotFound
 from driftline.sdk.asynchronous import AsyncClient, AsyncJob
 from driftline.sdk.client import Client
 from driftline.sdk.job import Job, StudyFailed
@@ -30,6 +31,11 @@ def test_a_job_awaited() -> None:
             assert [line async for line in job.logs(follow=True)] == []
             assert await job.trials() == []
             assert await job.curves() == {}
+            assert await job.best_in_search() == {}
+            with pytest.raises(NotFound, match="nothing to recommend"):
+                await job.best()
+            assert await job.first_difference(await client.job("small")) is None
+            assert [record.id for record in await client.records()] == [job.id]
             assert (await (await job.extend(trials_per_method=9)).record()).state == "SUCCEEDED"
             await client.delete("small")
             assert await client.jobs() == []
@@ -58,7 +64,7 @@ def test_failures_and_cancellation() -> None:
 
 @pytest.mark.parametrize(("plain", "awaited"), [(Job, AsyncJob), (Client, AsyncClient)])
 def test_everything_is_there(plain: type, awaited: type) -> None:
-    left_out = {"state", "mlflow_url", "best", "records"}  # of the record, or of the progress view
+    left_out = {"state", "mlflow_url"}  # of the record
     names = {name for name in vars(plain) if not name.startswith("_")} - left_out
     assert names <= set(vars(awaited))
     for name in names - {"wait"}:

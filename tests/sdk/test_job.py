@@ -9,6 +9,7 @@ from driftline import Client, Study
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from service.server.compose import Service
 from tests.waiting import until
+from trainers.run import run
 
 
 def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.Event) -> None:
@@ -30,6 +31,19 @@ def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.
         assert list(job.logs()) == list(job.logs(follow=True))
         by_bytes = job.frontier(cost="bytes")
         assert by_bytes.data["methods"]["fedavg"]["frontier"] != job.frontier().data["methods"]["fedavg"]["frontier"]
+        assert job.best("fedavg") == job.frontier().best("fedavg")
+        best = job.best("fedavg", cost=10)
+        assert best.rounds <= 10
+        again = next(one for one in job.trials("fedavg", "confirmation") if one.configuration == best.configuration)
+        curve = job.curves(again.id)[again.id]
+        expected = curve["excess_loss"][curve["round"].index(best.rounds)]
+        *_, line = run(best.trial(Study.from_yaml(study_file), seed=again.seed))
+        assert (line["round"], line["excess_loss"]) == (best.rounds, pytest.approx(expected, rel=1e-9))
+        searched = job.trials(phase="search").to_frame().groupby("label")["quality"].min()  # an excess loss falls
+        assert job.best_in_search() == searched.to_dict()
+        curves = job.curves().to_frame()
+        assert set(curves["trial"]) == {trial.id for trial in job.trials()}
+        assert curves.groupby("trial")["round"].max().eq(20).all()
         with pytest.raises(InvalidSpec, match="train_loss"):
             job.frontier(quality="train_los")
         with pytest.raises(Conflict, match="nothing to retry"):
@@ -42,6 +56,23 @@ def test_a_job_of_a_service(service: Service, study_file: Path, gate: threading.
         with pytest.raises(NotFound, match="have: small"):
             client.job("0" * 26)
         assert "succeeded" in job._repr_html_()
+
+
+def test_the_first_trial_that_differs_between_two_jobs(
+    service: Service, study_file: Path, gate: threading.Event
+) -> None:
+    study = Study.from_yaml(study_file)
+    with Client() as client:
+        one = client.submit(study).wait(timeout_s=120)
+        assert one.first_difference(client.job(one.id)) is None
+        both = one.frontier(client.job(one.id), cost="bytes")
+        assert both.labels == ("1-small/fedavg", "1-small/fedsgd", "2-small/fedavg", "2-small/fedsgd")
+        assert both.compare("1-small/fedavg", "2-small/fedavg")["claims"]["configurations"]["difference"]["mean"] == 0
+        gate.clear()
+        other = client.submit(study)
+        assert str(one.first_difference(other)).endswith("only the first study has it")
+        assert str(other.first_difference(one)).endswith("only the second study has it")
+        other.cancel()
 
 
 def test_the_same_key_makes_one_study(service: Service, study_file: Path, gate: threading.Event) -> None:

@@ -15,6 +15,7 @@ from service.api.auth.tokens import Access, Tokens
 from service.api.http_server import Server
 from service.api.study_checks import CheckedStudy
 from service.store.store import Store
+from service.web.pages import add_pages
 from tests.clients import EveryClient
 
 TOKENS = {
@@ -65,7 +66,9 @@ def running(store: Store, **options: Any) -> Iterator[Service]:
     tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
     where = {name: options.pop(name) for name in ("loopback", "port", "trusted_proxies") if name in options}
     arguments: dict[str, Any] = {"check": check, "frontier": FakeFrontier(), "poll_s": 0.02, **options}
-    with Server(create_app(store, tokens, **arguments), **where) as server:
+    app = create_app(store, tokens, **arguments)
+    add_pages(app)
+    with Server(app, **where) as server:
         yield Service(store, server, tokens)
 
 

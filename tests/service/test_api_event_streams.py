@@ -175,6 +175,8 @@ def test_invalid_limits(given: object, words: str) -> None:
     with pytest.raises(InvalidSpec) as caught:
         StreamLimits.taken({"streams": given})
     assert str(caught.value).startswith(words)
+    with pytest.raises(InvalidSpec, match=r"^streams\.per_token: .*\nstreams\.per_process: "):
+        StreamLimits.taken({"streams": {"per_token": 0, "per_process": 0}})
 
 
 def test_limits_of_streams_stand_among_the_others() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import api, frontiers
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
@@ -31,6 +32,12 @@ def creates(store: Store, count: int, threads: int) -> None:
     assert len(made) == count
     assert len(set(made)) == len(store.studies.find()) == 1
     assert len(store.audit.find(action="study.submit")) == 1
+
+
+def test_studies_of_the_benchmarks_are_stored(sqlite_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(api.fill(sqlite_store, 40)) == 10
+    frontiers.alone(sqlite_store, frontiers.fill(sqlite_store, 40, 4))
+    assert "in all" in capsys.readouterr().out
 
 
 def test_creations_under_one_key_make_one_study(store: Store) -> None:

@@ -64,6 +64,13 @@ def test_what_cannot_be_right_is_said(changes: dict[str, Any], words: str) -> No
         Oidc.from_json(document)
 
 
+def test_all_errors_are_reported() -> None:
+    with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_OIDC: audience: .*\nDRIFTLINE_OIDC: grants: must not be empty"):
+        Oidc.from_json({**GOOD, "audience": "", "grants": []})
+    with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_API_URL: .*\nDRIFTLINE_TRUSTED_PROXIES: "):
+        read_service({"DRIFTLINE_API_URL": "tuner:8080", "DRIFTLINE_TRUSTED_PROXIES": "10.0.0.7,x"})
+
+
 def test_it_is_said_before_anything_is_opened(tmp_path: Path) -> None:
     file = tmp_path / "oidc.yaml"
     file.write_text(yaml.safe_dump({**GOOD, "issuer": "http://login.example"}))

@@ -108,6 +108,8 @@ def test_unknown_sampler():
         build("tpee", SPACE, OBJECTIVES, 0)
     with pytest.raises(InvalidSpec, match=r"^sampler\.startp: unknown key: did you mean startup\?$"):
         build({"name": "tpe", "startp": 3}, SPACE, OBJECTIVES, 0)
+    with pytest.raises(InvalidSpec, match=r"^sampler\.startp: .*\nsampler\.startup: must be at least 1"):
+        build({"name": "tpe", "startp": 3, "startup": 0}, SPACE, OBJECTIVES, 0)
 
 
 def test_settings_of_a_sampler_reach_it():

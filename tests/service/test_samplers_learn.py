@@ -1,15 +1,18 @@
 """NSGA-II and Gaussian processes: better than chance, shy of what diverges, the same after any order of arrival."""
 
 import copy
+import random
+from types import MethodType
 
 import numpy as np
 import optuna
 import pytest
 
 from search_spaces.parameters import Choice, Float, Int
-from service.samplers import gp, nsga2
+from service.samplers import gp, nsga2, tpe
 from service.samplers.build import build
 from service.samplers.optuna_parameters import encode
+from tests.service.test_samplers import SPACE as ALL_KINDS
 from tests.service.test_samplers_tpe import SPACE, hypervolume, search, smooth
 
 OBJECTIVES = ("quality", "speed")
@@ -192,6 +195,80 @@ def test_shared_trials_propose_what_added_trials_propose(name, objectives, diver
             proposals.append(sampler.ask(number))  # the ones before stay running
             assert added.ask(number) == proposals[-1]
     assert len({str(one) for one in proposals}) == 3
+
+
+def optunas_own(sampler):
+    """Optuna's sampler with Optuna's own methods, where ours keep results from one proposal to the next."""
+    kinds = {sampler: optuna.samplers.NSGAIISampler}
+    if isinstance(sampler, tpe.DrawnCategories):
+        kinds = dict.fromkeys((sampler, sampler._draw), optuna.samplers.TPESampler)
+    for one, kind in kinds.items():
+        for name in ("_sample", "infer_relative_search_space"):
+            if hasattr(kind, name):
+                setattr(one, name, MethodType(getattr(kind, name), one))
+    return sampler
+
+
+@pytest.mark.parametrize("name", ["tpe", "nsga2"])
+@pytest.mark.parametrize("objectives", [OBJECTIVES, OBJECTIVES[:1]], ids=["two objectives", "one objective"])
+@pytest.mark.parametrize(
+    "space", [ALL_KINDS, {"a": Choice((1, 2, 4)), "b": Float(1, 2, also=(0, 9))}], ids=["all", "b"]
+)
+def test_what_is_kept_between_proposals_changes_none(name, objectives, space):
+    """Trials end in random order, some diverge or fail, and others stay running among them."""
+    kept, own = build(name, space, objectives, 0), build(name, space, objectives, 0)
+    make = own._optuna
+
+    def without(number, seed):
+        if name == "nsga2":
+            own._bred = own._bred[:1]
+        return optunas_own(make(number, seed))
+
+    own._optuna = without
+    draw, running = random.Random(3), []
+    for number in range(44):
+        setting = kept.ask(number)
+        assert own.ask(number) == setting, number
+        running.append((number, setting))
+        for _ in range(draw.choice((0, 1, 2))):
+            if running:
+                ended, its = running.pop(draw.randrange(len(running)))
+                kind = draw.choice(("complete", "complete", "complete", "diverged", "failed"))
+                values = {one: round(draw.gauss(), 1) for one in OBJECTIVES} if kind == "complete" else None
+                for sampler in (kept, own):
+                    sampler.tell(ended, its, values, diverged=kind == "diverged")
+
+
+def test_tpe_splits_the_trials_once_for_all_proposals_of_a_generation(monkeypatch):
+    splits, split = [], tpe._split_trials
+    monkeypatch.setattr(tpe, "_split_trials", lambda *arguments: splits.append(1) or split(*arguments))
+    sampler, points = build("tpe", SPACE, OBJECTIVES, 0), build("quasi_random", SPACE, OBJECTIVES, 0)
+    for generation in range(3):
+        for number in range(20 * generation, 20 * generation + 20):
+            sampler.tell(number, points.ask(number), smooth(points.ask(number)))
+        for number in range(100, 108):
+            sampler.ask(number)
+        assert len(splits) == generation + 1
+
+
+def test_nsga2_selects_the_parents_of_a_generation_once(monkeypatch):
+    selected, select = [], nsga2.Generations.select_parent
+    monkeypatch.setattr(
+        nsga2.Generations, "select_parent", lambda *arguments: selected.append(arguments[2]) or select(*arguments)
+    )
+    sampler, points = build("nsga2", SPACE, OBJECTIVES, 0), build("quasi_random", SPACE, OBJECTIVES, 0)
+    for number in range(24):
+        sampler.tell(number, points.ask(number), smooth(points.ask(number)))
+    for number in range(24, 32):
+        sampler.ask(number)
+    assert selected == [1, 2, 3]
+    for number in range(24, 32):
+        sampler.tell(number, points.ask(number), smooth(points.ask(number)))
+    sampler.ask(32)
+    assert selected == [1, 2, 3, 4]
+    sampler.tell(9, points.ask(9), {"quality": 9.0, "speed": 9.0})  # another result of generation 1
+    sampler.ask(33)
+    assert selected == [1, 2, 3, 4, 2, 3, 4]
 
 
 def test_gp_keeps_the_best_the_newest_and_some_that_diverged():

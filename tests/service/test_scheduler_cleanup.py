@@ -207,6 +207,38 @@ def test_a_study_whose_files_cannot_be_removed_blocks_no_other(
     assert (left(folder), store.deletions.pending("files", 9)) == (set(), [])
 
 
+def test_studies_whose_files_cannot_be_removed_block_no_later_deletion(
+    store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "STUDIES", 2)
+    deleted = [ended(store, clock, folder, "PAUSED") for _ in range(5)]
+    for study in deleted:
+        clock.now += 1
+        store.deletions.request(study)
+    locked, tried = set(deleted[:3]), []
+    clear = checkpoints.clear
+
+    def refuse(path: str, attempt: int) -> None:
+        tried.append(path.rpartition("/")[2])
+        if tried[-1] in locked:
+            raise PermissionError(path)
+        clear(path, attempt)
+
+    monkeypatch.setattr(checkpoints, "clear", refuse)
+    worker = cleaner(store, FakeLauncher(), folder)
+
+    def rests() -> bool:
+        worker.step()
+        return worker._removal is None
+
+    until(rests)  # the clock stands: nothing is tried twice
+    assert (left(folder), sorted(tried)) == (locked, deleted)
+    locked.clear()
+    clock.now += SWEEP_S
+    until(rests)
+    assert (left(folder), store.deletions.pending("files", 9)) == (set(), [])
+
+
 def test_a_launcher_that_is_away_or_cannot_remove_logs_is_asked_again(
     store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,6 +299,30 @@ def test_studies_that_a_project_keeps_no_longer_go_a_few_at_a_time(
     turns(worker, clock, 2)
     assert [study.id for study in store.studies.find()] == [new, paused]
     assert left(folder) == {new, paused}
+
+
+def test_a_clock_that_is_set_forward_lets_no_study_expire_for_an_hour(store: Store, clock: Clock, folder: str) -> None:
+    study = ended(store, clock, folder, "FAILED")
+    steady = Clock()
+    worker = Cleanup(store, FakeLauncher(), None, Quota(retention_days=1), steady)
+
+    def passes(seconds: float) -> None:
+        steady.now += seconds
+        clock.now += seconds
+        worker.step()
+
+    worker.step()
+    clock.now += 365 * DAY
+    passes(1)
+    for _ in range(59):
+        passes(60)
+    assert [kept.id for kept in store.studies.find()] == [study]
+    clock.now -= 365 * DAY  # put right
+    passes(90)
+    assert [kept.id for kept in store.studies.find()] == [study]
+    clock.now += 30  # as clocks are
+    passes(DAY)
+    assert store.studies.find() == []
 
 
 def test_a_launcher_removes_logs_and_locks(tmp_path: Path) -> None:

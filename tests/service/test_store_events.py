@@ -21,6 +21,8 @@ def test_events_tell_the_story_and_keep_one_progress(store: Store) -> None:
     assert [event.id for event in events] == sorted({event.id for event in events})
     assert store.events.read(study, after=events[1].id, limit=2) == events[2:4]
     newest = events[-1].id
+    assert store.events.newest(study, limit=9) == [event for event in events[::-1] if event.kind != "progress"]
+    assert store.events.newest(study, before=newest, limit=2) == [events[3], events[1]]
     assert store.events.tail(study, after=events[1].id, limit=2) == ("SUCCEEDED", newest, events[2:4])
     assert (
         store.events.tail(study, after=newest, limit=2)

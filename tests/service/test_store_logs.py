@@ -36,6 +36,20 @@ def test_lines_come_back_in_their_order_and_in_pages(store: Store) -> None:
             ask()
 
 
+def test_the_newest_lines_come_newest_first(store: Store) -> None:
+    study, other = make(store), make(store)
+    store.logs.write(study, batch(0, 5))
+    store.logs.write(other, batch(100, 1))
+    newest = store.logs.newest(study, limit=2)
+    assert [line.text for line in newest] == ["line 4", "line 3"]
+    assert newest == store.logs.read(study)[:2:-1]
+    assert [line.text for line in store.logs.newest(study, before=newest[-1].id, limit=9)] == [
+        "line 2", "line 1", "line 0",
+    ]  # fmt: skip
+    with pytest.raises(NotFound):
+        store.logs.newest("no", limit=1)
+
+
 def test_a_batch_sent_again_is_stored_once(store: Store) -> None:
     study = make(store)
     assert [store.logs.write(study, batch(0, 2)) for _ in range(3)] == [2, 0, 0]

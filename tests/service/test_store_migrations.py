@@ -1,10 +1,12 @@
 """Migrations: up and down with data, equal to the tables, refused when unknown, safe when several begin at once."""
 
+import importlib
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
@@ -193,6 +195,20 @@ def test_files_of_migrations_are_named_by_their_revision() -> None:
     files = sorted(folder.glob("[0-9]*.py"))
     assert [path.name.partition("_")[0] for path in files] == [f"{number:04d}" for number in range(1, len(files) + 1)]
     assert f'revision = "{database._head()}"' in files[-1].read_text()
+
+
+@pytest.mark.parametrize("revision", [name for name in REVISIONS if name > "0004"])
+def test_replicas_of_the_version_before_can_write_to_the_new_tables(
+    revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = VERSIONS.glob(f"{revision}_*.py")
+    migration = importlib.import_module(f"service.store.migrations.versions.{file.stem}")
+    op = Mock()
+    monkeypatch.setattr(migration, "op", op)
+    migration.upgrade()
+    assert {name for name, _, _ in op.mock_calls} <= {"add_column", "create_table", "create_index"}
+    added = [arguments[1] for name, arguments, _ in op.mock_calls if name == "add_column"]
+    assert [column.name for column in added if not column.nullable and column.server_default is None] == []
 
 
 def test_a_database_that_cannot_be_reached(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
+from service.store.session import Actor
 from service.store.store import Store
 from tests.waiting import together
 
@@ -27,6 +28,20 @@ def test_a_new_study_is_pending_with_its_spec_and_times(store: Store, clock: Clo
 def test_records_are_frozen(store: Store) -> None:
     with pytest.raises(ValidationError):
         store.studies.get(make(store)).state = "RUNNING"  # type: ignore[misc]
+
+
+def test_owners_are_named_from_the_audit_trail(store: Store, clock: Clock) -> None:
+    ann, ben = Actor("t1", "ann"), Actor("t2", "ben")
+    first = store.studies.create(SPEC, "f" * 64, actor=ann)
+    clock.now += 24 * 3600
+    second, nameless = store.studies.create(SPEC, "f" * 64, actor=ben), store.studies.create(SPEC, "f" * 64)
+    store.studies.intend(first.id, "pause", actor=ben)  # not a submission
+    assert store.audit.owners([first, nameless]) == {first.id: "ann"}
+    assert store.audit.owners(store.studies.find()) == {first.id: "ann", second.id: "ben"}
+    assert store.audit.owners([]) == {}
+    (pause,) = store.audit.find(project="default", target=first.id, limit=1)
+    assert (pause.action, pause.actor_name) == ("study.pause", "ben")
+    assert [event.action for event in store.audit.find(target=second.id)] == ["study.submit"]
 
 
 def test_unknown_study(store: Store) -> None:

@@ -113,6 +113,7 @@ def test_where_nothing_is_random_one_run_is_enough() -> None:
         ({"task": QUADRATIC}, False),
         ({"task": QUADRATIC | {"gradient_noise": 0.1}}, True),
         ({"methods": [{"name": "lookahead"}]}, True),
+        ({"evaluation": {"clients": 2}}, True),
     ],
 )
 def test_what_is_random_follows_from_the_document(changes: dict[str, object], random: bool) -> None:

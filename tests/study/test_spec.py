@@ -1,6 +1,7 @@
 """Studies: what is read, round trips, and bad input with the exact key in the message."""
 
 import json
+import pydoc
 
 import pytest
 
@@ -109,6 +110,26 @@ def test_canonical_json_leaves_out_what_is_left_to_the_task():
     assert "rungs" not in document["budget"]
 
 
+def test_rungs_are_kept_as_they_were_written():
+    for written, rounds in (("auto", (22, 66, 200)), ([25, 75], (25, 75, 200))):
+        one = Study.from_yaml(TEXT.replace("rounds: 200", f"rounds: 200, rungs: {written}"))
+        assert one.to_json()["budget"]["rungs"] == written
+        assert one.budget.rung_rounds == rounds
+        assert Study.from_json(one.to_json()) == one
+        assert one.fingerprint() != study().fingerprint()
+    assert study().budget.rung_rounds == (200,)
+    assert study().budget.search_rounds == 64 * 200
+    assert one.budget.search_rounds == 64 * 25 + 22 * 50 + 8 * 125
+
+
+def test_rungs_do_not_begin_before_the_first_evaluation():
+    document = {**study().to_json(), "eval_every": 30}
+    with pytest.raises(
+        InvalidSpec, match=r"^budget\.rungs: must not begin before the first evaluation, after round 30"
+    ):
+        Study.from_json({**document, "budget": {**document["budget"], "rungs": "auto"}})
+
+
 def test_fingerprint_changes_with_every_value_and_not_with_the_spelling():
     same = TEXT.replace("1e-3", "0.001").replace("rounds: 200", "rounds: 200, seeds: 6, confirm: 8, searches: 1")
     assert study(same).fingerprint() == study().fingerprint()
@@ -168,9 +189,17 @@ BAD = [
     ("rounds: 200", "rounds: 200, seeds: -1", "budget.seeds: must be at least 0, got seeds=-1"),
     (
         "rounds: 200",
-        "rounds: 200, rungs: [25, 200]",
-        "budget.rungs: stopping trials at rungs is not available yet: leave it out",
+        "rounds: 200, rungs: [25, 20]",
+        "budget.rungs: must be auto or a list of increasing rounds from 1 to rounds=200, got [25, 20]",
     ),
+    ("rounds: 200", "rounds: 200, rungs: 3", "budget.rungs: must be auto or a list of increasing rounds, got 3"),
+    ("rounds: 200", "rounds: 200, rungs: [a]", 'budget.rungs: must be auto or a list of increasing rounds, got ["a"]'),
+    (
+        "rounds: 200",
+        "rounds: 200, rungs: auto, asking: asynchronous",
+        "budget.rungs: needs asking: generations, because trials of a generation are compared",
+    ),
+    ("rounds: 200", "rounds: 200, rungs: []", "budget.rungs: must be auto or a list of increasing rounds from 1"),
     ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
     ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),
     ("label: averaging", "label: 3", "methods[0].label: must be a string, got label=3"),
@@ -339,6 +368,13 @@ def test_what_json_cannot_hold_is_refused(value):
 def test_a_text_that_contains_itself_is_refused():
     with pytest.raises(InvalidSpec):
         study(TEXT.replace("clients: 50", "clients: &a [*a]"))
+
+
+def test_help_begins_with_names_and_defaults_and_not_with_how_they_are_checked():
+    opening = pydoc.plain(pydoc.render_doc(Study)).partition("Several entries")[0]
+    assert "Study(*, name, task, methods, " in opening
+    assert "sampler='tpe', seed=0, " in opening
+    assert "Annotated" not in opening
 
 
 def test_the_json_schema_can_be_made():

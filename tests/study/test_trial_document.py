@@ -3,6 +3,8 @@
 import pytest
 
 import trainers
+from driftline.errors import InvalidSpec
+from driftline.sdk.frontier import Recommendation
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 
@@ -84,3 +86,37 @@ def test_optimizers_of_an_entry_reach_the_trial_in_their_roles():
     assert trainers.parse(document).optimizers["client"].values["beta1"] == (0.0, 0.9)
     assert "client" not in study.to_json()["methods"][1]
     assert Study.from_json(study.to_json()).fingerprint() == study.fingerprint()
+
+
+WRITERS = {
+    "name": "noisy",
+    "task": {"name": "mnist_by_writer", "writers": 5, "test_writers": 6},
+    "methods": [{"name": "fedsgd", "space": {"server_lr": {"float": [0.1, 1]}}}],
+    "budget": {"trials_per_method": 2, "rounds": 2, "seeds": 2},
+}
+
+
+def test_only_search_trials_measure_a_sample_of_the_held_out_clients():
+    study, plain = Study.from_json(WRITERS | {"evaluation": {"clients": 2}}), Study.from_json(WRITERS)
+    assert "evaluation" not in plain.to_json()
+    assert study.fingerprint() != plain.fingerprint()
+    given = ("fedsgd", [{"server_lr": 0.5}], 1)
+    search = trial_document(study, *given)
+    assert search["evaluation"] == {"clients": 2}
+    confirmation = trial_document(study, *given, phase="confirmation")
+    assert confirmation == trial_document(plain, *given) == {k: v for k, v in search.items() if k != "evaluation"}
+    chosen = Recommendation("fedsgd", 0, {"server_lr": 0.5}, 2, 2.0, 0.5, 0.5, 0.5, "confirmation")
+    assert "evaluation" not in chosen.trial(study, seed=1)
+
+
+def test_validate_says_that_the_search_is_noisy():
+    def remarks(clients, **budget):
+        changes = {"evaluation": {"clients": clients}, "budget": WRITERS["budget"] | budget, "eval_every": 2}
+        return [line for line in Study.from_json(WRITERS | changes).check() if line.startswith("evaluation: ")]
+
+    measured = "evaluation: search trials are measured on 2 of 6 held-out clients, drawn anew for each round, so "
+    assert remarks(2) == [f"{measured}their test metrics are noisy; confirmation measures all clients"]
+    assert remarks(2, seeds=0) == [f"{measured}their test metrics are noisy; with seeds: 0 so are the results"]
+    assert remarks(6) == []
+    with pytest.raises(InvalidSpec, match=r"^evaluation\.clients: must be at most 6, the held-out clients of the task"):
+        remarks(7)

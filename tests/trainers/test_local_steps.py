@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trainers import catalogue
-from trainers.engine.local.local_steps import LocalSteps, ServerSteps
+from trainers.engine.local.work import LocalSteps, ServerSteps
 from trainers.errors import SpecError
 from trainers.hyperparameters import describe, withdrawals
 from trainers.registry import methods

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from trainers.engine.evaluation.flops import counted, gradient_flops
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.theory.overhead import Recommendation
+from trainers.theory.overhead import MovieRecommendation
 from trainers.trial.document import parse
 
 from .methods.mixed import DIGITS, METHODS, problem, train
@@ -21,7 +21,7 @@ KB = 1024
 
 
 def test_the_paper_s_table():
-    task = Recommendation()
+    task = MovieRecommendation()
     found = {name: task.communication_bytes(name) / KB for name in ("baseline", *METHODS)}
     assert found == {
         "baseline": 494,
@@ -33,7 +33,7 @@ def test_the_paper_s_table():
     for name in METHODS:
         assert task.client_flops(name) / 1e6 == pytest.approx(0.025, abs=5e-4)
     assert task.client_flops("baseline") / 1e6 == pytest.approx(125.16, abs=0.2)
-    assert Recommendation(vocabulary_size=3954).client_flops("baseline") / 1e6 == pytest.approx(125.16, abs=0.005)
+    assert MovieRecommendation(vocabulary_size=3954).client_flops("baseline") / 1e6 == pytest.approx(125.16, abs=0.005)
     assert task.communication_saved == pytest.approx(0.9393, abs=5e-5)
     assert 1 - found["parallel_training"] / found["baseline"] == pytest.approx(0.9595, abs=5e-5)
     assert task.compute_saved == pytest.approx(0.9998, abs=5e-6)
@@ -55,7 +55,7 @@ def linear(folder, parameters):
 
 def test_counters_give_the_paper_s_communication(tmp_path):
     """A table of 3952 rows, or the 160 that a client touches, of 16 numbers: real messages of one client and round."""
-    task = Recommendation()
+    task = MovieRecommendation()
     rows = {"baseline": task.vocabulary_size} | dict.fromkeys(METHODS, task.movies)
     for name, count in rows.items():
         method = "fedavg" if name == "baseline" else name

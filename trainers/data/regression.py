@@ -55,5 +55,5 @@ def least_squares(train: Examples, weights: Array) -> Array:
         weights: (clients,) weights with sum 1.
     """
     rows = np.sqrt(np.repeat(weights / train.sizes, train.sizes))
-    found: Array = np.linalg.lstsq(train.inputs * rows[:, None], train.targets * rows, rcond=None)[0]
-    return found
+    minimizer: Array = np.linalg.lstsq(train.inputs * rows[:, None], train.targets * rows, rcond=None)[0]
+    return minimizer

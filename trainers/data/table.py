@@ -159,8 +159,8 @@ class _Reader:
 
     def _array(self, name: str, place: str) -> NDArray[Any]:
         if name not in self.names:
-            found = hint(name, self.names)
-            raise SpecError(f"{place}: no array {shown(name)} in {self.file.name}: {found}", place)
+            advice = hint(name, self.names)
+            raise SpecError(f"{place}: no array {shown(name)} in {self.file.name}: {advice}", place)
         try:
             return archive.read(self.file, name)
         except archive.DAMAGE as error:
@@ -221,9 +221,9 @@ class _Reader:
 
     def _clients(self, name: str, place: str) -> Rows:
         if name not in self.names:
-            found = hint(name, self.names)
+            advice = hint(name, self.names)
             raise SpecError(
-                f"{place}: no array {shown(name)} in {self.file.name}: {found} "
+                f"{place}: no array {shown(name)} in {self.file.name}: {advice} "
                 '(without such an array, set client to null, partition to "iid" and clients to their number)',
                 place,
             )

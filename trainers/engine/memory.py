@@ -63,13 +63,13 @@ def available_memory(root: str = "/") -> int | None:
         None if the system does not tell.
     """
     lines = _read(f"{root}/proc/meminfo").splitlines()
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    limits = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
     for names in _GROUPS:
         most, now, facts = (_read(f"{root}/sys/fs/cgroup/{name}") for name in names)
         if most.strip().isdigit() and now.strip().isdigit():  # "max" is no limit
             files = sum(int(line.split()[1]) for line in facts.splitlines() if line.startswith("inactive_file "))
-            found.append(max(0, int(most) - int(now) + files))  # the kernel drops cached files when memory is needed
-    return min(found, default=None)
+            limits.append(max(0, int(most) - int(now) + files))  # the kernel drops cached files when memory is needed
+    return min(limits, default=None)
 
 
 def ran_out(error: BaseException) -> bool:

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     VARIATION = 5
     START = 6
     CENTRAL = 7
+    HELD_OUT = 8
 
 
 def key(seed: int, round_index: int, purpose: Purpose) -> int:
@@ -59,7 +60,9 @@ def hashed(base: int, *coordinates: NDArray[np.int64]) -> NDArray[np.uint64]:
     return words
 
 
-def cohort(seed: int, round_index: int, clients: int, clients_per_round: int) -> NDArray[np.int64]:
+def cohort(
+    seed: int, round_index: int, clients: int, clients_per_round: int, purpose: Purpose = Purpose.COHORT
+) -> NDArray[np.int64]:
     """The clients of a round, drawn without replacement, in ascending order.
 
     Args:
@@ -67,6 +70,7 @@ def cohort(seed: int, round_index: int, clients: int, clients_per_round: int) ->
         round_index: from 0.
         clients: size of the population.
         clients_per_round: 1 .. clients; if it equals `clients`, nothing is drawn.
+        purpose: COHORT for the clients that train, HELD_OUT for those that an evaluation measures.
 
     Returns:
         (clients_per_round,) client ids.
@@ -74,7 +78,7 @@ def cohort(seed: int, round_index: int, clients: int, clients_per_round: int) ->
     everyone = np.arange(clients, dtype=np.int64)
     if clients_per_round == clients:
         return everyone
-    words = hashed(key(seed, round_index, Purpose.COHORT), everyone)
+    words = hashed(key(seed, round_index, purpose), everyone)
     return np.sort(np.argsort(words, kind="stable")[:clients_per_round])
 
 

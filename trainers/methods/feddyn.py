@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainers.engine.local.local_steps import LocalSteps
+from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable

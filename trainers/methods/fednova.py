@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.local.client_optimizer import ClientOptimizer
-from trainers.engine.local.local_steps import LocalSteps
+from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable

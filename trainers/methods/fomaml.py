@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.local.local_steps import LocalSteps
-from trainers.engine.local.work import last_step_only
+from trainers.engine.local.work import LocalSteps, last_step_only
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn

@@ -57,9 +57,8 @@ from typing import Any
 
 from torch import Tensor
 
-from trainers.engine.local.local_steps import LocalSteps
 from trainers.engine.local.mass_sequences import AUXILIARY, MODEL, ThreeSequences, TwoSequences
-from trainers.engine.local.work import Local
+from trainers.engine.local.work import Local, LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.engine.local.local_steps import LocalSteps
+from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.central_branch import MixedLoss
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainers.engine.local.local_steps import LocalSteps
+from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 

@@ -7,6 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.problem import Examples
+
 PERCENTILES = (10, 50, 90)
 
 
@@ -24,10 +26,22 @@ def row_weights(
     Returns:
         (rows,) weights[client] / sizes[client].
     """
-    found = np.zeros(rows)
+    by_row = np.zeros(rows)
     for offset, size, weight in zip(offsets.tolist(), sizes.tolist(), weights.tolist(), strict=True):
-        found[offset : offset + size] += weight / size
-    return found
+        by_row[offset : offset + size] += weight / size
+    return by_row
+
+
+def sampled(test: Examples, clients: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
+    """(rows of some test clients, and the offsets and sizes of these clients within the rows).
+
+    Args:
+        test: the test examples.
+        clients: indices of the clients.
+    """
+    sizes = test.sizes[clients]
+    rows = np.concatenate([test.offsets[client] + np.arange(test.sizes[client]) for client in clients.tolist()])
+    return torch.as_tensor(rows), np.cumsum(sizes) - sizes, sizes
 
 
 def client_shares(right: Tensor, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Tensor:
@@ -57,10 +71,10 @@ def client_accuracy(shares: Tensor) -> dict[str, Tensor]:
         client_accuracy_mean, _std (population standard deviation), _p10, _p50 and _p90 (percentiles, linearly
         interpolated).
     """
-    found = {
+    statistics = {
         "client_accuracy_mean": shares.mean(1),
         "client_accuracy_std": shares.std(1, correction=0),
     }
     for percent in PERCENTILES:
-        found[f"client_accuracy_p{percent}"] = torch.quantile(shares, percent / 100, dim=1)
-    return found
+        statistics[f"client_accuracy_p{percent}"] = torch.quantile(shares, percent / 100, dim=1)
+    return statistics

@@ -20,7 +20,7 @@ from trainers.engine.layout import Layout, aligned
 from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
-from trainers.models._accuracy import client_accuracy, client_shares, row_weights
+from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._stacked import ExampleSpace, Loss, Stacked
 from trainers.problem import Examples, Problem
 
@@ -98,7 +98,9 @@ class Affine:
         wanted = self.wanted.index_select(0, flat).view(*rows.shape, -1)
         return {"inputs": inputs, "wanted": wanted.transpose(1, 2).contiguous()}
 
-    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
+    def evaluate(
+        self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
+    ) -> dict[str, Tensor]:
         """test_loss over all test examples, and test_accuracy of a classifier, (T,) each.
 
         If the optimum is known, the metrics are instead loss, the mean over the clients, and distance, to the optimum.
@@ -106,19 +108,23 @@ class Affine:
         Args:
             params: (T, 1, P).
             reports: "client_accuracy" adds statistics of the accuracy over the test clients.
+            drawn: indices of the test clients to measure; None is all of them.
         """
         if self.optimum is not None:
             away = self.layout.vector(params[:, 0]).double() - self.optimum
             return {"loss": self.full_loss(params, self.client_weights), "distance": away.norm(dim=-1)}
         if self.test is None or self.test_clients is None:
             return {}
-        loss, right = self._answers(params, *self.test)
+        tensors, offsets, sizes = self.test, self.test_clients.offsets, self.test_clients.sizes
+        if drawn is not None:
+            rows, offsets, sizes = sampled(self.test_clients, drawn)
+            tensors = self.test[0][rows], self.test[1][rows]
+        loss, right = self._answers(params, *tensors)
         found = {"test_loss": loss.mean(1)}
         if self.classifies:
             found["test_accuracy"] = right.mean(1)
         if "client_accuracy" in reports:
-            shares = client_shares(right, self.test_clients.offsets, self.test_clients.sizes)
-            found.update(client_accuracy(shares))
+            found.update(client_accuracy(client_shares(right, offsets, sizes)))
         return found
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
@@ -150,13 +156,13 @@ class Affine:
         """(T, M) accuracies on batches; None for a regression."""
         if not self.classifies:
             return None
-        found = []
+        accuracies = []
         for group in batch:
             scores = self.stacked.scores(client_major(params, group), group.data["inputs"])
             right = scores.max(2).indices == group.data["wanted"].argmax(1)[:, None]
             weights = example_weights(group, right.shape[-1], params)
-            found.append((right * weights[:, None]).sum(-1).T)
-        return torch.cat(found, 1)
+            accuracies.append((right * weights[:, None]).sum(-1).T)
+        return torch.cat(accuracies, 1)
 
     def _held(self, inputs: NDArray[np.float64]) -> Tensor:
         """(rows, row) flattened inputs with the 1 for the bias, padded with zeros."""

@@ -38,13 +38,13 @@ class Dense(Oracle):
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
-        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        losses = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             for trial, models in enumerate(client_major(params, group).unbind(1)):
                 for piece in pieces(group, params):
                     scores = self._forward(self._layers(models), piece)[-1]
-                    found[trial, group.start : group.stop] += piece.mean_loss(scores)
-        return found
+                    losses[trial, group.start : group.stop] += piece.mean_loss(scores)
+        return losses
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(T, M) mean losses and their (T, M, P) gradients."""
@@ -55,7 +55,7 @@ class Dense(Oracle):
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
-        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        losses = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             held = client_major(total, group).unbind(1)
             for trial, models in enumerate(client_major(params, group).unbind(1)):
@@ -63,9 +63,9 @@ class Dense(Oracle):
                 for piece in pieces(group, params):
                     *hidden, scores = self._forward(layers, piece)
                     if want_loss:
-                        found[trial, group.start : group.stop] += piece.mean_loss(scores)
+                        losses[trial, group.start : group.stop] += piece.mean_loss(scores)
                     self._backward(layers, sums, piece, hidden, piece.slopes(scores))
-        return found if want_loss else None
+        return losses if want_loss else None
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """The derivative of the forward and backward pass along the vector (see Oracle)."""
@@ -84,15 +84,15 @@ class Dense(Oracle):
 
     def _forward(self, layers: Layers, piece: Piece) -> list[Tensor]:
         """Hidden activations and the scores, (m, examples, units) each."""
-        here, found = piece.inputs, []
+        here, outputs = piece.inputs, []
         for number, (weight, bias) in enumerate(layers):
             here = torch.baddbmm(bias[:, None], here, weight.transpose(1, 2))
             if number + 1 < len(layers):
                 here = here.relu_()
                 factors = self._factors(number, piece, here)
                 here = here if factors is None else here.mul_(factors)
-            found.append(here)
-        return found
+            outputs.append(here)
+        return outputs
 
     def _backward(self, layers: Layers, sums: Layers, piece: Piece, hidden: list[Tensor], slopes: Tensor) -> None:
         """Adds the gradients to the sums; `slopes` are the derivatives of the weighted loss by the scores."""
@@ -163,8 +163,8 @@ class Piece:
 
     def slopes(self, scores: Tensor) -> Tensor:
         """The derivatives of the mean losses with respect to the scores."""
-        found = torch.softmax(scores, -1).mul_(self.weights[..., None])
-        return found.scatter_add_(-1, self.targets[..., None], -self.weights[..., None])
+        slopes = torch.softmax(scores, -1).mul_(self.weights[..., None])
+        return slopes.scatter_add_(-1, self.targets[..., None], -self.weights[..., None])
 
     def bends(self, scores: Tensor, along: Tensor) -> Tensor:
         """The second derivatives of the mean losses times a change of the scores."""

@@ -81,16 +81,16 @@ def own_dropout(module: nn.Module) -> tuple[Dropout, ...]:
     Raises:
         TypeError: a layer uses other randomness, which would come from torch's own generator.
     """
-    found: list[Dropout] = []
+    layers: list[Dropout] = []
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Dropout):
-                replaced = Dropout(child.p, len(found))
+                replaced = Dropout(child.p, len(layers))
                 setattr(parent, name, replaced)
-                found.append(replaced)
+                layers.append(replaced)
             elif isinstance(child, _OTHER_DROPOUT) or (isinstance(child, nn.RNNBase) and child.dropout > 0):
                 raise TypeError(f"a model's randomness must come from torch.nn.Dropout, got {child} as {name}")
-    return tuple(layer for layer in found if layer.rate > 0)
+    return tuple(layer for layer in layers if layer.rate > 0)
 
 
 @contextmanager

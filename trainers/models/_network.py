@@ -34,7 +34,7 @@ from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_
 from trainers.engine.oracles.vmapped import Vmap
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe
-from trainers.models._accuracy import client_accuracy, client_shares, row_weights
+from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
 from trainers.problem import Examples, Problem
@@ -123,27 +123,33 @@ class Network:
             data: from `gather`.
             words: (m, examples) int64 random bits.
         """
-        found = dict(data)
+        varied = dict(data)
         if self.crop or self.flip:
-            found["inputs"] = moved(data["inputs"], words, self.crop, self.flip)
+            varied["inputs"] = moved(data["inputs"], words, self.crop, self.flip)
         if self.dropouts:
-            found["keys"] = dropout_keys(words)
-        return found
+            varied["keys"] = dropout_keys(words)
+        return varied
 
-    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
+    def evaluate(
+        self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
+    ) -> dict[str, Tensor]:
         """test_loss and test_accuracy over all test examples, (T,) each.
 
         Args:
             params: (T, 1, P).
             reports: "client_accuracy" adds statistics of the accuracy over the test clients.
+            drawn: indices of the test clients to measure; None is all of them.
         """
         if self.test is None or self.held_out is None:
             return {}
-        loss, right = self._answers(params, *self.held_out)
+        tensors, offsets, sizes = self.held_out, self.test.offsets, self.test.sizes
+        if drawn is not None:
+            rows, offsets, sizes = sampled(self.test, drawn)
+            tensors = self.held_out[0][rows], self.held_out[1][rows]
+        loss, right = self._answers(params, *tensors)
         found = {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
         if "client_accuracy" in reports:
-            shares = client_shares(right, self.test.offsets, self.test.sizes)
-            found.update(client_accuracy(shares))
+            found.update(client_accuracy(client_shares(right, offsets, sizes)))
         return found
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
@@ -159,7 +165,7 @@ class Network:
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
         """(T, M) accuracies on batches."""
-        found = self.like.new_empty((params.shape[0], batch[-1].stop))
+        accuracies = self.like.new_empty((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
                 models = self.layout.views(client_major(params, group))
@@ -170,8 +176,8 @@ class Network:
                         tensors = {name: view[place, trial] for name, view in models.items()}
                         scores = self._functional_scores(tensors, data)
                         right = (scores.argmax(1) == data["targets"]).to(self.like)
-                        found[trial, group.start + place] = right @ weights[place]
-        return found
+                        accuracies[trial, group.start + place] = right @ weights[place]
+        return accuracies
 
     def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """(losses, 1 for correct predictions) of all examples, (T, rows) float64 each."""

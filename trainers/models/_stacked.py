@@ -50,11 +50,11 @@ class Stacked(Oracle):
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
-        found = []
+        losses = []
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
-            found.append(self.mean_loss(scores, group))
-        return torch.cat(found, 1)
+            losses.append(self.mean_loss(scores, group))
+        return torch.cat(losses, 1)
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(T, M) mean losses and their (T, M, P) gradients."""
@@ -74,13 +74,13 @@ class Stacked(Oracle):
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
-        found = []
+        losses = []
         for group in batch:
             scores = self.scores(client_major(params, group), group.data["inputs"])
             if want_loss:
-                found.append(self.mean_loss(scores, group))
+                losses.append(self.mean_loss(scores, group))
             self._add(self.loss.slopes_(scores, group.data["wanted"][:, None]), group, total)
-        return torch.cat(found, 1) if want_loss else None
+        return torch.cat(losses, 1) if want_loss else None
 
     def _add(self, slopes: Tensor, group: Group, total: Tensor) -> None:
         """Adds the gradients that follow from slopes (m, T, outputs, examples) with respect to the scores."""
@@ -152,7 +152,7 @@ class Coefficients:
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
-        found = []
+        losses = []
         for group, first, whole in zip(self.batch, self.scores, self.held, strict=True):
             held = whole[:, :width]
             scores = first[:, :width]
@@ -163,7 +163,7 @@ class Coefficients:
             else:
                 scores = scores.clone()
             if want_loss:
-                found.append(self.oracle.mean_loss(scores, group))
+                losses.append(self.oracle.mean_loss(scores, group))
             if step > 0 and self.scale is not None:
                 held.mul_(self.scale[:, :width])
             slopes = self.oracle.loss.slopes_(scores, group.data["wanted"][:, None])
@@ -171,15 +171,15 @@ class Coefficients:
                 held.add_(slopes, alpha=1 / slopes.shape[-1])
             else:
                 held.addcmul_(slopes, group.weights[:, None, None])
-        return torch.cat(found, 1) if want_loss else None
+        return torch.cat(losses, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""
         start = self.motion.start
         total = replicas(start, start.shape[0], self.batch[-1].stop, start.shape[-1])
-        for group, held, found in zip(self.batch, self.held, sums, strict=True):
+        for group, held, summed in zip(self.batch, self.held, sums, strict=True):
             clients, trials, outputs, examples = held.shape
-            rows = found.transpose(0, 1).reshape(clients, trials * outputs, examples)
+            rows = summed.transpose(0, 1).reshape(clients, trials * outputs, examples)
             out = client_major(total, group).view(clients, trials * outputs, -1)
             torch.bmm(rows, group.data["inputs"], out=out)
         return total

@@ -72,7 +72,9 @@ class Quadratic:
         """The batches of all rounds."""
         return _Source(self, seed, batch_size)
 
-    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
+    def evaluate(
+        self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
+    ) -> dict[str, Tensor]:
         """The exact loss over all clients, its excess over the minimum, and the distance to the minimizer, (T,) each.
 
         The excess is computed from the distance, without cancellation.
@@ -80,6 +82,7 @@ class Quadratic:
         Args:
             params: (T, 1, P).
             reports: not used.
+            drawn: not used, since nothing is held out.
         """
         away = params[:, 0, : self.dimension] - self.optimum
         excess = 0.5 * ((away @ self.hessian) * away).sum(-1)

@@ -26,8 +26,8 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     Args:
         view: the finished round.
     """
-    found = view.cohort.drift()
-    if found is None:
+    drift = view.cohort.drift()
+    if drift is None:
         params = view.before.params
         return {"drift": params.new_full((params.shape[0],), math.nan).double()}
-    return {"drift": view.cohort.mean(found).double()}
+    return {"drift": view.cohort.mean(drift).double()}

@@ -33,7 +33,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
         view: the finished round.
     """
     totals = view.cohort.counters.totals
-    found = {name: torch.from_numpy(totals[name].copy()) for name in OVERHEAD}
+    counts = {name: torch.from_numpy(totals[name].copy()) for name in OVERHEAD}
     each = gradient_flops(view.model)
     flops = {"client_flops": "client_examples", "server_flops": "central_examples"}
-    return {**found, **{name: found[examples].double() * each for name, examples in flops.items()}}
+    return {**counts, **{name: counts[examples].double() * each for name, examples in flops.items()}}

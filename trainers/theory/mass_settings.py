@@ -101,14 +101,14 @@ def resolve(
     constants = values["constants"][0]
     if constants is None:
         return dict(values)
-    found: dict[float, dict[str, Any]] = {}
+    by_decay: dict[float, dict[str, Any]] = {}
     for decay in dict.fromkeys(values["weight_decay"]):
         if constants == ESTIMATE:
             common = estimate(problem(), batch_size, decay)
         else:
             common = _of_numbers(constants, batch_size, decay)
-        found[decay] = {**_all(best_hyperparameters(common)), "constants": None}
-    rows = [found[decay] for decay in values["weight_decay"]]
+        by_decay[decay] = {**_all(best_hyperparameters(common)), "constants": None}
+    rows = [by_decay[decay] for decay in values["weight_decay"]]
     return {**values, **{name: tuple(row[name] for row in rows) for name in ("client_lr", "constants", *FORMS)}}
 
 
@@ -232,13 +232,13 @@ def _filled(values: Mapping[str, Any]) -> dict[str, float]:
                 f"{shown(compensation)}",
                 "method.compensation_lr",
             )
-        found = _all(from_two_sequences(client_lr, momentum, compensation))
-        return {**found, "momentum": momentum, "compensation_lr": compensation}
+        forms = _all(from_two_sequences(client_lr, momentum, compensation))
+        return {**forms, "momentum": momentum, "compensation_lr": compensation}
     mixing, condition, auxiliary = values["mixing"], values[CONDITION], values["auxiliary_lr"]
     if auxiliary is None:
         condition = 1.0 if condition is None else condition
-        found = _all(from_three_sequences(client_lr, mixing, client_lr / (mixing * condition)))
-        return {**found, CONDITION: condition}
+        forms = _all(from_three_sequences(client_lr, mixing, client_lr / (mixing * condition)))
+        return {**forms, CONDITION: condition}
     if auxiliary * mixing > client_lr * (1 + _AGREE):
         raise SpecError(
             f"method.auxiliary_lr must be at most client_lr / mixing = {client_lr / mixing:g}, which is Nesterov, got "

@@ -68,10 +68,10 @@ def rate_limit(
         return 1 / (6 * (1 + dissimilarity_factor_sq) * steps * merge_lr)
     if method == "one_way_transfer":
         return 1 / (_ONE_WAY[convexity] * steps)
-    found = 1 / (_TWO_WAY[convexity] * steps * merge_lr)
+    limit = 1 / (_TWO_WAY[convexity] * steps * merge_lr)
     if convexity == "strongly_convex" and strong_convexity > 0:
-        found = min(found, 1 / (15 * strong_convexity * local_steps * merge_lr))
-    return found
+        limit = min(limit, 1 / (15 * strong_convexity * local_steps * merge_lr))
+    return limit
 
 
 def least_delta_lr(clients_per_round: int, *, convexity: str = "strongly_convex") -> float:

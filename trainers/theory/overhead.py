@@ -22,7 +22,7 @@ MODELS_SENT = {"baseline": 2, "parallel_training": 2, "one_way_transfer": 3, "tw
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recommendation:
+class MovieRecommendation:
     """Sizes of the task.
 
     Args:

@@ -123,11 +123,11 @@ class Predictor:
             (settings, rounds + 1); infinite or nan after a setting overflows.
         """
         first = np.zeros(self.clients.dimension) if init is None else np.asarray(init, float)
-        found = np.empty((len(settings), rounds + 1))
+        curves = np.empty((len(settings), rounds + 1))
         with np.errstate(over="ignore", invalid="ignore"):
             for chosen in _groups([setting.round_map for setting in settings], rounds):
-                found[chosen] = self._follow([settings[index].round_map for index in chosen], first, rounds, metric)
-        return found
+                curves[chosen] = self._follow([settings[index].round_map for index in chosen], first, rounds, metric)
+        return curves
 
     def _follow(self, maps: Sequence[RoundMap], first: Array, rounds: int, metric: str) -> Array:
         matrices = np.stack([each.matrix for each in maps])

@@ -5,7 +5,7 @@
      "client": {"name": "sgd"}, "server": {"name": "sgd", "momentum": 0.0, "nesterov": false},
      "schedule": {"name": "constant"},
      "init": [0.0], "clients_per_round": null, "batch_size": null, "rounds": 200, "seed": 0, "dtype": "float64",
-     "eval_every": 1, "report": ["params"], "adaptation": {"steps": [1, 5], "client_lr": 0.1},
+     "eval_every": 1, "report": ["params"], "adaptation": {"steps": [1, 5], "client_lr": 0.1}, "evaluation": null,
      "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
 
 The optimizers are client, server, central and merge (trainers/optimizers), as far as the method takes them; missing
@@ -28,8 +28,9 @@ from trainers.hyperparameters import Hyperparameter, check, tunable
 from trainers.problem import Task, TaskSettings
 from trainers.registry import reports, tasks
 from trainers.spelling import hint
-from trainers.trial import adaptation, sizes
+from trainers.trial import adaptation, held_out_sample, sizes
 from trainers.trial.adaptation import Adaptation
+from trainers.trial.held_out_sample import HeldOutSample
 from trainers.trial.members import Parts, canonical_parts, parse_parts
 from trainers.trial.parts import Part
 from trainers.trial.roles import ROLES
@@ -61,6 +62,7 @@ class TrialKeys:
     loss_data: str | None = tunable(None, choices=("full", "batches"))
     report: Any = tunable((), kind="any")
     adaptation: Any = tunable(None, kind="any")
+    evaluation: Any = tunable(None, kind="any")
 
 
 _OBJECTS = ("task", "method", *ROLES, "schedule", "members")
@@ -91,6 +93,7 @@ class TrialSpec:
         loss_data: "full" or "batches", the data that train_loss is measured on.
         report: names of the additional reports.
         adaptation: how held-out clients adapt before they are measured; None for no such evaluation.
+        evaluation: the sample of held-out clients that an evaluation measures; None is all of them.
         canonical: the document with all defaults filled in, JSON-compatible; parsing it gives an equal trial.
         warnings: one line for each setting that is allowed but probably not meant.
     """
@@ -114,6 +117,7 @@ class TrialSpec:
     loss_data: str
     report: tuple[str, ...]
     adaptation: Adaptation | None
+    evaluation: HeldOutSample | None
     canonical: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
 
@@ -159,6 +163,7 @@ def parse(document: Any) -> TrialSpec:
     values["eval_every"] = _parse_eval_every(values["eval_every"])
     values["report"] = _parse_report(values["report"])
     values["adaptation"] = adaptation.parse(values["adaptation"], task, method)
+    values["evaluation"] = held_out_sample.parse(values["evaluation"], task, values["adaptation"] is not None)
     values["batching"] = values["batching"] or module.BATCHING
     values["weighting"] = values["weighting"] or _weighting(method, task)
     values["dtype"] = values["dtype"] or module.DTYPE
@@ -168,7 +173,7 @@ def parse(document: Any) -> TrialSpec:
     canonical = {
         "task": dict(task.document),
         **canonical_parts(parts, listed),
-        **{key: _plain(value) for key, value in values.items()},
+        **{key: _plain(value) for key, value in values.items() if (key, value) != ("evaluation", None)},
     }
     return TrialSpec(
         task=task,
@@ -210,7 +215,7 @@ def structure_of(spec: TrialSpec) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A checked value as plain JSON types."""
-    if isinstance(value, Adaptation):
+    if isinstance(value, Adaptation | HeldOutSample):
         return value.to_json()
     return list(value) if isinstance(value, tuple) else value
 

@@ -62,6 +62,8 @@ def evaluation_work(spec: TrialSpec) -> tuple[float, float]:
     whole = 1.0 if sizes is None else float(sizes.mean())
     batch = float(spec.batch_size or whole)
     held_out = float(sum(len(rows) for rows in spec.task.test or ()))
+    if spec.evaluation is not None:
+        held_out *= spec.evaluation.clients / len(spec.task.test or ())
     passes = sum(reports()[name].PASSES for name in spec.report if name in reports())
     evaluation = held_out + (0.0 if sizes is None else passes * float(sizes.sum()))
     every = spec.eval_every

@@ -34,12 +34,12 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
             f"central_weight={shown(central)}: leave one out",
             "method.central_weight",
         )
-    found = {**values, "federated_weight": federated, "central_weight": central}
+    completed = {**values, "federated_weight": federated, "central_weight": central}
     if values.get("local_epochs") is not None:
         needed = "central_steps" if "central_steps" in values else "central_batch_size"
         if values[needed] is None:
             place = f"method.{needed}"
             raise SpecError(f"{place} must be given with local_epochs, got none", place)
     elif "central_steps" in values and values["central_steps"] is None:
-        found["central_steps"] = values["local_steps"]
-    return found
+        completed["central_steps"] = values["local_steps"]
+    return completed

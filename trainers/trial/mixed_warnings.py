@@ -41,9 +41,9 @@ def mixed_remarks(
     if not isinstance(central, Quadratics):
         return []
     members = [_filled(method, index) for index in range(method.members)]
-    found = []
+    remarks = []
     if method.name in THEOREMS and _plain(optimizers):
-        found += _beyond(method, members, task, clients_per_round or task.clients)
+        remarks += _beyond(method, members, task, clients_per_round or task.clients)
     given = [
         {role: {"name": part.name, **part.member(index)} for role, part in optimizers.items()}
         for index in range(method.members)
@@ -51,11 +51,11 @@ def mixed_remarks(
     unstable = [_rate(task, values, own, schedule.name) for values, own in zip(members, given, strict=True)]
     worst = max((rate for rate in unstable if rate is not None), default=0.0)
     if worst >= 1:
-        found.append(
+        remarks.append(
             f"method.server_lr and the other rates make rounds of {method.name} unstable: with exact gradients and all "
             f"clients, errors eventually grow by a factor of {worst:.4g} per round; use lower rates or fewer steps"
         )
-    return found
+    return remarks
 
 
 def _plain(optimizers: Mapping[str, Part[Optimizer]]) -> bool:
@@ -97,19 +97,19 @@ def _beyond(method: Part[Method], members: list[dict[str, Any]], task: Any, coho
         if method.name == "one_way_transfer" and delta_lr is not None and delta_lr <= least:
             short = (delta_lr, least)
     theorem = f"theorem {THEOREMS[method.name]} of mixed federated learning"
-    found = []
+    remarks = []
     if most is not None:
         what = "server_lr" if "central_lr" not in members[0] else "server_lr or central_lr"
-        found.append(
+        remarks.append(
             f"method.{what} is {most[1]:.4g}, above {most[2]:.4g}, the limit of {theorem} for these curvatures and "
             "steps: training may still converge"
         )
     if short is not None:
-        found.append(
+        remarks.append(
             f"method.delta_lr (server_lr / client_lr) is {short[0]:.4g}, but {theorem} holds above {short[1]:.4g}, "
             "the square root of 5/8 of the clients per round: the paper's own experiments use 1"
         )
-    return found
+    return remarks
 
 
 @lru_cache(maxsize=8)

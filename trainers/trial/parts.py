@@ -191,38 +191,38 @@ def _values(
     # Of two alternatives, one may be given as null, which means absent.
     open_to = {name for pair in _EITHER if described.keys() >= set(pair) for name in pair}
     given = {name: item for name, item in given.items() if item.value is not None or name not in open_to}
-    found = {name: described[name].check(item.value, item.path) for name, item in given.items()}
+    values = {name: described[name].check(item.value, item.path) for name, item in given.items()}
     for derived, name in _EITHER:
-        if found.get(derived) is not None and found.get(name) is not None:
+        if values.get(derived) is not None and values.get(name) is not None:
             path = given[derived].path
             raise SpecError(f"{path} must not be given beside {name}, got both: leave one out", path)
-    _derive_local_steps(found, given, described)
-    _derive_server_lr(found, given)
+    _derive_local_steps(values, given, described)
+    _derive_server_lr(values, given)
     if tied:
-        found["server_lr"] = None
-        if found.get("client_lr") == 0:
+        values["server_lr"] = None
+        if values.get("client_lr") == 0:
             raise SpecError(
                 f"{given['client_lr'].path} must be above 0 if server_lr is tied to it, got client_lr=0",
                 given["client_lr"].path,
             )
-    if found.get("local_epochs") is not None:
-        found["local_steps"] = None
-    if found.get("constants") is not None:
-        found["client_lr"] = None
+    if values.get("local_epochs") is not None:
+        values["local_steps"] = None
+    if values.get("constants") is not None:
+        values["client_lr"] = None
     for item in described.values():
         if item is DELTA_LR or item is TIED:
             continue
-        value = found.setdefault(item.name, item.default)
-        epochs = item.name == "local_steps" and found.get("local_epochs") is not None
+        value = values.setdefault(item.name, item.default)
+        epochs = item.name == "local_steps" and values.get("local_epochs") is not None
         if value is MISSING or (kind == "method" and item.name == "local_steps" and value is None and not epochs):
             raise _missing(item, described, kind, whose)
-    return {name: found[name] for name, item in described.items() if item is not DELTA_LR and item is not TIED}
+    return {name: values[name] for name, item in described.items() if item is not DELTA_LR and item is not TIED}
 
 
 def _derive_local_steps(
-    found: dict[str, Any], given: Mapping[str, Given], described: Mapping[str, Hyperparameter]
+    values: dict[str, Any], given: Mapping[str, Given], described: Mapping[str, Hyperparameter]
 ) -> None:
-    weights = found.get("gradient_weights")
+    weights = values.get("gradient_weights")
     if weights is None:
         return
     path = given["gradient_weights"].path
@@ -230,24 +230,24 @@ def _derive_local_steps(
         raise SpecError(f"{path} must end with a weight above 0, got gradient_weights={shown(list(weights))}", path)
     if "local_steps" not in described:
         return
-    steps = found.setdefault("local_steps", len(weights))
+    steps = values.setdefault("local_steps", len(weights))
     if steps is not None and steps != len(weights):
         raise SpecError(
             f"{path} must have one weight for each local step, got {len(weights)} weights and local_steps={steps}", path
         )
 
 
-def _derive_server_lr(found: dict[str, Any], given: Mapping[str, Given]) -> None:
-    delta_lr = found.pop("delta_lr", None)
+def _derive_server_lr(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    delta_lr = values.pop("delta_lr", None)
     if delta_lr is None:
         return
-    client_lr = found.get("client_lr")
+    client_lr = values.get("client_lr")
     if not client_lr:
         path = given["delta_lr"].path
         raise SpecError(
             f"{path} must come with a client_lr above 0, got client_lr={shown(client_lr)}: give server_lr instead", path
         )
-    found["server_lr"] = delta_lr * client_lr
+    values["server_lr"] = delta_lr * client_lr
 
 
 def _missing(item: Hyperparameter, described: Mapping[str, Hyperparameter], kind: str, whose: str) -> SpecError:

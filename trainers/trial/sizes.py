@@ -104,15 +104,15 @@ def _built_without_memory(task: Any) -> int | None:
 
 def _steps(method: Part[Method], task: Any, batch_size: int | None) -> tuple[int, str]:
     """(largest number of local steps of any member, the key that sets it)."""
-    found = [(1, "local_steps")]
-    found += [(count, "local_steps") for count in method.values.get("local_steps", ()) if count is not None]
+    candidates = [(1, "local_steps")]
+    candidates += [(count, "local_steps") for count in method.values.get("local_steps", ()) if count is not None]
     weights = method.values.get("gradient_weights", ())
-    found += [(len(row), "gradient_weights") for row in weights if row is not None]
+    candidates += [(len(row), "gradient_weights") for row in weights if row is not None]
     for epochs in method.values.get("local_epochs", ()):
         if epochs is not None:
             each = 1 if batch_size is None else -(-int(task.examples.max()) // batch_size)
-            found.append((epochs * each, "local_epochs"))
-    return max(found, key=lambda item: item[0])
+            candidates.append((epochs * each, "local_epochs"))
+    return max(candidates, key=lambda item: item[0])
 
 
 def _check_batches(batch_size: int | None, method: Part[Method], task: Any, clients: int, steps: int) -> None:

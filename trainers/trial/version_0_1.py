@@ -40,19 +40,19 @@ def trial(document: Mapping[str, Any]) -> dict[str, Any]:
         >>> trial({"method": {"name": "fedavg", "client_optimizer": "adam", "client_beta1": 0.8}, "rounds": 1})
         {'method': {'name': 'fedavg'}, 'rounds': 1, 'client': {'name': 'adam', 'beta1': 0.8}}
     """
-    found, old = dict(document), document.get("method")
+    translated, old = dict(document), document.get("method")
     if not isinstance(old, Mapping):
-        return found
-    found["method"] = {"name": old["name"]} if "name" in old else {}
+        return translated
+    translated["method"] = {"name": old["name"]} if "name" in old else {}
     for key, value in old.items():
         part, name = _place(key, old)
         if part == "method":
-            found["method"][name] = value
+            translated["method"][name] = value
         elif value is not None:
-            found[part] = {"name": _optimizer(part, old), **found.get(part, {}), name: value}
+            translated[part] = {"name": _optimizer(part, old), **translated.get(part, {}), name: value}
     if isinstance(document.get("members"), list | tuple):
-        found["members"] = [_member(member, old) for member in document["members"]]
-    return found
+        translated["members"] = [_member(member, old) for member in document["members"]]
+    return translated
 
 
 def hyperparameters(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,14 +70,14 @@ def hyperparameters(method: str, values: Mapping[str, Any]) -> dict[str, Any]:
         {'client_lr': 0.1, 'client.momentum': 0.5}
     """
     old = {"name": method, **values}
-    found = {}
+    translated = {}
     for key, value in values.items():
         part, name = _place(key, old)
         if part == "method":
-            found[name] = value
+            translated[name] = value
         elif name != "name" and value is not None:
-            found[f"{part}.{name}"] = value
-    return found
+            translated[f"{part}.{name}"] = value
+    return translated
 
 
 def entry(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,28 +93,28 @@ def entry(document: Mapping[str, Any]) -> dict[str, Any]:
         >>> entry({"name": "fedavg", "space": {"client_lr": 0.1, "client_optimizer": "adam", "client_beta1": 0.8}})
         {'name': 'fedavg', 'space': {'client_lr': 0.1}, 'client': {'name': 'adam', 'space': {'beta1': 0.8}}}
     """
-    found, space = dict(document), document.get("space")
+    translated, space = dict(document), document.get("space")
     method = str(document.get("name", "fedavg"))
     optimizers = {}
     if isinstance(space, Mapping):
         names = {f"{role}_optimizer": role for role in _SETTINGS}
         optimizers = {key: _one(form, f"space.{key}") for key, form in space.items() if key in names}
         old = {"name": method, **{key: form for key, form in space.items() if key not in optimizers}, **optimizers}
-        found["space"] = {}
+        translated["space"] = {}
         for key, form in old.items():
             part, name = _place(key, old)
             if part != "method":
-                held = found.setdefault(part, {"name": _optimizer(part, old), "space": {}})
+                held = translated.setdefault(part, {"name": _optimizer(part, old), "space": {}})
                 if name != "name" and form is not None:
                     held["space"][name] = form
             elif key != "name" or key in space:
-                found["space"][name] = form
+                translated["space"][name] = form
     if isinstance(document.get("start"), list | tuple):
-        found["start"] = [
+        translated["start"] = [
             hyperparameters(method, {**optimizers, **point}) if isinstance(point, Mapping) else point
             for point in document["start"]
         ]
-    return found
+    return translated
 
 
 def new_name(key: object, method: Any) -> str | None:
@@ -155,16 +155,16 @@ def _member(member: Any, method: Mapping[str, Any]) -> Any:
     """A member of a pack; null overrides the value that the method gives to all members."""
     if not isinstance(member, Mapping):
         return member
-    found = {}
+    translated = {}
     for key, value in member.items():
         part, name = _place(key, method)
         if part == "method":
-            found[name] = value
+            translated[name] = value
         elif value is not None:
-            found[f"{part}.{name}"] = value
+            translated[f"{part}.{name}"] = value
         elif method.get(key) is not None:
-            found[f"{part}.{name}"] = _null(part, key.partition("_")[2], _optimizer(part, method))
-    return found
+            translated[f"{part}.{name}"] = _null(part, key.partition("_")[2], _optimizer(part, method))
+    return translated
 
 
 def _null(role: str, setting: str, optimizer: str) -> float:

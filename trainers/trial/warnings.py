@@ -28,10 +28,10 @@ def warnings(
         clients_per_round: None is all clients.
     """
     client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
-    found = []
+    remarks = []
     ratios = [s / c for c, s in zip(client_lrs, server_lrs, strict=False) if c and s is not None]
     if ratios and max(ratios) > _RATIO * (1 + 1e-12):
-        found.append(
+        remarks.append(
             f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
             "of gradients; equal to client_lr it is model averaging (delta_lr is their ratio)"
         )
@@ -44,7 +44,7 @@ def warnings(
             default=0.0,
         )
         if high >= 1:
-            found.append(
+            remarks.append(
                 f"method.client_lr times the largest curvature of a client is {high:.4g}: at 1 or more, local steps "
                 "overshoot on that client, and training may converge to a point far from the optimum"
             )
@@ -52,8 +52,8 @@ def warnings(
         pairs = zip(schedule.values[name], method.values.get(name, schedule.values[name]), strict=True)
         if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
             mine, own = different[0]
-            found.append(f"schedule.{name} is {mine}, but the method's is {own}: leave it out to use the method's")
-    return [*found, *mixed(method, optimizers, schedule, task, clients_per_round)]
+            remarks.append(f"schedule.{name} is {mine}, but the method's is {own}: leave it out to use the method's")
+    return [*remarks, *mixed(method, optimizers, schedule, task, clients_per_round)]
 
 
 def mixed(

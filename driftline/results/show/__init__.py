@@ -1,1 +1,1 @@
-"""Results as text, CSV, pictures and pages; plotly and matplotlib are imported when a picture is drawn."""
+"""Results as text, CSV, pictures and pages; matplotlib is imported when a picture is drawn."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from driftline.results.curves import UNITS
 from driftline.results.modelled_time import Time
 
 Json = Mapping[str, Any]
+NEAR_1 = 0.9  # the best accuracy from which errors are drawn
 
 
 def cost_title(result: Json) -> str:
@@ -25,8 +27,10 @@ def time_text(result: Json) -> str:
 
 def quality_title(result: Json) -> str:
     """Title of the vertical axis; says which way is better."""
-    better = "higher" if _parameters(result)["direction"] == "rises" else "lower"
-    return f"{_parameters(result)['metric'].replace('_', ' ')} ({better} is better)"
+    metric = _parameters(result)["metric"].replace("_", " ")
+    if quality_scale(result) == "error":
+        return f"1 \N{MINUS SIGN} {metric} (lower is better)"
+    return f"{metric} ({'higher' if _parameters(result)['direction'] == 'rises' else 'lower'} is better)"
 
 
 def cost_range(result: Json) -> tuple[float, float]:
@@ -35,10 +39,20 @@ def cost_range(result: Json) -> tuple[float, float]:
     return scale["first"], max(scale["last"], scale["first"] * 1.1)
 
 
-def quality_log(result: Json) -> bool:
-    """Whether the vertical axis is logarithmic: where results are compared on a logarithm, and no value is 0."""
-    seen = [row["low"] for method in result["methods"].values() for row in method["frontier"]]
-    return bool(result["scale"]["logarithmic"]) and min(seen, default=0.0) > 0
+def quality_scale(result: Json) -> Literal["log", "error", "linear"]:
+    """The vertical axis.
+
+    Returns:
+        "log" where results are compared on a logarithm and no value is 0. "error" for accuracies that come near 1,
+        which are drawn as 1 - accuracy on a logarithmic axis: there 0.98 and 0.99 are as far apart as 0.96 and 0.98.
+        "linear" otherwise.
+    """
+    rows = [row for method in result["methods"].values() for row in method["frontier"]]
+    lowest, highest = min((row["low"] for row in rows), default=0.0), max((row["high"] for row in rows), default=0.0)
+    if result["scale"]["logarithmic"]:
+        return "log" if lowest > 0 else "linear"
+    share = {"accuracy", "acc"} & set(re.split(r"[^a-z0-9]+", _parameters(result)["metric"].lower()))
+    return "error" if share and lowest >= 0 and NEAR_1 <= highest < 1 else "linear"
 
 
 def legend_name(label: str, method: Json) -> str:

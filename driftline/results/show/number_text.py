@@ -10,13 +10,18 @@ def number(value: float, digits: int = 4) -> str:
     """A number to `digits` significant digits, without trailing zeros; from 100,000 on with k, M, G or T.
 
     Examples:
-        >>> number(0.953125), number(42.0), number(1234567.0), number(2.5e-7), number(0.0)
-        ('0.9531', '42', '1.235M', '2.5e-07', '0')
+        >>> number(0.953125), number(42.0), number(12345.6), number(1234567.0), number(2.5e-7), number(0.0)
+        ('0.9531', '42', '12350', '1.235M', '2.5e-07', '0')
     """
     for limit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e5, "k")):
         if limit <= abs(value) < 1e15:
-            return f"{value / (1e3 if letter == 'k' else limit):.{digits}g}{letter}"
-    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.{digits}g}"
+            return f"{_rounded(value / (1e3 if letter == 'k' else limit), digits)}{letter}"
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e15 else _rounded(value, digits)
+
+
+def _rounded(value: float, digits: int) -> str:
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e5 else text  # 12350, not 1.235e+04
 
 
 def banded(value: float, low: float, high: float) -> str:

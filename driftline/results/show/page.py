@@ -2,118 +2,165 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
-from driftline.results.comparison import Family, compare, family_of
+from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve
+from driftline.results.runs import ENDED
 from driftline.results.show.axes import band_text
-from driftline.results.show.charts import frontier_chart, learning_chart, speed_chart
+from driftline.results.show.escaped_text import escaped
 from driftline.results.show.number_text import banded, hyperparameters_text, number
-from driftline.results.show.palette import styles
+from driftline.results.show.page_data import (
+    Key,
+    configuration_rows,
+    learning_curve,
+    other_readings,
+    reading_data,
+    script_json,
+    study_data,
+)
+from driftline.results.show.palette import styles, stylesheet
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.text_table import area_text
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
+SCRIPTS = ("charts.js", "study.js", "configurations.js", "hyperparameters.js", "budget.js", "page.js")
+LARGEST = 1_400_000  # bytes of a page's contents: further readings and learning curves are left out beyond
+FOR_CURVES = 300_000  # of these bytes, which other readings leave to the learning curves
+MOST_VERDICTS = 3  # at the top of the page
+MOST_PAIRS = 100  # comparisons; of more pairs, only those with a verdict
 _NUMBERS = ' class="n"'
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-body {{ font: 15px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; color: #222;
-  max-width: 1180px; margin: 1.2em auto; padding: 0 1em; }}
-h1 {{ font-size: 1.35em; margin: 0 0 .1em; }} h2 {{ font-size: 1.05em; margin: 1.6em 0 .3em; }}
-p {{ margin: .3em 0; }} .quiet {{ color: #666; font-size: .9em; }}
-table {{ border-collapse: collapse; margin: .6em 0; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .25em .9em .25em 0; text-align: left; border-bottom: 1px solid #e3e3e3; }}
-th {{ font-weight: 600; color: #555; font-size: .9em; }} td.n, th.n {{ text-align: right; }}
-td.n, td:first-child {{ white-space: nowrap; }}
-.dot {{ display: inline-block; width: .75em; height: .75em; border-radius: 50%; margin-right: .5em; }}
-dt {{ font-weight: 600; margin-top: .5em; }} dd {{ margin: 0 0 0 1.2em; }} details {{ margin: 1.2em 0; }}
-</style></head><body>
-<h1>{title}</h1>
-<p class="quiet">{subtitle}</p>
-{chart}
-<p class="quiet">{caption}</p>
-{table}
-{verdicts}
-<h2>What to run</h2>
-{recommendations}
-<h2>Speed against final quality</h2>
-<p class="quiet">Where each configuration settles and where it ends: medians over seeds. Lines join the Pareto sets.</p>
-{speed}
-{theory}
-<h2>Learning curves of the recommended configurations</h2>
-<p class="quiet">Smoothed quality of every trial; the marker is where it settles.</p>
-{learning}
-<details><summary>Definitions</summary><dl>{definitions}</dl></details>
-</body></html>
-"""
 
-
-def frontier_html(result: Json, curves: Iterable[TrialCurve] = ()) -> str:
+def frontier_html(result: Json, curves: Iterable[TrialCurve] = (), *, others: bool = True) -> str:
     """The trade-off of all labels of a study as a page.
 
     Args:
-        result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
-        curves: The study's trials, for the learning curves of recommended configurations.
+        result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed;
+            with ``"specification"``, the study as JSON, configurations can be copied to be run again.
+        curves: The study's trials, for the configurations of the search, learning curves and other readings.
+        others: Whether the page can also be read with other costs and qualities, whose results are computed here.
 
     Returns:
-        HTML with its scripts inside (about 5 MB), which loads nothing else. Pointing at a marker shows the
-        configuration's hyperparameters.
+        HTML with its scripts inside, which loads nothing else.
     """
+    trials = list(curves)
+    rows = configuration_rows(result, trials)
+    keys = list(rows)
+    data = study_data(result, rows, trials) | {"readings": [reading_data(result, rows, keys)], "curves": {}}
+    shown = [_fragments(result)]
+    used = len(script_json(data)) + _size(shown[0])
+    for document, read in other_readings(result, trials) if others else ():
+        reading = reading_data(document, configuration_rows(document, read), keys)
+        fragments = _fragments(document)
+        size = len(script_json(reading)) + _size(fragments)
+        if used + size > LARGEST - FOR_CURVES:
+            break
+        used += size
+        data["readings"].append(reading)
+        shown.append(fragments)
+    for index, curve in _learning(result, keys, trials, data["readings"]):
+        size = len(script_json(curve))
+        if used + size > LARGEST:
+            break
+        used += size
+        data["curves"][index] = curve
+    return _page(result, data, shown)
+
+
+def _size(fragments: Mapping[str, str]) -> int:
+    return sum(len(text) for text in fragments.values())
+
+
+def _learning(
+    result: Json, keys: Sequence[Key], trials: Sequence[TrialCurve], readings: Sequence[Json]
+) -> Iterator[tuple[int, Json]]:
+    """Row and learning curve of the reported configurations: recommended ones, those of the Pareto set, the others."""
+    runs = defaultdict(list)
+    for curve in trials:
+        if curve.state in ENDED:
+            runs[curve.label, curve.phase, curve.configuration].append(curve)
+    ranks = {}
+    for label, method in result["methods"].items():
+        recommended = {row["configuration"] for row in method["recommendations"]}
+        for row in method["configurations"]:
+            key = (label, method["reported"]["phase"], row["configuration"])
+            ranks[key] = 0 if row["configuration"] in recommended else 1 if row["pareto"] else 2
+    for index in sorted(range(len(keys)), key=lambda index: ranks.get(keys[index], 3)):
+        if keys[index] in ranks and runs[keys[index]]:
+            yield index, learning_curve(keys[index], runs[keys[index]], readings)
+
+
+def _page(result: Json, data: Json, fragments: Sequence[Mapping[str, str]]) -> str:
+    script = "\n".join(_file(name) for name in SCRIPTS)
+    style = f"{_file('page.css')}\n{stylesheet()}"
+    slots = {
+        name: "".join(
+            f'<div data-reading="{index}"{" hidden" if index else ""}>{some[name]}</div>'
+            for index, some in enumerate(fragments)
+        )
+        for name in fragments[0]
+    }
+    return _file("page.html").format(
+        title=_text(result["study"]),
+        policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}",
+        style=style,
+        script=script,
+        data=script_json(data),
+        **slots,
+    )
+
+
+def _file(name: str) -> str:
+    return files("driftline.results.show").joinpath("browser", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _fragments(result: Json) -> dict[str, str]:
+    """The parts of a page that need no script, by their place in page.html."""
     parameters = result["definitions"]["parameters"]
-    learning = learning_chart(result, [curve for curve in curves if _recommended(curve, result)])
-    return _PAGE.format(
-        title=html.escape(result["study"]),
-        subtitle=html.escape(
+    family = family_of(result)
+    found = [compare(result, a, b, family) for a, b in itertools.combinations(result["methods"], 2)]
+    return {
+        "subtitle": _text(
             f"{parameters['metric']} ({parameters['direction']}) against {result['definitions']['cost']}; "
             f"{parameters['rounds']} rounds a trial."
         ),
-        chart=_div(frontier_chart(result), scripts=True),
-        caption=html.escape(band_text(result)),
-        table=_table(result),
-        recommendations=_recommendations(result),
-        speed=_div(speed_chart(result), scripts=False),
-        theory=_theory(result),
-        verdicts=_verdicts(result),
-        learning=_div(learning, scripts=False),
-        definitions="".join(
-            f"<dt>{html.escape(word)}</dt><dd>{html.escape(text)}</dd>"
-            for word, text in result["definitions"].items()
-            if isinstance(text, str)
-        ),
-    )
+        "caption": _text(band_text(result)),
+        "summary": _summary(result),
+        "verdicts": _verdicts(found),
+        "recommendations": _recommendations(result),
+        "comparisons": _comparisons(found),
+        "ledger": _ledger(result),
+        "theory": _theory(result),
+        "definitions": _definitions(result["definitions"]),
+    }
 
 
-def _div(figure: Any, *, scripts: bool) -> str:
-    from plotly.io import to_html
-
-    text: str = to_html(
-        figure,
-        full_html=False,
-        include_plotlyjs=scripts,
-        include_mathjax=False,
-        default_width="100%",
-        config={"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]},
-    )
-    return text
+def _definitions(words: Json) -> str:
+    said = (f"<dt>{_text(word)}</dt><dd>{_text(text)}</dd>" for word, text in words.items() if isinstance(text, str))
+    return f"<dl>{''.join(said)}</dl>"
 
 
-def _recommended(curve: TrialCurve, result: Json) -> bool:
-    """Whether a trial is among those from which a recommended configuration is reported."""
-    method = result["methods"][curve.label]
-    numbers = {row["configuration"] for row in method["recommendations"]}
-    return curve.phase == method["reported"]["phase"] and curve.configuration in numbers
+def _text(text: str) -> str:
+    """Text for HTML; its control characters and direction marks are shown, not obeyed."""
+    return html.escape(escaped(text))
 
 
-def _table(result: Json) -> str:
+def _summary(result: Json) -> str:
     metric = result["definitions"]["parameters"]["metric"]
-    marks = styles(result["methods"])
     rows = []
     for label, method in result["methods"].items():
         row = final(method)
@@ -123,56 +170,76 @@ def _table(result: Json) -> str:
             str(method["ledger"]["trials"]),
             str(method["diverged"]),
         ]
-        rows.append([_named(label, marks[label].colour), *(f'<td class="n">{cell}</td>' for cell in cells)])
+        rows.append([_named(result, label), *(f"<td{_NUMBERS}>{cell}</td>" for cell in cells)])
     heads = ["method", "area", f"final {metric}", "trials", "diverged"]
     note = "In brackets: smallest and largest over seeds. Area: 0 is untrained, 1 the best end in the study."
-    return f'{_rows(heads, rows)}<p class="quiet">{note}</p>'
+    return f'{_table(heads, rows)}<p class="quiet">{note}</p>'
 
 
 def _recommendations(result: Json) -> str:
     parameters = result["definitions"]["parameters"]
-    marks = styles(result["methods"])
     rows = [
         [
-            _named(label, marks[label].colour),
+            _named(result, label),
             f'<td class="n">{number(row.end)}</td><td class="n">{row.stop}</td>',
             f'<td class="n">{banded(*row.quality)}</td>',
-            f"<td>{html.escape(_settings(row.configuration))}</td>",
+            f'<td class="run">{_text(_settings(row.configuration))}</td>',
         ]
         for label, method in result["methods"].items()
         for row in recommendation_rows(method, result["scale"]["last"])
     ]
-    return _rows(["method", f"{parameters['cost']} up to", "stop at round", parameters["metric"], "run"], rows)
+    return _table(["method", f"{parameters['cost']} up to", "stop at round", parameters["metric"], "run"], rows)
 
 
 def _settings(configuration: Json | None) -> str:
     return hyperparameters_text(configuration["hyperparameters"]) if configuration else ""
 
 
-def _named(label: str, colour: str) -> str:
-    return f'<td><span class="dot" style="background:{colour}"></span>{html.escape(label)}</td>'
+def _ledger(result: Json) -> str:
+    """What each label has spent."""
+    rows = [
+        [
+            _named(result, label),
+            *(
+                f"<td{_NUMBERS}>{number(count)}</td>"
+                for count in (*method["ledger"].values(), method["granted"]["trials"], method["failed"])
+            ),
+        ]
+        for label, method in result["methods"].items()
+    ]
+    spent = next(iter(result["methods"].values()))["ledger"] if result["methods"] else {}
+    heads = ["method", *(name.replace("_", " ") for name in spent), "trials granted", "failed"]
+    return _table(heads, rows)
 
 
-def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _named(result: Json, label: str) -> str:
+    return f'<th scope="row"><span class="dot {styles(result["methods"])[label].name}"></span>{_text(label)}</th>'
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """An HTML table; all columns but the first and those named "run" hold numbers."""
-    head = "".join(f"<th{_NUMBERS * (name not in ('method', 'run'))}>{html.escape(name)}</th>" for name in heads)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{chr(10).join(row)}</tr>' for row in rows)}</table>"
+    head = "".join(f'<th scope="col"{_NUMBERS * (name not in ("method", "run"))}>{_text(name)}</th>' for name in heads)
+    body = "".join(f"<tr>{chr(10).join(row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _theory(result: Json) -> str:
-    said = "".join(f"<li>{html.escape(line)}</li>" for line in agreement(result))
+    said = "".join(f"<li>{_text(line)}</li>" for line in agreement(result))
     heading = '<h2>Theory and measurement</h2><p class="quiet">Relative differences, medians over configurations.</p>'
     return f"{heading}<ul>{said}</ul>" if said else ""
 
 
-def _verdicts(result: Json) -> str:
-    pairs = list(itertools.combinations(result["methods"], 2))
-    if not pairs:
-        return ""
-    family = family_of(result)
-    said = "".join(f"<li>{_verdict(result, a, b, family)}</li>" for a, b in pairs)
-    return f"<h2>Comparisons</h2><ul>{said}</ul>"
+def _verdicts(found: Sequence[Json]) -> str:
+    """The verdicts in few words, for the top of the page."""
+    said = [one["claims"][one["claim"]]["why"].partition(";")[0] for one in found if one["verdict"]]
+    more = f" And {len(said) - MOST_VERDICTS} more: see Comparisons." if len(said) > MOST_VERDICTS else ""
+    if not said:
+        return "<p>No verdict: see Comparisons.</p>" if found else ""
+    return f"<p>{_text('. '.join(said[:MOST_VERDICTS]))}.{more}</p>"
 
 
-def _verdict(result: Json, a: str, b: str, family: Family) -> str:
-    return f"{html.escape(a)} and {html.escape(b)}: {html.escape(compare(result, a, b, family)['why'])}"
+def _comparisons(found: Sequence[Json]) -> str:
+    shown = found if len(found) <= MOST_PAIRS else [one for one in found if one["verdict"]][:MOST_PAIRS]
+    said = "".join(f"<li>{_text(one['a'])} and {_text(one['b'])}: {_text(one['why'])}</li>" for one in shown)
+    left_out = f"<p>{len(shown)} of {len(found)} pairs: driftline compare has all.</p>" if shown != found else ""
+    return f"<ul>{said}</ul>{left_out}" if found else '<p class="quiet">One method: nothing to compare.</p>'

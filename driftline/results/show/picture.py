@@ -1,4 +1,4 @@
-"""frontier.png: frontiers with their bands, at a size for print."""
+"""frontier.png and frontier.svg: frontiers with their bands, at a size for print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from driftline.results.show.axes import (
     cost_range,
     cost_title,
     legend_name,
-    quality_log,
+    quality_scale,
     quality_title,
 )
 from driftline.results.show.palette import Style, styles
@@ -38,6 +38,24 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     Returns:
         The file's bytes. Without any point, the axes say so.
     """
+    return _saved(_figure(result, width, height, dpi), "png", {"Software": None})
+
+
+def frontier_svg(result: Json, *, width: float = 6.4, height: float = 4.4) -> bytes:
+    """The same picture as an SVG, for papers."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "driftline"}):  # equal results give equal files
+        return _saved(_figure(result, width, height, 72), "svg", {"Date": None})
+
+
+def _saved(figure: Any, form: str, metadata: Mapping[str, None]) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format=form, metadata=metadata)
+    return out.getvalue()
+
+
+def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, FuncFormatter
@@ -47,7 +65,7 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for label, style in styles(result["methods"]).items():
-        _draw(axes, label, result["methods"][label], style, result["scale"]["last"])
+        _draw(axes, label, _drawn(result, label), style, result["scale"]["last"])
     _dress(axes, result)
     if columns:
         handles, names = axes.get_legend_handles_labels()
@@ -57,9 +75,22 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
     figure.supxlabel("\n".join(textwrap.wrap(band_text(result), 118)), fontsize=7, color="#555555")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out.getvalue()
+    return figure
+
+
+def _drawn(result: Json, label: str) -> Json:
+    """A label's part of the result, with errors in place of accuracies if the axis shows errors."""
+    method: Json = result["methods"][label]
+    if quality_scale(result) != "error":
+        return method
+    qualities = ("quality", "low", "high", "search_low", "search_high")
+    return {
+        **method,
+        "frontier": [
+            {name: 1 - value if name in qualities else value for name, value in row.items()}
+            for row in method["frontier"]
+        ],
+    }
 
 
 def _draw(axes: Any, label: str, method: Json, style: Style, last: float) -> None:
@@ -111,7 +142,8 @@ def _draw(axes: Any, label: str, method: Json, style: Style, last: float) -> Non
 def _dress(axes: Any, result: Json) -> None:
     axes.set_xscale("log")
     axes.set_xlim(*cost_range(result))
-    if quality_log(result):
+    _label_digits(axes.xaxis, *cost_range(result))
+    if quality_scale(result) != "linear":
         axes.set_yscale("log")
         _label_digits(axes.yaxis, *axes.get_ylim())
     axes.set_xlabel(cost_title(result), fontsize=9)

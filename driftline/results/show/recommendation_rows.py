@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -48,6 +48,28 @@ def recommendation_rows(method: Json, last: float) -> list[RecommendationRow]:
         quality = _frontier_before(method, end if following < len(rows) else math.inf)
         found.append(RecommendationRow(rows[begin]["cost"], end, closing["round"], configuration, quality))
     return found
+
+
+def recommendation_within(method: Json, last: float, cost: float) -> RecommendationRow | None:
+    """What to run for at most this cost: the table's row for it, with the stopping round and the quality at this cost.
+
+    At the end of a row these are the numbers that the table prints.
+
+    Args:
+        method: The label's part of the result.
+        last: Last cost of the scale.
+        cost: The most that training may cost.
+
+    Returns:
+        None if no recommendation is that cheap.
+    """
+    rows = [row for row in recommendation_rows(method, last) if row.start <= cost]
+    if not rows:
+        return None
+    row = next((row for row in rows if cost <= row.end), rows[-1])
+    limit = math.nextafter(cost, math.inf) if row is rows[-1] else row.end
+    step = next(step for step in reversed(method["recommendations"]) if step["cost"] < limit)
+    return replace(row, stop=step["round"], quality=_frontier_before(method, limit))
 
 
 def final(method: Json) -> Json | None:

@@ -62,8 +62,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
+{{/* Where studies run whose project names no namespace: by default in one that the chart makes */}}
 {{- define "driftline.studiesNamespace" -}}
-{{- .Values.studies.namespace | default .Release.Namespace -}}
+{{- $name := include "driftline.fullname" . -}}
+{{- if .Values.studies.namespace -}}{{ .Values.studies.namespace }}
+{{- else if eq .Values.studies.launcher "local" -}}{{ .Release.Namespace }}
+{{- else -}}{{ ternary $name (printf "%s-%s" .Release.Namespace $name) (eq $name .Release.Namespace) | trunc 55 | trimSuffix "-" }}-studies
+{{- end -}}
+{{- end -}}
+
+{{/* All namespaces of studies, as a JSON list that begins with the one above */}}
+{{- define "driftline.studiesNamespaces" -}}
+{{- $names := list (include "driftline.studiesNamespace" .) -}}
+{{- range .Values.studies.projects -}}{{- with .namespace -}}{{- $names = append $names . -}}{{- end -}}{{- end -}}
+{{- $names | uniq | toJson -}}
 {{- end -}}
 
 {{- define "driftline.secretName" -}}{{ include "driftline.fullname" . }}{{- end -}}
@@ -230,13 +242,13 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* Arguments: values of persistence, name, root, accessModes, component */}}
+{{/* Arguments: values of persistence, name, root, accessModes, component; namespace, the release's by default */}}
 {{- define "driftline.claim" -}}
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
   name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .namespace | default .root.Release.Namespace }}
   labels:
     {{- include "driftline.labels" (dict "root" .root "component" .component) | nindent 4 }}
   {{- include "driftline.keep" .root | nindent 2 }}

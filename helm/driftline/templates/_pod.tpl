@@ -1,7 +1,7 @@
 {{/* A pod template: what a part sets itself (`own`) over what all pods of the chart share.
 
 Arguments: root; component; part: the part's values; path: where these are in values.yaml; own: YAML with
-  account           scheduler or service (the default)
+  account           scheduler, studies or service (the default)
   annotations, spec metadata and fields of the pod that differ from the shared ones
   spread            whether its pods should be on different nodes
   job               whether it ends by itself
@@ -35,11 +35,16 @@ spec:
   {{- toYaml $spec | nindent 2 }}
 {{- end -}}
 
-{{/* A pod of a Job, on the API's nodes. Arguments: root, component, own, as in driftline.pod; nodes: whose nodes instead */}}
+{{/* A pod of a Job, on the API's nodes. Arguments: root, component, own, as in driftline.pod; nodes: whose nodes instead;
+namespace: that of the Job, where it is not the release's, whose ConfigMaps and Secrets it then cannot mount */}}
 {{- define "driftline.jobPod" -}}
 {{- $part := pick (.nodes | default .root.Values.api) "nodeSelector" "tolerations" "affinity" -}}
 {{- $_ := set $part "priorityClassName" .root.Values.api.priorityClassName -}}
-{{- $part = merge $part .root.Values.jobs -}}
+{{- $jobs := .root.Values.jobs -}}
+{{- if ne (.namespace | default .root.Release.Namespace) .root.Release.Namespace -}}
+{{- $jobs = omit $jobs "envFrom" "extraVolumes" "extraVolumeMounts" -}}
+{{- end -}}
+{{- $part = merge $part $jobs -}}
 {{- $own := printf "job: true\n%s" .own -}}
 {{- include "driftline.pod" (dict "root" .root "component" .component "part" $part "path" "jobs" "own" $own) -}}
 {{- end -}}
@@ -47,7 +52,7 @@ spec:
 {{/* A Job of the release that may differ from one revision to the next. Kubernetes changes no Job's pods, and Helm rolls
 back to no object that the failed revision does not name. So the name is constant, and a hook of the same name, which
 needs no pod, takes the Job's place before an upgrade or rollback: Helm deletes the former Job, then the hook, and makes
-the new Job (test_chart_rollback.py). Arguments: root, component, own, nodes, as in driftline.jobPod; deadline */}}
+the new Job (test_chart_rollback.py). Arguments: root, component, own, nodes, namespace, as in driftline.jobPod; deadline */}}
 {{- define "driftline.job" -}}
 {{- range $hook := list true false }}
 ---
@@ -55,7 +60,7 @@ apiVersion: batch/v1
 kind: Job
 metadata:
   name: {{ include "driftline.fullname" $.root }}-{{ $.component }}
-  namespace: {{ $.root.Release.Namespace }}
+  namespace: {{ $.namespace | default $.root.Release.Namespace }}
   labels:
     {{- include "driftline.labels" $ | nindent 4 }}
   {{- if $hook }}

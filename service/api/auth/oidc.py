@@ -14,7 +14,7 @@ from driftline.errors import Forbidden, InvalidSpec, Unauthorized
 from driftline.study.validation import Section
 from driftline.wire.access import ProjectName
 from service.api.auth.oidc_keys import IssuerKeys, asymmetric, require_safe
-from service.api.auth.tokens import Access, Scope
+from service.api.auth.tokens import ISSUED, Access, Scope
 
 LEEWAY_S = 30.0
 """Tolerated difference between the issuer's clock and this one, in seconds."""
@@ -106,7 +106,7 @@ class Oidc:
         try:
             return cls(OidcConfig.from_json(dict(document)), clock=clock)
         except InvalidSpec as error:
-            raise InvalidSpec(f"DRIFTLINE_OIDC: {error.path}".removesuffix(": "), error.problem) from error
+            raise error.moved(lambda path: f"DRIFTLINE_OIDC: {path}".removesuffix(": ")) from error
 
     def claims(self, token: str) -> bool:
         """Whether this class checks the token: whether it is a JWT, valid or not."""
@@ -130,14 +130,14 @@ class Oidc:
             project,
             scopes,
             None,
-            f"oidc:{_shown(subject, _SUBJECT)}",
+            f"{ISSUED}{_shown(subject, _SUBJECT)}",
             _shown(name if isinstance(name, str) and name else subject, _NAME),
             datetime.fromtimestamp(int(claims["exp"]), UTC),
         )
 
     def _verified(self, token: str) -> dict[str, Any]:
-        found = header(token) or {}
-        algorithm, kid = found.get("alg"), found.get("kid")
+        fields = header(token) or {}
+        algorithm, kid = fields.get("alg"), fields.get("kid")
         if algorithm not in self._config.algorithms:
             allowed = ", ".join(self._config.algorithms)
             raise Unauthorized(f"the bearer token must be signed with one of {allowed}, got {algorithm!r}")

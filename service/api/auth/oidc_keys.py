@@ -76,13 +76,13 @@ class IssuerKeys:
         """
         with self._state:
             self._begin_where(self._clock() - self._fetched > FRESH_S)
-            found = self._fitting(kid, algorithm)
-            if found is None:
+            key = self._fitting(kid, algorithm)
+            if key is None:
                 self._begin_where(self._clock() - self._fetched > UNKNOWN_S)
                 self._wait()
-                found = self._fitting(kid, algorithm)
-            if found is not None:
-                return found
+                key = self._fitting(kid, algorithm)
+            if key is not None:
+                return key
             self._require_answer()
         raise Unauthorized(
             f"the bearer token must be signed with a key for {algorithm} that {self._issuer} lists, got key {kid!r}"
@@ -111,8 +111,8 @@ class IssuerKeys:
         if self._clock() - self._fetched > TRUSTED_S:
             return None
         named = [key for key in self._keys if kid is None or key.get("kid") == kid]
-        found = [fit for key in named if (fit := _usable(key, algorithm)) is not None]
-        return None if not found or (kid is None and len(found) > 1) else found[0]
+        keys = [fit for key in named if (fit := _usable(key, algorithm)) is not None]
+        return None if not keys or (kid is None and len(keys) > 1) else keys[0]
 
     def _begin_where(self, wanted: bool) -> None:
         """Starts a fetch if wanted, unless one is running or has just failed."""
@@ -149,10 +149,10 @@ class IssuerKeys:
 
     def _discovered(self) -> str:
         place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        found = _json(place)
-        if found.get("issuer") != self._issuer:
-            raise ValueError(f"{place} must be of issuer {self._issuer}, got {found.get('issuer')!r}")
-        url = found.get("jwks_uri")
+        document = _json(place)
+        if document.get("issuer") != self._issuer:
+            raise ValueError(f"{place} must be of issuer {self._issuer}, got {document.get('issuer')!r}")
+        url = document.get("jwks_uri")
         if not isinstance(url, str):
             raise ValueError(f"{place} must name its jwks_uri, got {url!r}")
         require_safe("jwks_uri", url)
@@ -203,10 +203,10 @@ def _json(url: str, deadline_s: float = _FETCH_S) -> dict[str, Any]:
             body += part
             if len(body) > _BYTES or time.monotonic() > end:
                 raise ValueError(f"{url} must answer within {deadline_s:g} s and {_BYTES} bytes")
-    found = httpx.Response(200, content=body).json()
-    if not isinstance(found, dict):
+    document = httpx.Response(200, content=body).json()
+    if not isinstance(document, dict):
         raise ValueError(f"{url} must answer with a JSON object")
-    return found
+    return document
 
 
 def asymmetric(names: Sequence[str]) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from service.store.store import Store
 
 __all__ = ["SCOPES", "Access", "Scope", "Tokens"]
 _DRIVER = "driver"
+ISSUED = "oidc:"
+"""Ids of accesses that an issuer grants start with this."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,27 @@ class Tokens:
         if stored is None:
             raise Unauthorized("the bearer token is unknown, expired or revoked; ask for one and set DRIFTLINE_TOKEN")
         return _stored(stored)
+
+    def current(self, earlier: Access) -> Access:
+        """What the token of an earlier access allows now; what an issuer granted holds until it expires.
+
+        Raises:
+            Unauthorized: The token is unknown, expired or revoked.
+        """
+        for configured in self._known.values():
+            if configured.id == earlier.id:
+                return configured
+        if earlier.id.startswith(ISSUED) and self._issuer is not None:
+            return earlier
+        stored = None if self._store is None else self._store.tokens.valid_id(earlier.id)
+        if stored is None:
+            raise Unauthorized("the token of this session has expired or was revoked: sign in with another one")
+        return _stored(stored)
+
+    def signature(self, purpose: str, text: str) -> str:
+        """A signature of the text, with a key of the purpose's own derived from the secret."""
+        key = hmac.digest(self._secret, purpose.encode(), "sha256")
+        return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
     def _sign(self, study_id: str, project: str) -> str:
         return hmac.new(self._secret, f"{study_id}/{project}".encode(), hashlib.sha256).hexdigest()

@@ -91,9 +91,9 @@ async def _frontier(study_id: str, asked: Context, request: Request) -> Body:
     return await asked.bodies.get(study_id, version, lambda: asked.frontier(study_id))
 
 
-def _fitting(found: list[TrialRecord]) -> int:
+def _fitting(records: list[TrialRecord]) -> int:
     """How many of the first trials fit on a page of `ROUNDS_A_PAGE` rounds; at least one."""
-    rounds = itertools.accumulate(record.rounds_done + 1 for record in found)
+    rounds = itertools.accumulate(record.rounds_done + 1 for record in records)
     return max(1, sum(total <= ROUNDS_A_PAGE for total in rounds))
 
 

@@ -64,13 +64,13 @@ class Cluster:
         Raises:
             Broken: A private Ray has no node left: its daemon has died, and nothing starts another.
         """
-        when, found = self._seen
-        if not found or time.monotonic() - when > _LOOK_S:
-            found = [Node.of(node["Resources"]) for node in _ray().nodes() if node["Alive"]]
-            self._seen = (time.monotonic(), found)
-        if self.own and not found:
+        when, nodes = self._seen
+        if not nodes or time.monotonic() - when > _LOOK_S:
+            nodes = [Node.of(node["Resources"]) for node in _ray().nodes() if node["Alive"]]
+            self._seen = (time.monotonic(), nodes)
+        if self.own and not nodes:
             raise Broken("Ray on this machine must have a node, got none: its raylet has ended")
-        return found
+        return nodes
 
     def gpus(self, wanted: str | float) -> float:
         """GPUs for each pack: the number wanted; for "auto" a whole one if some node has one, otherwise none."""

@@ -27,18 +27,18 @@ def read_again() -> None:
 
 def variables(private: bool) -> dict[str, str]:
     """Environment variables with which to start Ray."""
-    found = {
+    env = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_CHDIR_TO_TRIAL_DIR": "0",  # so that a relative DATA_DIR means the same everywhere
         "RAY_ENABLE_AUTO_CONNECT": "0",  # if Ray has ended, that is an error: do not start another
     }
     if private:
-        found["RAY_enable_metrics_collection"] = "0"  # each node would show its metrics to everybody, without a token
+        env["RAY_enable_metrics_collection"] = "0"  # each node would show its metrics to everybody, without a token
         mode = os.environ.get("RAY_AUTH_MODE", "token")
-        found["RAY_AUTH_MODE"] = mode
+        env["RAY_AUTH_MODE"] = mode
         if mode == "token" and not _TOKENS & set(os.environ):
-            found["RAY_AUTH_TOKEN"] = _token()
-    return found
+            env["RAY_AUTH_TOKEN"] = _token()
+    return env
 
 
 @functools.cache

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ray.tune import PlacementGroupFactory, Trainable
@@ -67,7 +68,7 @@ class Worker(Trainable):
         Returns:
             ``done``, and ``report``: a JSON string with
 
-            * pack, pid, host, done (trained to the end), stopped (asked to stop; a checkpoint is written)
+            * pack, pid, host, done (trained to its rung or the end), stopped (asked to stop; a checkpoint is written)
             * reports: for each member, its new rounds as blocks (`curve_codec.encode`) in base64
             * rounds_done, plan (how it is computed, and the pack's `work`): null until the pack is built
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
@@ -97,7 +98,10 @@ class Worker(Trainable):
     def _step(self, report: dict[str, Any]) -> None:
         job = self.job
         seconds = job.chunk_seconds
-        if self.pack is None:
+        if self.pack is not None and self._at_rung():
+            self._save_members(report)
+            report["done"] = True
+        elif self.pack is None:
             if self.stop_requested:
                 report["stopped"] = True
                 return
@@ -108,7 +112,7 @@ class Worker(Trainable):
             report["stopped"] = self.stop_requested
             if report["stopped"] or time.monotonic() - self.saved_at >= job.checkpoint_seconds:
                 self._save(report)
-        if not report["stopped"]:
+        if not report["stopped"] and not report["done"]:
             lines = self.train_for(seconds)
             report["reports"] = [
                 [base64.b64encode(block).decode("ascii") for block in encode(curve)]
@@ -120,8 +124,26 @@ class Worker(Trainable):
 
     def train_for(self, seconds: float) -> list[dict[str, Any]]:
         """Trains for about this many seconds; returns the pack's report lines."""
-        lines: list[dict[str, Any]] = self.pack.advance(seconds=seconds)
+        rounds = None if self.job.until is None else self.job.until - self.pack.round
+        lines: list[dict[str, Any]] = self.pack.advance(rounds, seconds)
         return lines
+
+    def _at_rung(self) -> bool:
+        """Whether it has reported all rounds until the rung at which it ends."""
+        return self.job.until is not None and self.pack.round >= self.job.until
+
+    def _save_members(self, report: dict[str, Any]) -> None:
+        """Writes a checkpoint for each trial; one whose checkpoint is missing starts again if it continues."""
+        job = self.job
+        try:
+            parts = type(self.pack).split(self.pack.to_bytes())
+            urls = [
+                checkpoints.write(prefix, job.start, self.pack.round, data)
+                for prefix, data in zip(job.members, parts, strict=True)
+            ]
+            report["checkpoint"] = urls[0]
+        except OSError as error:
+            report["remark"] = f"no checkpoints could be written at a rung, to {job.members[0]}: {error}"
 
     def _save(self, report: dict[str, Any]) -> None:
         """Writes a checkpoint; training continues even if that fails."""
@@ -144,13 +166,36 @@ def build(job: PackJob) -> tuple[Any, str | None, str | None]:
     bad: list[str] = []
     if job.resume:
         for url in checkpoints.names(job.prefix, job.rounds_known):
+            if checkpoints.round_of(url) <= job.since and job.since:
+                break  # from before the rung
             try:
                 return Pack.restore(spec, checkpoints.read(url)), url, "; ".join(bad) or None
             except (CheckpointError, OSError) as error:
                 bad.append(f"checkpoint {url} cannot be used: {error}")
+    for urls in _rungs(job):
+        try:
+            data = Pack.join([checkpoints.read(url) for url in urls])
+            return Pack.restore(spec, data), urls[0], "; ".join(bad) or None
+        except (CheckpointError, OSError) as error:
+            bad.append(f"the checkpoints of round {checkpoints.round_of(urls[0])} cannot be used: {error}")
     plan = Plan.from_json(job.plan) if job.plan is not None else None
-    remark = "; ".join([*bad, "started again from round 0"]) if bad else None
-    return Pack.from_spec(spec, plan=plan), None, remark
+    pack = Pack.from_spec(spec, plan=plan)
+    if job.width and not pack.plan.separate:
+        pack = Pack.from_spec(spec, plan=replace(pack.plan, width=job.width, separate=True))
+    return pack, None, "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
+
+
+def _rungs(job: PackJob) -> list[list[str]]:
+    """For each rung of which every trial has a checkpoint, these checkpoints; the latest rung first.
+
+    A trial has none of its last rung if its worker died between its last report and its checkpoint.
+    """
+    by_round = [
+        {checkpoints.round_of(url): url for url in reversed(list(checkpoints.names(prefix, job.since)))}
+        for prefix in (job.members if job.since else ())
+    ]
+    rounds = set.intersection(*map(set, by_round)) if by_round else set()
+    return [[urls[number] for urls in by_round] for number in sorted(rounds, reverse=True)]
 
 
 def out_of_memory(error: Exception) -> bool:
@@ -182,11 +227,11 @@ def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[Columns]:
     rows: list[list[Mapping[str, Any]]] = [[] for _ in range(members)]
     for line in lines:
         rows[int(line.get("member", 0))].append(line)
-    found: list[Columns] = []
+    by_member: list[Columns] = []
     for own in rows:
         kept = dict.fromkeys(key for line in own for key, value in line.items() if key != "member" and _is_cell(value))
-        found.append({name: [_cell(line.get(name)) for line in own] for name in kept})
-    return found
+        by_member.append({name: [_cell(line.get(name)) for line in own] for name in kept})
+    return by_member
 
 
 def _is_cell(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """Decides what a study trains next, without Ray.
 
-`policy` decides (pure), `state` holds the trials and packs, `search` connects both with the samplers and the API,
-`outcome` computes how trials and studies end.
+`policy` decides (pure), `rungs` which trials stop early (pure), `ladder` keeps what both need to know about rungs,
+`state` holds the trials and packs, `search` connects all of these with the samplers and the API, `outcome` computes how
+trials and studies end.
 """

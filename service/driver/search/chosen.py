@@ -34,12 +34,12 @@ class Chosen:
 
     def __call__(self, label: str, search: int, count: int) -> list[int]:
         """The first `count` configurations to confirm of a finished search; fewer if it has fewer."""
-        found = self._found.get((label, search), [])
-        if len(found) < min(count, self._study.budget.trials_per_search):
+        numbers = self._found.get((label, search), [])
+        if len(numbers) < min(count, self._study.budget.trials_per_search):
             objective = self._study.objective
             curves = self._curves(label, search)
-            found = self._found[label, search] = to_confirm(curves, objective.quality, objective.cost, count)
-        return found[:count]
+            numbers = self._found[label, search] = to_confirm(curves, objective.quality, objective.cost, count)
+        return numbers[:count]
 
     def _curves(self, label: str, search: int) -> list[TrialCurve]:
         of_search, columns = self._study.budget.search_of, needed(self._study.objective)

@@ -45,6 +45,25 @@ def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequen
     return TrialResult(trial=record.id, state="COMPLETE", values=Values(**values))
 
 
+def rung_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]], reached: int) -> TrialResult:
+    """The result of a trial that ends at a rung.
+
+    Args:
+        study: The study, for its objective.
+        record: The trial.
+        columns: All its rounds, with the columns that are `needed`.
+        reached: At how many rungs it has values.
+
+    Returns:
+        DIVERGED if the trial reported that, FAILED if its metric was never finite, otherwise STOPPED.
+    """
+    if any(columns.get("diverged", ())):
+        return TrialResult(trial=record.id, state="DIVERGED")
+    if not reached:
+        return trial_result(study, record, columns)
+    return TrialResult(trial=record.id, state="STOPPED")
+
+
 def outcome(records: Sequence[TrialRecord]) -> tuple[Released, str]:
     """State and reason of a study whose trials are all finished: FAILED only if every trial failed.
 

@@ -10,6 +10,9 @@ A label's samplers are asked for one generation of configurations after the othe
 g-2 is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in
 which trials end changes a proposal.
 
+With rungs, a pack of the search ends at the next rung. Trials that are not promoted there end as STOPPED; the others
+are packed again, with trials of their generation that continue until the same rung (see `rungs`).
+
 A study may be extended with more configurations or seeds, even after it has finished. Its search continues, then the
 configurations that are chosen now are repeated in addition to those that were repeated before, all of them on every
 seed. If one search chooses more new configurations than another, the other repeats its next ones, so that all searches
@@ -20,138 +23,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from driftline.study.spec import Budget
-from driftline.wire.records import TRIAL_FINISHED, Phase, StudyPlan, TrialState
-from service.driver.search.study_plan import data_seed
+from driftline.study.rungs import FACTOR
+from driftline.wire.records import TRIAL_FINISHED, Phase
+from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
+from service.driver.search.rungs import Climb, Goal, goals
 
 Choose = Callable[[str, int, int], Sequence[int]]
 """Gives the configurations to confirm of a finished search, first choices first: (label, search, how many)."""
 
 ATTEMPTS = 3
 """A trial fails when its worker has died this many times in a row without a newer checkpoint in between."""
-
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """What a study asks for.
-
-    Attributes:
-        labels: Labels of its entries, in order.
-        budget: Trials, seeds and searches of each label.
-        seed: Seed of the study.
-        generation: Configurations that a label's samplers are asked for at once; 0 asks for a pack of each search at
-            once, and waits for no results.
-        width: Most search trials in a pack.
-        confirmation_width: Most confirmation trials in a pack.
-    """
-
-    labels: tuple[str, ...]
-    budget: Budget
-    seed: int = 0
-    generation: int = 0
-    width: int = 1
-    confirmation_width: int = 1
-
-    @classmethod
-    def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> SearchPlan:
-        """What a study with these labels, this budget and this plan asks for."""
-        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width)
-
-    @property
-    def asked_at_once(self) -> int:
-        """Configurations that a label's samplers are asked for at once."""
-        return self.generation or self.width * self.budget.searches
-
-    def search_seed(self, configuration: int) -> int:
-        """Seed of a search trial; confirmation counts on from it."""
-        return data_seed(self.seed, self.budget.search_of(configuration))
-
-    def learned_from(self, first: int) -> int:
-        """How many of a label's trials its samplers learn from when asked for trial `first` and those after it.
-
-        Examples:
-            >>> plan = SearchPlan(labels=("fedavg",), budget=Budget(trials_per_method=64, rounds=100), generation=8)
-            >>> [plan.learned_from(first) for first in (0, 8, 16, 24)]
-            [0, 0, 8, 16]
-        """
-        if not self.generation:
-            return first
-        return max(0, first // self.generation - 1) * self.generation
-
-
-@dataclass(frozen=True)
-class Row:
-    """A trial, as far as decisions depend on it.
-
-    Attributes:
-        id: Its id.
-        label: Its label.
-        phase: "search" or "confirmation".
-        number: Counts from 0 within label and phase.
-        seed: Its seed.
-        structure: Trials of equal structure may share a pack.
-        configuration: Number of the search trial with the same hyperparameters.
-        state: As in `TrialRecord`.
-        pack: Pack that ran it last; None if none did.
-    """
-
-    id: str
-    label: str
-    phase: Phase
-    number: int
-    seed: int
-    structure: str = ""
-    configuration: int = 0
-    state: TrialState = "WAITING"
-    pack: str | None = None
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Ask the label's samplers for configurations of its next search trials: numbers `first` .. `first + count - 1`."""
-
-    label: str
-    first: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """Create the label's confirmation trials: search trials again on fresh seeds, first choices first.
-
-    Attributes:
-        label: The label.
-        repeats: Pairs of a configuration (the number of its search trial) and a fresh seed.
-        first: Number of the first new confirmation trial; the others follow.
-    """
-
-    label: str
-    repeats: tuple[tuple[int, int], ...]
-    first: int = 0
-
-
-@dataclass(frozen=True)
-class LaunchPack:
-    """Start a pack of these trials, in this order.
-
-    Attributes:
-        trials: Their ids, by number.
-        resume: Whether they are all the trials of an earlier pack, so that its checkpoint fits.
-    """
-
-    trials: tuple[str, ...]
-    resume: bool = False
-
-
-@dataclass(frozen=True)
-class Finish:
-    """Nothing is left to do."""
-
-
-Action = Ask | Repeat | LaunchPack | Finish
 
 
 def decide(
@@ -167,9 +50,14 @@ def decide(
         choose: Chooses what to confirm; called for searches that are finished.
 
     Returns:
-        Empty if the driver can only wait; otherwise a `Repeat` for every label whose confirmation is due, or one `Ask`,
-        or a `LaunchPack` for every free slot while there are waiting trials, or `Finish`. Deterministic.
+        Empty if the driver can only wait; otherwise one `StopTrials`, or a `Repeat` for every label whose confirmation
+        is due, or one `Ask`, or a `LaunchPack` for every free slot while there are waiting trials, or `Finish`.
+        Deterministic.
     """
+    ends = _goals(plan, rows)
+    stopped = [row for row in rows if row.id in ends and ends[row.id].stopped and row.state == "WAITING"]
+    if stopped:
+        return [StopTrials(tuple(row.id for row in sorted(stopped, key=lambda row: (row.label, row.number))))]
     repeats = _confirmations(plan, rows, choose)
     if repeats:
         return list(repeats)
@@ -179,7 +67,7 @@ def decide(
     if free <= 0:
         return []
     busy = {trial for trials in running.values() for trial in trials}
-    candidates = sorted([*_groups(plan, rows, busy), *_questions(plan, rows)], key=lambda found: found[0])
+    candidates = sorted([*_groups(plan, rows, busy, ends), *_questions(plan, rows)], key=lambda candidate: candidate[0])
     launches: list[Action] = []
     for _, action in candidates[:free]:
         if isinstance(action, Ask):
@@ -197,9 +85,16 @@ def packs(plan: SearchPlan) -> int:
     """Number of packs of a whole study if all trials have the same structure and none is restarted."""
     budget, at_once = plan.budget, plan.asked_at_once // plan.budget.searches
     generations, rest = divmod(budget.trials_per_search, at_once)
-    searched = generations * -(-at_once // plan.width) + -(-rest // plan.width)
+    searched = generations * _passing(plan, at_once) + _passing(plan, rest)
     confirmed = budget.seeds * -(-budget.confirmed_per_search // plan.confirmation_width)
     return len(plan.labels) * budget.searches * (searched + confirmed)
+
+
+def _passing(plan: SearchPlan, trials: int) -> int:
+    """Number of packs of a generation of this size, at all rungs together."""
+    factor = FACTOR if len(plan.budget.rung_rounds) > 1 else 1
+    arriving = (-(-trials // factor**rung) for rung in range(len(plan.budget.rung_rounds)))
+    return sum(-(-number // plan.width) for number in arriving)
 
 
 def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
@@ -226,14 +121,39 @@ def _finished(row: Row) -> bool:
     return row.state in TRIAL_FINISHED
 
 
+def _goals(plan: SearchPlan, rows: Sequence[Row]) -> dict[str, Goal]:
+    """How far each search trial may train, by id; empty without rungs."""
+    rounds = plan.budget.rung_rounds
+    if len(rounds) == 1:
+        return {}
+    searches: dict[tuple[str, int], dict[int, Row]] = defaultdict(dict)
+    for row in rows:
+        if row.phase == "search":
+            searches[row.label, plan.budget.search_of(row.number)][row.number] = row
+    return {
+        own[number].id: goal
+        for own in searches.values()
+        for number, goal in goals(plan.rule, len(rounds), (_climb(plan, row, rounds) for row in own.values())).items()
+    }
+
+
+def _climb(plan: SearchPlan, row: Row, rounds: Sequence[int]) -> Climb:
+    reached = len(row.values)
+    ended = row.state in TRIAL_FINISHED - {"COMPLETE", "STOPPED"}
+    without = reached < len(rounds) and row.rounds_done >= rounds[reached]  # it has no value at a rung, as if failed
+    passed = sum(row.rounds_done > rung for rung in rounds[:-1])
+    generation = row.number // plan.asked_at_once
+    return Climb(row.number, generation, row.values, ended or without, passed, row.state == "STOPPED")
+
+
 def _of(rows: Sequence[Row], label: str, phase: Phase) -> list[Row]:
     return [row for row in rows if row.label == label and row.phase == phase]
 
 
 def _searched(plan: SearchPlan, rows: Sequence[Row], label: str) -> bool:
     """Whether a label's search is finished."""
-    found = _of(rows, label, "search")
-    return len(found) >= plan.budget.trials_per_method and all(_finished(row) for row in found)
+    trials = _of(rows, label, "search")
+    return len(trials) >= plan.budget.trials_per_method and all(_finished(row) for row in trials)
 
 
 def _confirmations(plan: SearchPlan, rows: Sequence[Row], choose: Choose) -> list[Repeat]:
@@ -307,47 +227,75 @@ class _Order:
         return (rank, self._handed[label], self._place[label], question, number)
 
 
-def _groups(plan: SearchPlan, rows: Sequence[Row], busy: set[str]) -> list[tuple[_Key, Action]]:
+def _groups(
+    plan: SearchPlan, rows: Sequence[Row], busy: set[str], ends: Mapping[str, Goal]
+) -> list[tuple[_Key, Action]]:
     """A `LaunchPack` for every set of waiting trials that may run together, with its place in the order."""
-    order = _Order(plan, rows)
+    order, rounds = _Order(plan, rows), plan.budget.rung_rounds
     waiting = sorted(
-        (row for row in rows if row.state == "WAITING" and row.id not in busy and row.label in plan.labels),
+        (
+            row
+            for row in rows
+            if row.state == "WAITING" and row.id not in busy and row.label in plan.labels
+            if row.id not in ends or not _at_goal(row, ends[row.id], len(rounds))
+        ),
         key=lambda row: (row.phase != "search", row.number),
     )
+
+    rungs = {row.id: ends[row.id].rung if row.id in ends else None for row in waiting}
     members: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.pack is not None:
             members[row.pack].append(row)
     packs: dict[str, list[Row]] = defaultdict(list)
-    fresh: dict[tuple[str, Phase, int, str, int], list[Row]] = defaultdict(list)
+    fresh: dict[tuple[str, Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
     for row in waiting:
-        if row.pack is not None and _whole(members[row.pack], width(plan, row.phase)):
+        rung = rungs[row.id]
+        begun = not rung or row.rounds_done > rounds[rung - 1]  # since the last rung
+        if row.pack is not None and begun and _whole(members[row.pack], width(plan, row.phase), rungs):
             packs[row.pack].append(row)
         else:
             generation = row.number // plan.asked_at_once if row.phase == "search" else 0
-            fresh[row.label, row.phase, row.seed, row.structure, generation].append(row)
-    found: list[tuple[_Key, Action]] = []
+            fresh[row.label, row.phase, row.seed, row.structure, generation, rung].append(row)
+    launches: list[tuple[_Key, Action]] = []
     for group in packs.values():
-        launch = LaunchPack(tuple(row.id for row in group), resume=True)
-        found.append((order.key(group[0].label, 0, 0, group[0].number), launch))
+        launch = LaunchPack(tuple(row.id for row in group), resume=True, rung=rungs[group[0].id])
+        launches.append((order.key(group[0].label, 0, 0, group[0].number), launch))
     for (label, phase, *_), group in fresh.items():
         size = width(plan, phase)
         for start in range(0, len(group), size):
             some = group[start : start + size]
             rank = 1 if phase == "search" else 2
-            found.append((order.key(label, rank, 0, some[0].number), LaunchPack(tuple(row.id for row in some))))
-    return found
+            launch = LaunchPack(tuple(row.id for row in some), rung=rungs[some[0].id])
+            launches.append((order.key(label, rank, 0, some[0].number), launch))
+    return launches
 
 
-def _whole(pack: Sequence[Row], widest: int) -> bool:
-    """Whether a pack may be formed again: all its trials wait, and it did not run out of memory at this width."""
-    return len(pack) <= widest and all(row.state == "WAITING" for row in pack)
+def _at_goal(row: Row, goal: Goal, rungs: int) -> bool:
+    """Whether a trial waits at a rung for a decision.
+
+    Its rounds alone do not tell: if its worker or driver died after its last report, it has still to end as COMPLETE,
+    DIVERGED or FAILED, and trains this part again.
+    """
+    return goal.rung < rungs - 1 and len(row.values) > goal.rung
+
+
+def _whole(pack: Sequence[Row], widest: int, rungs: Mapping[str, int | None]) -> bool:
+    """Whether a pack may be formed again: all its trials wait to train until the same rung, and memory sufficed.
+
+    Args:
+        pack: Its trials.
+        widest: Most trials in a pack since one ran out of memory.
+        rungs: Of each trial that waits to be trained, the rung until which it trains.
+    """
+    waiting = all(row.id in rungs for row in pack)
+    return len(pack) <= widest and waiting and len({rungs[row.id] for row in pack}) == 1
 
 
 def _questions(plan: SearchPlan, rows: Sequence[Row]) -> list[tuple[_Key, Action]]:
     """An `Ask` for every label whose next generation may be asked for, with its place in the order."""
     order = _Order(plan, rows)
-    found: list[tuple[_Key, Action]] = []
+    questions: list[tuple[_Key, Action]] = []
     for label in plan.labels:
         search = _of(rows, label, "search")
         asked = len(search)
@@ -355,5 +303,5 @@ def _questions(plan: SearchPlan, rows: Sequence[Row]) -> list[tuple[_Key, Action
         needed = plan.learned_from(asked) if plan.generation else 0
         if left > 0 and all(_finished(row) for row in search if row.number < needed):
             ask = Ask(label, asked, min(plan.asked_at_once - asked % plan.asked_at_once, left))
-            found.append((order.key(label, 1, 1, asked), ask))
-    return found
+            questions.append((order.key(label, 1, 1, asked), ask))
+    return questions

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 from driftline.study.spec import Study
 from driftline.wire.records import Hyperparameters, StudyPlan, TrialRecord
-from service.driver.search.policy import Ask, SearchPlan
+from service.driver.search.actions import Ask, SearchPlan
 from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import rounded, sampler_seed
 from service.samplers.base import Sampler
+from service.samplers.by_rung import ByRung, enough
 
 
 class Proposals:
@@ -26,13 +27,14 @@ class Proposals:
         self._table = table
         self._budget = study.budget
         self._untold: set[str] = set()  # search trials of which the samplers have heard no result
-        self._samplers: dict[tuple[str, int], Sampler] = {}
-        names = study.objective.objectives
+        self._samplers: dict[tuple[str, int], ByRung] = {}
+        names, rungs = study.objective.objectives, study.budget.rung_rounds
         for entry in study.methods:
+            space = entry.parameters()
             for search in range(study.budget.searches):
                 seed = study.seed if plan.one_seed else sampler_seed(study.seed, entry.label, search)
-                made = build_sampler(study.sampler, entry.parameters(), names, seed, start=entry.start)
-                self._samplers[entry.label, search] = made
+                made = [build_sampler(study.sampler, space, names, seed, start=entry.start) for _ in rungs]
+                self._samplers[entry.label, search] = ByRung(made, enough(study.sampler, space))
 
     def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:
         """The configurations that are asked for, after the results that the plan lets the samplers learn from."""
@@ -58,11 +60,13 @@ class Proposals:
         untold = [self._table.trials[trial] for trial in self._untold]
         due = [record for record in untold if record.label == label and record.number < before and record.finished]
         for record in sorted(due, key=lambda record: record.number):
-            values = rounded(record.values.model_dump()) if record.values is not None else None
+            values = self._table.reached.get(record.id, [])
+            if record.values is not None and len(self._budget.rung_rounds) == 1:
+                values = [rounded(record.values.model_dump())]
             sampler, own = self._sampler(label, record.number)
-            sampler.tell(own, record.hyperparameters, values, record.state == "DIVERGED")
+            sampler.tell(own, record.hyperparameters, values, record.state)
             self._untold.remove(record.id)
 
-    def _sampler(self, label: str, number: int) -> tuple[Sampler, int]:
+    def _sampler(self, label: str, number: int) -> tuple[ByRung, int]:
         """The sampler that proposes this search trial of a label, and the number of the trial in its search."""
         return self._samplers[label, self._budget.search_of(number)], number // self._budget.searches

@@ -21,19 +21,11 @@ from driftline.wire.ids import pack_id
 from driftline.wire.records import StudyPlan, TrialRecord
 from service.driver import checkpoints
 from service.driver.job import PackJob
+from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.chosen import Chosen
+from service.driver.search.ladder import Ladder
 from service.driver.search.outcome import needed, outcome, trial_result
-from service.driver.search.policy import (
-    Action,
-    Ask,
-    Finish,
-    LaunchPack,
-    Repeat,
-    SearchPlan,
-    after_death,
-    deaths_in_a_row,
-    decide,
-)
+from service.driver.search.policy import after_death, deaths_in_a_row, decide
 from service.driver.search.proposals import Proposals
 from service.driver.search.state import RunningPack, StudyTable
 from service.driver.search.study_plan import adopted, decided, halved
@@ -92,6 +84,7 @@ class Search:
         self.folder = checkpoints.join(folder, study_id)
         self.table = StudyTable()
         self._chosen = Chosen(client, study_id, study, self.table)
+        self._ladder = Ladder(client, study_id, study, self.table, self.folder)
         self._needed = needed(study.objective)
         self._build_sampler = build_sampler
         self._packs_started = 0
@@ -112,6 +105,7 @@ class Search:
         self.table.curves = self._client.curves(self._study_id, begun) if begun else {}
         self._adopt(self._client.study(self._study_id).plan or self._first_plan(records))
         self._complete_plan(records)
+        self._ladder.load(records)
         self._proposals = Proposals(self._study, self.study_plan, self.table, self._build_sampler)
         for record in sorted(records, key=lambda record: record.number):
             if not record.finished:
@@ -138,6 +132,8 @@ class Search:
                         self._ask(action)
                     case Repeat():
                         self._repeat(action)
+                    case StopTrials():
+                        self._record([self._ladder.result(trial) for trial in action.trials])
                     case LaunchPack():
                         return self._launch(action)
                     case Finish():
@@ -173,9 +169,9 @@ class Search:
 
     def lost(self, pack: str, reason: str = "its worker died") -> None:
         """Records that a pack ended without a last report: its trials run again, or fail (see `policy.ATTEMPTS`)."""
-        found = self.table.packs.get(pack)
-        if found is not None:
-            self._retry(found, reason)
+        record = self.table.packs.get(pack)
+        if record is not None:
+            self._retry(record, reason)
 
     def complete(self) -> bool:
         """Whether nothing is left to do."""
@@ -243,7 +239,7 @@ class Search:
 
     def _classify(self, trial: str) -> None:
         record = self.table.trials[trial]
-        document = trial_document(self._study, record.label, [record.hyperparameters], record.seed)
+        document = trial_document(self._study, record.label, [record.hyperparameters], record.seed, phase=record.phase)
         self.table.structures[trial] = _digest(structure_key(document))
 
     # ---- the plan
@@ -290,25 +286,34 @@ class Search:
         prefix = checkpoints.join(self.folder, f"pack.{_digest(' '.join(launch.trials))}")
         job = PackJob(
             pack=name,
-            document=trial_document(self._study, first.label, configurations, first.seed),
+            document=trial_document(self._study, first.label, configurations, first.seed, phase=first.phase),
             prefix=prefix,
             start=(self._attempt, self._packs_started),
             resume=launch.resume,
             rounds_known=min(self.table.trials[trial].rounds_done for trial in launch.trials),
-            plan=first.plan if launch.resume else self._engine_plan(len(launch.trials)),
+            plan=first.plan if launch.resume else self._engine_plan(launch),
+            **self._ladder.job(launch, self.plan.width),
             cpus=self._study.resources.cpus,
             gpus=self._gpus,
             **self._options,
         )
         self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, self._gpus))
-        self.table.packs[name] = RunningPack(name, launch.trials, prefix)
+        self.table.packs[name] = RunningPack(name, launch.trials, prefix, rung=self._ladder.ends_at_rung(launch))
         self._waiting_at = None
         return job
 
-    def _engine_plan(self, width: int) -> dict[str, Any] | None:
-        """How a new pack is computed: as the study's first pack; None leaves it to the pack."""
+    def _engine_plan(self, launch: LaunchPack) -> dict[str, Any] | None:
+        """How a new pack is computed: as the study's first pack; None leaves it to the pack.
+
+        With rungs, packs of the search are computed trial by trial and have one width, also after a lack of memory, so
+        that trials keep their bits and their checkpoints fit together when they are packed again.
+        """
         engine = self.study_plan.engine
-        return None if engine is None else {**engine, "width": width}
+        if engine is None:
+            return None
+        if launch.rung is None:
+            return {**engine, "width": len(launch.trials), "separate": False}
+        return engine
 
     def _store(self, pack: RunningPack, report: Mapping[str, Any]) -> None:
         body = Report(
@@ -329,6 +334,8 @@ class Search:
             curve = self.table.curves.setdefault(trial, {})
             for block in blocks:
                 upsert(curve, self._decoded(block))
+        if self._ladder.is_rung(report["rounds_done"]):
+            self._ladder.arrive(pack.trials)
 
     def _decoded(self, block: bytes) -> Columns:
         """The columns of a block that a result needs; all if the study's metric is missing, for the error message."""
@@ -337,10 +344,13 @@ class Search:
 
     def _finish(self, pack: RunningPack) -> None:
         trials, curves = self.table.trials, self.table.curves
-        results = [trial_result(self._study, trials[trial], curves.get(trial, {})) for trial in pack.trials]
+        if pack.rung:
+            results = [self._ladder.result(trial) for trial in pack.trials]
+            waiting = {"state": "WAITING"}  # until all trials that are compared have arrived
+            results = [result.model_copy(update=waiting) if result.state == "STOPPED" else result for result in results]
+        else:
+            results = [trial_result(self._study, trials[trial], curves.get(trial, {})) for trial in pack.trials]
         self._end(pack, results)
-        for trial in pack.trials:
-            self.table.curves.pop(trial, None)
         try:
             checkpoints.remove(pack.prefix)
         except OSError as error:
@@ -377,13 +387,20 @@ class Search:
         return TrialResult(trial=record.id, state=state, error=error, deaths=deaths, death_round=furthest)
 
     def _end(self, pack: RunningPack, results: list[TrialResult]) -> None:
+        self._record(results)
+        del self.table.packs[pack.id]
+        self._waiting_at = None
+
+    def _record(self, results: list[TrialResult]) -> None:
+        """Stores results; what finished trials leave behind is removed."""
         self.desired = self._client.finish(self._study_id, self._attempt, results).desired
         for result in results:
             changes = result.model_dump(include={"deaths", "death_round"}, exclude_none=True)
             changes |= {"state": result.state, "values": result.values, "error": result.error}
             self.table.change([result.trial], **changes)
-        del self.table.packs[pack.id]
-        self._waiting_at = None
+            if result.state != "WAITING":
+                self.table.curves.pop(result.trial, None)
+                self._ladder.remove(result.trial)
 
 
 def _digest(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.wire.curve_codec import Columns
 from driftline.wire.records import Hyperparameters, TrialRecord
-from service.driver.search.policy import Row
+from service.driver.search.actions import Row
 
 
 @dataclass
@@ -19,6 +19,7 @@ class RunningPack:
         id: Its id.
         trials: Ids of its trials, in order.
         prefix: Prefix of its checkpoints.
+        rung: Whether it ends at a rung before the last round.
         pid: Process that trains it; None before its first report.
         host: Host of that process.
     """
@@ -26,6 +27,7 @@ class RunningPack:
     id: str
     trials: tuple[str, ...]
     prefix: str
+    rung: bool = False
     pid: int | None = None
     host: str | None = None
 
@@ -38,12 +40,14 @@ class StudyTable:
         trials: Trials by id.
         curves: Columns of unfinished trials that their results need, by trial id.
         structures: Structure of each trial, by trial id.
+        reached: What samplers are told of search trials at each rung that they have reached, by trial id.
         packs: Running packs by id.
     """
 
     trials: dict[str, TrialRecord] = field(default_factory=dict)
     curves: dict[str, Columns] = field(default_factory=dict)
     structures: dict[str, str] = field(default_factory=dict)
+    reached: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     packs: dict[str, RunningPack] = field(default_factory=dict)
 
     def put(self, records: Iterable[TrialRecord]) -> None:
@@ -68,6 +72,8 @@ class StudyTable:
                 configuration=record.configuration,
                 state=record.state,
                 pack=record.pack,
+                rounds_done=record.rounds_done,
+                values=tuple(tuple(values.values()) for values in self.reached.get(record.id, ())),
             )
             for record in self.trials.values()
         ]
@@ -78,9 +84,9 @@ class StudyTable:
 
     def configurations(self, label: str, numbers: Sequence[int]) -> list[Hyperparameters]:
         """Hyperparameters of the label's search trials with these numbers."""
-        found = {
+        by_number = {
             record.number: record.hyperparameters
             for record in self.trials.values()
             if record.label == label and record.phase == "search"
         }
-        return [found[number] for number in numbers]
+        return [by_number[number] for number in numbers]

@@ -24,7 +24,8 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
     In a generation, each search proposes an eighth of its configurations, but at least 4 and at most 16. Packs are as
     wide as `resources.packs` says, within a search's part of a generation. By default a search pack is the whole part
     on a GPU and half of it on CPU cores, where width saves little and many workers want packs; a search takes at least
-    four packs, and confirmation two for each seed. Samplers that do not learn have no generations.
+    four packs, and confirmation two for each seed. Samplers that do not learn have no generations, unless trials of a
+    generation are compared at rungs.
 
     Args:
         budget: The study's budget.
@@ -38,7 +39,7 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
         (8, 4, 4)
     """
     eighth = min(max(budget.trials_per_search // 8, NARROWEST), WIDEST)
-    learned = budget.asking == "generations" and learns(sampler)
+    learned = budget.asking == "generations" and (learns(sampler) or budget.rungs is not None)
     generation = eighth * budget.searches if learned else 0
     if resources.packs == "auto":
         width = min(eighth if gpus else eighth // 2, -(-budget.trials_per_search // 4))

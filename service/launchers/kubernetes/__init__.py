@@ -1,8 +1,8 @@
 """Drivers as RayJobs on Kubernetes.
 
 `launcher` creates, watches and deletes them. `manifests` builds them from `config`, with names from `naming`; `kueue`
-supports queues. `api_server` talks to Kubernetes, `informer` keeps a copy of its objects; `rayjob_status` and
-`pod_problems` interpret their status (pure).
+supports queues. `api_server` talks to Kubernetes, `informer` keeps a copy of its objects, and `namespaces` has both for
+each namespace. `rayjob_status` and `pod_problems` interpret their status (pure).
 """
 
 from service.launchers.kubernetes.launcher import Config, build

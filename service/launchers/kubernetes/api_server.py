@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ _PATHS = {
     "workloads": "/apis/kueue.x-k8s.io/{preferred}",
     "pods": "/api/v1",
     "secrets": "/api/v1",
+    "serviceaccounts": "/api/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
 }
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIMEOUT_S = 20.0
@@ -74,8 +77,14 @@ class Api:
         chosen = next((item for item in contexts if item["name"] == context), current)
         return cls(connection, namespace or chosen["context"].get("namespace") or "default")
 
+    def within(self, namespace: str) -> Api:
+        """Another namespace of the same cluster, over the same connections."""
+        other = copy.copy(self)
+        other.namespace = namespace
+        return other
+
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections, those of other namespaces too."""
         self._client.close()
 
     def knows(self, group: str) -> bool:
@@ -100,9 +109,9 @@ class Api:
 
     def items(self, kind: str, selector: str) -> tuple[list[Item], str]:
         """All objects with these labels, and the version from which to watch them."""
-        found = self._ask("GET", kind, query={"labelSelector": selector})
-        version, group = found["apiVersion"], found["kind"].removesuffix("List")
-        return [{"apiVersion": version, "kind": group, **item} for item in found["items"]], found["metadata"][
+        listing = self._ask("GET", kind, query={"labelSelector": selector})
+        version, group = listing["apiVersion"], listing["kind"].removesuffix("List")
+        return [{"apiVersion": version, "kind": group, **item} for item in listing["items"]], listing["metadata"][
             "resourceVersion"
         ]
 
@@ -193,10 +202,10 @@ class Api:
     ) -> Item:
         answer = self._send(method, kind, name, query=query, body=body, content=content, timeout=self._timeout_s)
         try:
-            found: Item = json.loads(answer.data)
+            item: Item = json.loads(answer.data)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise Unavailable(f"an answer of the Kubernetes API broke off: {error}") from error
-        return found
+        return item
 
     def _send(
         self,
@@ -222,8 +231,8 @@ class Api:
         Raises:
             NotFound: The cluster does not have the group.
         """
-        found = json.loads(self._call("GET", f"/apis/{group}", timeout=self._timeout_s).data)
-        return str(found["preferredVersion"]["version"])
+        versions = json.loads(self._call("GET", f"/apis/{group}", timeout=self._timeout_s).data)
+        return str(versions["preferredVersion"]["version"])
 
     def _call(
         self,
@@ -253,10 +262,10 @@ class Api:
 
 def _status(data: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(data)
+        status = json.loads(data)
     except ValueError:
-        found = {"message": data[:300].decode(errors="replace")}
-    return found if isinstance(found, dict) else {"message": str(found)}
+        status = {"message": data[:300].decode(errors="replace")}
+    return status if isinstance(status, dict) else {"message": str(status)}
 
 
 def _error(code: int, status: Mapping[str, Any]) -> DriftlineError:

@@ -106,6 +106,22 @@ class Workers(Placement):
         return self
 
 
+class Project(Section):
+    """What differs for the studies of one project; the rest is as for all others.
+
+    Attributes:
+        namespace: Namespace of its RayJobs.
+        queue: Kueue's LocalQueue in that namespace.
+        queue_priority_class: Kueue's WorkloadPriorityClass of its studies in the queue.
+        checkpoints: URL of its folder for checkpoints, or a path on a volume that all pods mount.
+    """
+
+    namespace: Name | None = None
+    queue: Name | None = None
+    queue_priority_class: Name | None = None
+    checkpoints: str | None = Field(None, min_length=1)
+
+
 class Config(Section):
     """Settings of the Kubernetes launcher.
 
@@ -114,11 +130,15 @@ class Config(Section):
         image_pull_policy: Always, IfNotPresent or Never.
         image_pull_secrets: Names of Secrets with registry credentials.
         namespace: Namespace of the RayJobs; None is the namespace of this pod, or of the kubeconfig.
+        projects: Settings of projects that differ from these, by the project's name.
         instance: Distinguishes this Driftline's RayJobs from those of others in the namespace.
         kubeconfig: Path of a kubeconfig; None uses the pod's own access, and outside a cluster the usual kubeconfig.
         context: Context in the kubeconfig; None is its current one.
-        service_account: ServiceAccount of head and workers; "" is the namespace's default. With autoscaling KubeRay
-            gives it the right to change its own RayCluster.
+        service_account: ServiceAccount of head and workers, shared by all studies; "" makes one for each study. With
+            autoscaling KubeRay lets it change pods and RayClusters of its namespace.
+        service_account_annotations: Annotations of the accounts that are made, such as a role for an object store.
+        network_policy: Whether each study gets a NetworkPolicy that admits its own pods. Another policy must admit
+            KubeRay's operator on port 8265 of the heads.
         ray_version: Version of Ray in the image.
         head: The head's pod.
         workers: The pods that train.
@@ -150,7 +170,10 @@ class Config(Section):
     instance: Name = "driftline"
     kubeconfig: str | None = None
     context: str | None = None
+    projects: dict[str, Project] = Field(default_factory=dict)
     service_account: str = ""
+    service_account_annotations: dict[str, str] = Field(default_factory=dict)
+    network_policy: bool = False
     ray_version: str = Field(default_factory=lambda: importlib.metadata.version("ray"))
     head: Head = Head()
     workers: Workers = Workers()
@@ -175,32 +198,53 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _queued(self) -> Config:
-        if self.queue_priority_class and not self.queue:
-            raise InvalidSpec("queue_priority_class", "must have queue set as well, got none")
+        for place, config in self._all():
+            if config.queue_priority_class and not config.queue:
+                raise InvalidSpec(f"{place}queue_priority_class", "must have queue set as well, got none")
         for key in (kueue.QUEUE, kueue.PRIORITY):
             if key in self.labels:
                 raise InvalidSpec("labels", f"must not hold {key}: set queue and queue_priority_class instead")
         elastic = self.annotations.get(kueue.ELASTIC) == "true"
-        if self.queue and self.workers.min != self.workers.max and not elastic:
+        queued = any(config.queue for _, config in self._all())
+        if queued and self.workers.min != self.workers.max and not elastic:
             got = f"min={self.workers.min} and max={self.workers.max}"
             raise InvalidSpec(
                 "workers", f"must have min equal to max in a queue, since Kueue refuses Ray's autoscaler, got {got}"
             )
         return self
 
+    def _all(self) -> list[tuple[str, Config]]:
+        """These settings and those of each project, with the beginning of their place in the file."""
+        return [("", self), *((f"projects.{name}.", self.of(name)) for name in self.projects)]
+
+    def of(self, project: str) -> Config:
+        """The settings for the studies of a project."""
+        own = self.projects.get(project, Project()).model_dump(exclude={"checkpoints"}, exclude_none=True)
+        return self.model_copy(update=own)
+
+    def namespaces(self, own: str) -> set[str]:
+        """All namespaces of RayJobs; `own` is that of projects that name none."""
+        return {own, *(project.namespace for project in self.projects.values() if project.namespace)}
+
+    def folder(self, project: str, folder: str) -> str:
+        """The folder for the checkpoints of a project; `folder` is that of projects that name none."""
+        return self.projects.get(project, Project()).checkpoints or folder
+
     def check_folder(self, folder: str) -> None:
-        """Checks that pods can reach the folder for checkpoints.
+        """Checks that pods can reach all folders for checkpoints.
 
         Args:
-            folder: A URL, or a path on a mounted volume.
+            folder: That of projects that name none: a URL, or a path on a mounted volume.
 
         Raises:
-            InvalidSpec: It is a path that lies on no mounted volume.
+            InvalidSpec: One is a path that lies on no mounted volume.
         """
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in self.volume_mounts]
-        if "://" in folder or any(folder == mount or folder.startswith(f"{mount}/") for mount in mounts if mount):
-            return
         have = ", ".join(mounts) or "none"
-        raise InvalidSpec(
-            "volume_mounts", f"must hold the folder for checkpoints, {folder}, so that all pods see it; mounted: {have}"
-        )
+        for path in (folder, *(self.folder(name, folder) for name in self.projects)):
+            if "://" in path or any(path == mount or path.startswith(f"{mount}/") for mount in mounts if mount):
+                continue
+            raise InvalidSpec(
+                "volume_mounts",
+                f"must hold the folder for checkpoints, {path}, so that all pods see it; mounted: {have}",
+            )

@@ -53,13 +53,13 @@ def reason(job: Job, workloads: Sequence[Mapping[str, Any]], now: float) -> str:
             )
         return f"it waits in the queue {queue}"
     newest = max(workloads, key=lambda item: str(item["metadata"].get("creationTimestamp", "")))
-    found = {item["type"]: item for item in newest.get("status", {}).get("conditions") or []}
-    evicted, reserved = found.get("Evicted", {}), found.get("QuotaReserved", {})
+    conditions = {item["type"]: item for item in newest.get("status", {}).get("conditions") or []}
+    evicted, reserved = conditions.get("Evicted", {}), conditions.get("QuotaReserved", {})
     text = shortened(reserved.get("message", "")) if reserved.get("status") == "False" else ""
     if not newest.get("spec", {}).get("active", True):
         why = shortened(evicted.get("message", "")) or "spec.active is false"
         return f"Kueue has taken it out of the queue {queue} until somebody puts it back: {why}"
-    if found.get("Admitted", {}).get("status") == "True":
+    if conditions.get("Admitted", {}).get("status") == "True":
         return f"its turn has come in the queue {queue}"
     if reserved.get("status") == "True":
         return f"it has its quota in the queue {queue} and waits for Kueue's admission checks"

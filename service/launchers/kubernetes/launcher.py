@@ -2,7 +2,7 @@
 
 A RayJob is named after its study and the attempt that its driver is expected to acquire, so that two schedulers that
 start the same attempt create one RayJob. Starting a later attempt deletes the RayJobs of earlier ones. A RayJob owns
-everything that it needs, including its Secret, which is deleted with it. Needs KubeRay 1.6 or newer.
+everything that it needs: its Secret, ServiceAccount and NetworkPolicy are deleted with it. Needs KubeRay 1.6 or newer.
 
 With a queue, Kueue decides when a RayJob runs: it is created suspended, and the launcher never changes `spec.suspend`
 again. A paused study keeps no RayJob, with or without a queue.
@@ -21,9 +21,9 @@ from service.launchers.base import Launch, Launcher, Seen
 from service.launchers.kubernetes import kueue, manifests
 from service.launchers.kubernetes.api_server import Api, Item
 from service.launchers.kubernetes.config import Config
-from service.launchers.kubernetes.informer import Mirror
+from service.launchers.kubernetes.namespaces import Namespace, Namespaces
 from service.launchers.kubernetes.naming import ATTEMPT, attempt_of, job_name, selector, study_of
-from service.launchers.kubernetes.pod_problems import Patience, moment, starved
+from service.launchers.kubernetes.pod_problems import Patience, moment
 from service.launchers.kubernetes.rayjob_status import finished, judge, suspended, waits
 
 __all__ = ["Config", "KubernetesLauncher", "build"]
@@ -59,7 +59,7 @@ class KubernetesLauncher(Launcher):
 
     Args:
         config: Its settings.
-        api: The namespace in which it creates RayJobs.
+        api: The namespace in which it creates the RayJobs of projects that name none.
         url: Address of the service, as pods reach it.
         folder: URL of the folder for checkpoints, or a path on a mounted volume.
 
@@ -71,13 +71,10 @@ class KubernetesLauncher(Launcher):
 
     def __init__(self, config: Config, api: Api, *, url: str, folder: str) -> None:
         self._config = config
-        self._api = api
+        self._spaces = Namespaces(api, config.namespaces(api.namespace), config.instance)
         self._url = url
         self._folder = folder
         self._patience = Patience(config.unschedulable_seconds, config.image_pull_seconds)
-        self._all = selector(config.instance)
-        self._jobs = Mirror(api, "rayjobs", self._all)
-        self._pods = Mirror(api, "pods", self._all, remembered=starved)  # they may be deleted before `seen` looks
         self._told: dict[str, tuple[float, str]] = {}  # by uid of a RayJob: when Kueue was asked, and why it waits
         self._killed: dict[str, tuple[float, set[str]]] = {}  # by study: time of the kill, uids of its pods
         self.start_seconds = config.unschedulable_seconds + config.image_pull_seconds + _DRIVER_S
@@ -90,22 +87,25 @@ class KubernetesLauncher(Launcher):
             Forbidden: This service may not create it, or a quota does not allow it.
             Unavailable: The API server does not answer.
         """
-        manifests.check(self._config, launch)
-        found, _ = self._api.items("rayjobs", selector(self._config.instance, launch.study_id))
-        living = sorted((job for job in found if not finished(job)), key=attempt_of)
+        config = self._config.of(launch.project)
+        manifests.check(config, launch)
+        space = self._spaces.named(config.namespace)
+        rayjobs, _ = space.api.items("rayjobs", selector(config.instance, launch.study_id))
+        living = sorted((job for job in rayjobs if not finished(job)), key=attempt_of)
         current = living[-1] if living else None
         if current is not None and waits(current):
-            job = self._keep(launch, current)
+            job = self._keep(space, launch, current)
         elif current is not None and not suspended(current) and attempt_of(current) >= launch.attempt:
             job = current
         else:
-            job = self._make(launch, self._free_name(launch, found))
+            job = self._make(space, config, launch, self._free_name(launch, rayjobs))
         if attempt_of(job) <= launch.attempt:  # else it belongs to a later driver, and has its own Secret
-            self._api.apply("secrets", manifests.secret(self._config, launch, job))
-        self._jobs.note(job)
-        for other in found:
+            for kind, body in manifests.owned(config, launch, job).items():
+                space.api.apply(kind, body)
+        space.jobs.note(job)
+        for other in rayjobs:
             if other["metadata"]["uid"] != job["metadata"]["uid"]:
-                self._api.delete("rayjobs", other)
+                space.api.delete("rayjobs", other)
 
     def seen(self, study_id: str) -> Seen:
         """The study's driver as it is now.
@@ -115,15 +115,15 @@ class KubernetesLauncher(Launcher):
         """
         if left := self._dying(study_id):
             return Seen(True, f"pods of its last driver have not ended yet: {', '.join(left)}")
-        jobs = [job for job in self._jobs.items() if study_of(job) == study_id]
+        jobs = self._spaces.watched_jobs(study_id)
         if not jobs:  # the watch may lag behind another scheduler, so ask
-            jobs, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
+            jobs = self._spaces.ask("rayjobs", study_id)
         if not jobs:
             return Seen(False, "its RayJob is gone")
         job = max(jobs, key=lambda job: (not finished(job), attempt_of(job), job["metadata"]["creationTimestamp"]))
         if waits(job):
             return replace(judge(job, (), self._patience, time.time()), reason=self._waiting(job))
-        pods = [pod for pod in self._pods.items() if study_of(pod) == study_id]
+        pods = [pod for pod in self._spaces.of(job).pods.items() if study_of(pod) == study_id]
         return judge(job, pods, self._patience, time.time())
 
     def stop(self, study_id: str) -> None:
@@ -132,9 +132,8 @@ class KubernetesLauncher(Launcher):
         Raises:
             Unavailable: The API server does not answer.
         """
-        found, _ = self._api.items("rayjobs", selector(self._config.instance, study_id))
-        for job in found:
-            self._api.delete("rayjobs", job)
+        for job in self._spaces.ask("rayjobs", study_id):
+            self._spaces.of(job).api.delete("rayjobs", job)
 
     def kill(self, study_id: str) -> None:
         """Deletes the study's RayJobs; `seen` says alive until their pods have ended, for up to five minutes.
@@ -153,22 +152,19 @@ class KubernetesLauncher(Launcher):
         Raises:
             Unavailable: The API server does not answer.
         """
-        found, _ = self._api.items("rayjobs", self._all)
-        for job in found:
+        for job in self._spaces.ask("rayjobs"):
             age = time.time() - moment(job["metadata"]["creationTimestamp"])
             if study_of(job) not in known and age >= self._config.orphan_seconds:
                 _LOG.warning("RayJob %s belongs to no known study: deleted", job["metadata"]["name"])
-                self._api.delete("rayjobs", job)
+                self._spaces.of(job).api.delete("rayjobs", job)
 
     def close(self) -> None:
         """Closes connections; RayJobs keep running."""
-        self._jobs.close()
-        self._pods.close()
-        self._api.close()
+        self._spaces.close()
 
     def _living(self, study_id: str) -> list[Item]:
         """The study's pods whose containers have not ended."""
-        pods, _ = self._api.items("pods", selector(self._config.instance, study_id))
+        pods = self._spaces.ask("pods", study_id)
         return [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
 
     def _dying(self, study_id: str) -> list[str]:
@@ -185,22 +181,23 @@ class KubernetesLauncher(Launcher):
             return []
         return left
 
-    def _make(self, launch: Launch, name: str) -> Item:
+    def _make(self, space: Namespace, config: Config, launch: Launch, name: str) -> Item:
         """Creates a RayJob under a free name, or returns the one that another scheduler has just created under it."""
-        wanted = manifests.rayjob(self._config, launch, name, self._api.namespace, url=self._url, folder=self._folder)
+        folder = config.folder(launch.project, self._folder)
+        wanted = manifests.rayjob(config, launch, name, space.api.namespace, url=self._url, folder=folder)
         try:
-            job = self._api.create("rayjobs", wanted)
+            job = space.api.create("rayjobs", wanted)
         except Conflict:  # another scheduler was faster
-            return self._api.get("rayjobs", name)
+            return space.api.get("rayjobs", name)
         _LOG.info("driver of study %s, attempt %d: RayJob %s", launch.study_id, launch.attempt, name)
         return job
 
-    def _keep(self, launch: Launch, job: Item) -> Item:
+    def _keep(self, space: Namespace, launch: Launch, job: Item) -> Item:
         """Lets a waiting RayJob keep its place in the queue: it will run the driver of the next attempt."""
         if attempt_of(job) >= launch.attempt:
             return job
         change = {"metadata": {"uid": job["metadata"]["uid"], "labels": {ATTEMPT: str(launch.attempt)}}}
-        return self._api.merge("rayjobs", job["metadata"]["name"], change)
+        return space.api.merge("rayjobs", job["metadata"]["name"], change)
 
     def _waiting(self, job: Item) -> str:
         """Why a RayJob waits in its queue; asks Kueue again after `_ASK_KUEUE_S` seconds."""
@@ -208,11 +205,11 @@ class KubernetesLauncher(Launcher):
         asked, text = self._told.get(uid, (float("-inf"), ""))
         if time.monotonic() - asked < _ASK_KUEUE_S:
             return text
-        queue = kueue.queue_of(job)
+        queue, api = kueue.queue_of(job), self._spaces.of(job).api
         try:
-            if self._api.knows(kueue.GROUP):
-                found, _ = self._api.items("workloads", f"{kueue.JOB_UID}={uid}")
-                text = kueue.reason(job, found, time.time())
+            if api.knows(kueue.GROUP):
+                workloads, _ = api.items("workloads", f"{kueue.JOB_UID}={uid}")
+                text = kueue.reason(job, workloads, time.time())
             else:
                 text = f"it waits in the queue {queue}, but this cluster has no Kueue ({kueue.GROUP}): install it"
         except DriftlineError as error:  # it waits in any case; the reason is a courtesy
@@ -222,9 +219,9 @@ class KubernetesLauncher(Launcher):
         self._told[uid] = (time.monotonic(), text)
         return text
 
-    def _free_name(self, launch: Launch, found: Collection[Item]) -> str:
+    def _free_name(self, launch: Launch, rayjobs: Collection[Item]) -> str:
         """An unused name for this attempt: an earlier RayJob of it may have failed, or be terminating."""
-        taken = {job["metadata"]["name"] for job in found}
+        taken = {job["metadata"]["name"] for job in rayjobs}
         again = 0
         while (name := job_name(launch.study_id, launch.attempt, again)) in taken:
             again += 1

@@ -1,24 +1,30 @@
-"""The objects that one driver needs: a RayJob, and the Secret with its tokens."""
+"""The objects that one driver needs: a RayJob, and the Secret, ServiceAccount and NetworkPolicy that it owns."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.errors import InvalidSpec
 from service.launchers.base import Launch
 from service.launchers.kubernetes import kueue
 from service.launchers.kubernetes.config import Config, Head, Placement, Workers
-from service.launchers.kubernetes.naming import ATTEMPT, STUDY, common_labels, job_name
+from service.launchers.kubernetes.naming import ATTEMPT, OWN_POLICY, STUDY, common_labels, job_name
 
 RAY_KEY = "auth_token"
 """The key under which KubeRay looks for Ray's token in a Secret."""
 DRIVER_KEY = "driver_token"
 _GROUP = "packs"
 _SCRATCH = {"name": "scratch", "mountPath": "/tmp"}
+_SCALER_SCRATCH = {"name": "autoscaler-scratch", "mountPath": "/tmp"}
+_SCALER_TOKEN = {
+    "name": "autoscaler-token",
+    "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+    "readOnly": True,
+}
 _SECURITY = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -81,7 +87,7 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
             "authOptions": {"mode": "token", "secretName": job_name(launch.study_id, launch.attempt)},
             "headGroupSpec": {
                 "rayStartParams": {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"},
-                "template": _head(config, launch),
+                "template": _head(config, launch, name),
             },
             "workerGroupSpecs": [
                 {
@@ -90,7 +96,7 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
                     "minReplicas": config.workers.min,
                     "maxReplicas": config.workers.max,
                     "rayStartParams": {"num-cpus": str(config.workers.cores), "num-gpus": str(gpus)},
-                    "template": _worker(config, launch, gpus),
+                    "template": _worker(config, launch, name, gpus),
                 }
             ],
             **_autoscaling(config),
@@ -124,6 +130,49 @@ def secret(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, 
     """
     name = secret_name(job) or job_name(launch.study_id, launch.attempt)
     made_for_ray = hmac.new(launch.token.encode(), f"ray:{name}".encode(), hashlib.sha256).hexdigest()
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": _owned(config, launch, job, name),
+        "stringData": {RAY_KEY: made_for_ray, DRIVER_KEY: launch.token},
+    }
+
+
+def owned(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """All that a RayJob owns, by kind, in the order in which its pods need it: an account, a policy, the Secret.
+
+    Args:
+        config: The launcher's settings.
+        launch: The driver.
+        job: The RayJob, as the API server returned it.
+    """
+    about = _owned(config, launch, job, job["metadata"]["name"])
+    objects: dict[str, dict[str, Any]] = {}
+    if not config.service_account:
+        objects["serviceaccounts"] = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {**about, "annotations": dict(config.service_account_annotations)},
+            "automountServiceAccountToken": False,
+        }
+    if config.network_policy:
+        pods = {"matchLabels": {**common_labels(config.instance), STUDY: launch.study_id}}
+        objects["networkpolicies"] = {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": about,
+            "spec": {
+                "podSelector": pods,
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": pods}]}],
+            },
+        }
+    return {**objects, "secrets": secret(config, launch, job)}
+
+
+def _owned(config: Config, launch: Launch, job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Metadata of an object that is deleted with its RayJob."""
     owner = {
         "apiVersion": job["apiVersion"],
         "kind": job["kind"],
@@ -131,16 +180,10 @@ def secret(config: Config, launch: Launch, job: Mapping[str, Any]) -> dict[str, 
         "uid": job["metadata"]["uid"],
     }
     return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "metadata": {
-            "name": name,
-            "namespace": job["metadata"]["namespace"],
-            "labels": labels(config, launch),
-            "ownerReferences": [owner],
-        },
-        "stringData": {RAY_KEY: made_for_ray, DRIVER_KEY: launch.token},
+        "name": name,
+        "namespace": job["metadata"]["namespace"],
+        "labels": labels(config, launch),
+        "ownerReferences": [owner],
     }
 
 
@@ -160,13 +203,32 @@ def _autoscaling(config: Config) -> dict[str, Any]:
             "idleTimeoutSeconds": config.workers.idle_seconds,
             "imagePullPolicy": config.image_pull_policy,
             "securityContext": _SECURITY,
-            "env": [{"name": "HOME", "value": _SCRATCH["mountPath"]}],
-            "volumeMounts": [_SCRATCH],
+            "env": [{"name": "HOME", "value": _SCALER_SCRATCH["mountPath"]}],
+            "volumeMounts": [_SCALER_SCRATCH, _SCALER_TOKEN],
         },
     }
 
 
-def _head(config: Config, launch: Launch) -> dict[str, Any]:
+def _scaler_volumes(config: Config) -> list[dict[str, Any]]:
+    """Volumes that Ray's autoscaler mounts and the head's own container, which runs Ray's jobs, does not.
+
+    Whoever has Ray's token, as workers do, can run commands in the head's container, and read its files. So the token
+    of Kubernetes is not mounted there, and the autoscaler reads no files that such a command has written.
+    """
+    certificate = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},  # as Kubernetes mounts it by itself
+        {"configMap": certificate},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    return [
+        {"name": _SCALER_SCRATCH["name"], "emptyDir": _scratch(config)},
+        {"name": _SCALER_TOKEN["name"], "projected": {"defaultMode": 0o644, "sources": sources}},
+    ]
+
+
+def _head(config: Config, launch: Launch, job: str) -> dict[str, Any]:
     amounts = _amounts(config.head)
     name = job_name(launch.study_id, launch.attempt)
     token = {"name": "DRIFTLINE_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": DRIVER_KEY}}}
@@ -179,10 +241,11 @@ def _head(config: Config, launch: Launch) -> dict[str, Any]:
         ],
     }
     container["env"] = [*_no_gpus(config), *container["env"], token]
-    return _template(config, launch, config.head, container, autoscales=config.workers.max > config.workers.min)
+    volumes = _scaler_volumes(config) if config.workers.max > config.workers.min else []
+    return _template(config, launch, job, config.head, container, volumes)
 
 
-def _worker(config: Config, launch: Launch, gpus: int) -> dict[str, Any]:
+def _worker(config: Config, launch: Launch, job: str, gpus: int) -> dict[str, Any]:
     amounts = _amounts(config.workers)
     container = _container(config, "ray-worker", amounts)
     if gpus:
@@ -190,7 +253,11 @@ def _worker(config: Config, launch: Launch, gpus: int) -> dict[str, Any]:
             part[config.workers.gpu_resource] = str(gpus)
     else:
         container["env"] = [*_no_gpus(config), *container["env"]]
-    return _template(config, launch, config.workers, container)
+    return _template(config, launch, job, config.workers, container)
+
+
+def _scratch(config: Config) -> dict[str, str]:
+    return {"sizeLimit": config.scratch} if config.scratch else {}
 
 
 def _no_gpus(config: Config) -> list[dict[str, str]]:
@@ -222,21 +289,25 @@ def _container(config: Config, name: str, amounts: Mapping[str, Any]) -> dict[st
 
 
 def _template(
-    config: Config, launch: Launch, place: Placement, container: Mapping[str, Any], *, autoscales: bool = False
+    config: Config,
+    launch: Launch,
+    job: str,
+    place: Placement,
+    container: Mapping[str, Any],
+    volumes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     user = {"runAsUser": config.run_as_user, "runAsGroup": config.run_as_group, "fsGroup": config.fs_group}
-    scratch = {"sizeLimit": config.scratch} if config.scratch else {}
     spec = {
         "restartPolicy": "Never",  # KubeRay makes a new pod; a restarted Ray would have forgotten its cluster
         "containers": [container],
-        "volumes": [{"name": _SCRATCH["name"], "emptyDir": scratch}, *config.volumes],
+        "volumes": [{"name": _SCRATCH["name"], "emptyDir": _scratch(config)}, *volumes, *config.volumes],
         "securityContext": {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
             "fsGroupChangePolicy": "OnRootMismatch",  # a large volume is not gone through at each start
             **{key: value for key, value in user.items() if value is not None},
         },
-        "serviceAccountName": config.service_account,
+        "serviceAccountName": config.service_account or job,
         "imagePullSecrets": [{"name": name} for name in config.image_pull_secrets],
         "nodeSelector": dict(place.node_selector),
         "tolerations": list(place.tolerations),
@@ -246,6 +317,7 @@ def _template(
     }
     given: dict[str, Any] = {key: value for key, value in spec.items() if value}
     given["enableServiceLinks"] = False  # variables of other Services, such as DRIFTLINE_API_PORT
-    if not autoscales:  # only Ray's autoscaler, in the head, talks to Kubernetes
-        given["automountServiceAccountToken"] = False
-    return {"metadata": {"labels": labels(config, launch), "annotations": dict(config.annotations)}, "spec": given}
+    given["automountServiceAccountToken"] = False
+    own = {OWN_POLICY: "true"} if config.network_policy else {}
+    about = {"labels": {**labels(config, launch), **own}, "annotations": dict(config.annotations)}
+    return {"metadata": about, "spec": given}

@@ -12,6 +12,8 @@ LONGEST = 47
 MANAGER = "driftline"
 STUDY = "driftline.io/study"
 ATTEMPT = "driftline.io/attempt"
+OWN_POLICY = "driftline.io/own-network-policy"
+"""A label of pods whose study has a NetworkPolicy of its own."""
 _PREFIX = "driftline-"
 _PLAIN = re.compile(r"[a-z0-9]+")
 

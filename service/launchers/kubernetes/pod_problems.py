@@ -55,12 +55,12 @@ def moment(text: str | None) -> float:
 
 def of_kind(pods: Iterable[Pod], kind: str, cluster: str = "") -> list[Pod]:
     """The head or worker pods; only those of one RayCluster if it is named."""
-    found = []
+    chosen = []
     for pod in pods:
         labels = pod["metadata"].get("labels", {})
         if labels.get("ray.io/node-type") == kind and (not cluster or labels.get("ray.io/cluster") == cluster):
-            found.append(pod)
-    return found
+            chosen.append(pod)
+    return chosen
 
 
 def lives(pod: Pod) -> bool:
@@ -121,9 +121,9 @@ def trouble(pods: Sequence[Pod], what: str, patience: Patience, now: float) -> T
     for pod in pods:
         if not lives(pod) or runs(pod):
             continue
-        found = _waiting(pod, what, patience, now) or _unplaced(pod, what, patience, now)
-        if found is not None:
-            return found
+        problem = _waiting(pod, what, patience, now) or _unplaced(pod, what, patience, now)
+        if problem is not None:
+            return problem
     return None
 
 
@@ -222,11 +222,11 @@ def _limit(pod: Pod, name: str) -> str:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    found = {}
+    amounts = {}
     for part in text.split(","):
         key, _, amount = part.strip().partition("=")
         try:
-            found[key] = float(parse_quantity(amount))
+            amounts[key] = float(parse_quantity(amount))
         except ValueError:
             continue
-    return found
+    return amounts

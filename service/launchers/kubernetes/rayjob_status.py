@@ -130,12 +130,12 @@ def _workers(
     a study that trains. If workers run out of memory repeatedly before that, they are too small for Ray itself.
     """
     starved = pod_problems.starvation(workers, "a worker")
-    found = [
+    troubles = [
         one for one in (starved, _quota(status) or pod_problems.trouble(workers, "a worker", patience, now)) if one
     ]
-    hopeless = any(one.hopeless for one in found if one is not starved or not trained)
+    hopeless = any(one.hopeless for one in troubles if one is not starved or not trained)
     over = hopeless and not any(pod_problems.runs(pod) for pod in workers)
-    return Seen(not over, "; ".join(one.reason for one in found), hopeless=over)
+    return Seen(not over, "; ".join(one.reason for one in troubles), hopeless=over)
 
 
 def _starting(job: Job, status: Mapping[str, Any], pods: Sequence[Pod], patience: Patience, now: float) -> Seen:
@@ -149,12 +149,12 @@ def _starting(job: Job, status: Mapping[str, Any], pods: Sequence[Pod], patience
     if not cluster:  # any pods belong to an earlier RayJob
         return Seen(True)
     heads = pod_problems.of_kind(pods, "head", cluster)
-    found = pod_problems.trouble(heads, "the head", patience, now)
-    if found is None and not any(pod_problems.runs(pod) for pod in heads):
-        found = pod_problems.starvation(heads, "the head")
-    if found is None:
+    trouble = pod_problems.trouble(heads, "the head", patience, now)
+    if trouble is None and not any(pod_problems.runs(pod) for pod in heads):
+        trouble = pod_problems.starvation(heads, "the head")
+    if trouble is None:
         return _workers(status, pod_problems.of_kind(pods, "worker", cluster), patience, now, trained=False)
-    return Seen(not found.hopeless, found.reason, found.hopeless)
+    return Seen(not trouble.hopeless, trouble.reason, trouble.hopeless)
 
 
 def _quota(status: Mapping[str, Any]) -> pod_problems.Trouble | None:
@@ -162,8 +162,8 @@ def _quota(status: Mapping[str, Any]) -> pod_problems.Trouble | None:
     cluster = status.get("rayClusterStatus", {})
     texts = [condition.get("message", "") for condition in cluster.get("conditions") or [] if _failing(condition)]
     for text in [*texts, cluster.get("reason", "")]:
-        if (found := pod_problems.quota(text)) is not None:
-            return found
+        if (problem := pod_problems.quota(text)) is not None:
+            return problem
     return None
 
 

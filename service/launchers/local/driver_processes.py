@@ -23,13 +23,13 @@ def marked(logs: Path, pid: int | None = None) -> dict[str, list[int]]:
         Process ids by study id; empty on a system without /proc.
     """
     mark = f"{MARK}={logs}/".encode()
-    found: dict[str, list[int]] = defaultdict(list)
+    pids: dict[str, list[int]] = defaultdict(list)
     for entry in Path("/proc").glob("[0-9]*" if pid is None else str(pid)):
         with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             for variable in (entry / "environ").read_bytes().split(b"\0"):
                 if variable.startswith(mark):
-                    found[variable.removeprefix(mark).decode().removesuffix(".lock")].append(int(entry.name))
-    return found
+                    pids[variable.removeprefix(mark).decode().removesuffix(".lock")].append(int(entry.name))
+    return pids
 
 
 def driver(logs: Path, study_id: str) -> int | None:

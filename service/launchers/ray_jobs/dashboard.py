@@ -130,8 +130,8 @@ class Dashboard:
             text = str(self._ask("GET", f"/api/jobs/{submission_id}/logs").json().get("logs") or "")
         except DriftlineError:
             return []
-        found = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in text[-_TAIL:].splitlines()]
-        return [line for line in found if line][-lines:]
+        tail = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in text[-_TAIL:].splitlines()]
+        return [line for line in tail if line][-lines:]
 
     def nodes(self) -> list[Mapping[str, float]]:
         """Total resources of each living node: CPU, GPU, ..."""

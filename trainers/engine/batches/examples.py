@@ -51,10 +51,10 @@ def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
         costs = best[:stop] + (stop - starts[:stop]) * held[:stop] + group_cost
         previous[stop] = costs.argmin()
         best[stop] = costs[previous[stop]]
-    found = [count]
-    while found[-1] > 0:
-        found.append(int(previous[found[-1]]))
-    return found[::-1]
+    bounds = [count]
+    while bounds[-1] > 0:
+        bounds.append(int(previous[bounds[-1]]))
+    return bounds[::-1]
 
 
 class ExampleSource:
@@ -179,12 +179,12 @@ class ExampleRound:
         assert self.source.vary is not None
         full = self.full()
         words = self._draw_words(step, step + 1, int(self.source.sizes[self.clients].max()))[0]
-        found = []
+        groups = []
         for group in full:
             examples = next(iter(group.data.values())).shape[1]
             data = self.source.vary(group.data, words[group.start : group.stop, :examples])
-            found.append(Group(group.start, group.stop, data, group.weights))
-        return tuple(found)
+            groups.append(Group(group.start, group.stop, data, group.weights))
+        return tuple(groups)
 
     def _draw_words(self, first: int, stop: int, examples: int) -> Tensor:
         """(steps, M, examples) int64 random bits."""
@@ -220,11 +220,11 @@ class Remembered:
         key = (step, clients)
         if key in self._kept:
             return self._kept[key]
-        found = self.batches.batch(step, clients)
-        self._room -= sum(held.nbytes for group in found for held in group.data.values())
+        batch = self.batches.batch(step, clients)
+        self._room -= sum(held.nbytes for group in batch for held in group.data.values())
         if self._room > 0:
-            self._kept[key] = found
-        return found
+            self._kept[key] = batch
+        return batch
 
     def full(self) -> Batch:
         """All data of every client."""

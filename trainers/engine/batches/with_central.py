@@ -45,12 +45,12 @@ class JoinedRound:
 
     def batch(self, step: int, clients: int) -> Batch:
         """The batches of one step for the first `clients` clients."""
-        found = JoinedBatch(self._batches.batch(step, clients))
-        found.central = self._central.batch(step, 1)
-        return found
+        batch = JoinedBatch(self._batches.batch(step, clients))
+        batch.central = self._central.batch(step, 1)
+        return batch
 
     def full(self) -> Batch:
         """All data of every client."""
-        found = JoinedBatch(self._batches.full())
-        found.central = self._central.full()
-        return found
+        batch = JoinedBatch(self._batches.full())
+        batch.central = self._central.full()
+        return batch

@@ -58,8 +58,8 @@ class ThreeSequences:
 
     def rows(self, rows: slice) -> ThreeSequences:
         """This optimizer for some of the trials."""
-        found: ThreeSequences = rows_of(self, rows)
-        return found
+        part: ThreeSequences = rows_of(self, rows)
+        return part
 
 
 @dataclass(frozen=True)
@@ -100,5 +100,5 @@ class TwoSequences:
 
     def rows(self, rows: slice) -> TwoSequences:
         """This optimizer for some of the trials."""
-        found: TwoSequences = rows_of(self, rows)
-        return found
+        part: TwoSequences = rows_of(self, rows)
+        return part

@@ -30,11 +30,11 @@ class Autograd(Oracle):
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
-        found = params.new_empty((params.shape[0], batch[-1].stop))
+        losses = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
             for place, trial, row, weights, data in self._replicas(params, group):
-                found[trial, group.start + place] = (self.losses(self.layout.views(row), data) * weights).sum()
-        return found
+                losses[trial, group.start + place] = (self.losses(self.layout.views(row), data) * weights).sum()
+        return losses
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(T, M) mean losses and their (T, M, P) gradients."""
@@ -59,15 +59,15 @@ class Autograd(Oracle):
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
-        found = params.new_empty((params.shape[0], batch[-1].stop))
+        losses = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
             held = client_major(total, group)
             for place, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
                 loss = (self.losses(leaves, data) * weights).sum()
                 self._add(held[place, trial], torch.autograd.grad(loss, list(leaves.values())))
-                found[trial, group.start + place] = loss.detach()
-        return found if want_loss else None
+                losses[trial, group.start + place] = loss.detach()
+        return losses if want_loss else None
 
     def _add(self, row: Tensor, gradients: tuple[Tensor, ...]) -> None:
         for view, gradient in zip(self.layout.views(row).values(), gradients, strict=True):

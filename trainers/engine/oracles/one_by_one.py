@@ -42,14 +42,14 @@ class Loop(Oracle):
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
-        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        losses = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.no_grad(), self._bound():
             for group in batch:
                 for place, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
                     for data, weights in pieces(group, place, params):
-                        found[trial, group.start + place] += self.losses(data) @ weights
-        return found
+                        losses[trial, group.start + place] += self.losses(data) @ weights
+        return losses
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(T, M) mean losses and their (T, M, P) gradients."""
@@ -76,7 +76,7 @@ class Loop(Oracle):
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
-        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        losses = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.enable_grad(), self._bound():
             for group in batch:
                 held = self._tensors(total, group)
@@ -86,8 +86,8 @@ class Loop(Oracle):
                         loss = self.losses(data) @ weights
                         torch._foreach_add_(held[place][trial], torch.autograd.grad(loss, self.parameters))
                         if want_loss:
-                            found[trial, group.start + place] += loss.detach()
-        return found if want_loss else None
+                            losses[trial, group.start + place] += loss.detach()
+        return losses if want_loss else None
 
     def _bind(self, tensors: list[Tensor]) -> None:
         for parameter, tensor in zip(self.parameters, tensors, strict=True):

@@ -155,8 +155,16 @@ class Model(Protocol):
         """The batches of a trial."""
         ...
 
-    def evaluate(self, params: Tensor, reports: Collection[str] = ()) -> dict[str, Tensor]:
-        """Metrics (T,) of broadcast models (T, 1, P); "client_accuracy" in `reports` adds those of test clients."""
+    def evaluate(
+        self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
+    ) -> dict[str, Tensor]:
+        """Metrics (T,) of broadcast models (T, 1, P); "client_accuracy" in `reports` adds those of test clients.
+
+        Args:
+            params: (T, 1, P).
+            reports: names of the trial's reports.
+            drawn: indices of the test clients to measure; given only in trials with a sample of held-out clients.
+        """
         ...
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:

@@ -42,8 +42,8 @@ class Vmap(Oracle):
                 slopes = torch.func.grad(total)(point, data, weights)
                 return torch.stack([(slopes[name] * along[name]).sum() for name in slopes]).sum()
 
-            found: Tensors = torch.func.grad(slope)(tensors)
-            return found
+            product: Tensors = torch.func.grad(slope)(tensors)
+            return product
 
         self._total = _over_replicas(total, 1)
         self._slopes = _over_replicas(torch.func.grad_and_value(total), 1)
@@ -51,13 +51,13 @@ class Vmap(Oracle):
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
-        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        losses = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
                 models = self._tensors(params, group)
                 for data, weights in pieces(group, params):
-                    found[:, group.start : group.stop] += self._total(models, data, weights).T
-        return found
+                    losses[:, group.start : group.stop] += self._total(models, data, weights).T
+        return losses
 
     def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """(T, M) mean losses and their (T, M, P) gradients."""
@@ -77,14 +77,14 @@ class Vmap(Oracle):
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
-        found = params.new_zeros((params.shape[0], batch[-1].stop))
+        losses = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             models = self._tensors(params, group)
             for data, weights in pieces(group, params):
                 slopes, loss = self._slopes(models, data, weights)
                 self._add(slopes, total, group)
-                found[:, group.start : group.stop] += loss.T
-        return found if want_loss else None
+                losses[:, group.start : group.stop] += loss.T
+        return losses if want_loss else None
 
     def _add(self, slopes: Tensors, total: Tensor, group: Group) -> None:
         for name, view in self._tensors(total, group).items():

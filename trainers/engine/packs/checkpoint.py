@@ -33,6 +33,7 @@ _FREE = (
     "report",
     "eval_every",
     "adaptation",
+    "evaluation",
 )  # may differ between a checkpoint and the trial that continues it
 _SHARED = {
     "structure": "of the same structure",
@@ -63,34 +64,34 @@ def joined(parts: Sequence[bytes]) -> bytes:
     Raises:
         CheckpointError: see `from_bytes`; also if the parts do not fit together.
     """
-    found = [member for data in parts for member in from_bytes(data)]
-    if not found:
+    contents = [member for data in parts for member in from_bytes(data)]
+    if not contents:
         raise CheckpointError("a checkpoint must be joined from at least one, got none")
-    for number, member in enumerate(found):
+    for number, member in enumerate(contents):
         for key, rule in _SHARED.items():
-            if member[key] != found[0][key]:
+            if member[key] != contents[0][key]:
                 raise CheckpointError(
-                    f"members joined to a checkpoint must be {rule}, got {_given(key, found[0], member)} for member 0 "
-                    f"and {_given(key, member, found[0])} for member {number}"
+                    f"members joined to a checkpoint must be {rule}, got {_given(key, contents[0], member)} for member "
+                    f"0 and {_given(key, member, contents[0])} for member {number}"
                 )
-    if len(found) > found[0]["plan"]["width"]:
+    if len(contents) > contents[0]["plan"]["width"]:
         raise CheckpointError(
-            f"members joined to a checkpoint must be at most {found[0]['plan']['width']}, the width of their plan, "
-            f"got {len(found)}: join fewer"
+            f"members joined to a checkpoint must be at most {contents[0]['plan']['width']}, the width of their plan, "
+            f"got {len(contents)}: join fewer"
         )
-    return to_bytes(found)
+    return to_bytes(contents)
 
 
-def to_bytes(found: Sequence[Mapping[str, Any]]) -> bytes:
+def to_bytes(contents: Sequence[Mapping[str, Any]]) -> bytes:
     """The checkpoint of some members.
 
     Args:
-        found: for each member tensors, numbers, strings, and dicts and lists of these. Tensors must not be views:
+        contents: for each member tensors, numbers, strings, and dicts and lists of these. Tensors must not be views:
             their whole memory would be written.
     """
     buffer = io.BytesIO()
     buffer.write(bytes(_HEADER.size))
-    torch.save([dict(member) for member in found], buffer)
+    torch.save([dict(member) for member in contents], buffer)
     with buffer.getbuffer() as whole:  # client states may be large: no copies
         digest = hashlib.sha256(whole[_HEADER.size :]).digest()
         _HEADER.pack_into(whole, 0, _MAGIC, VERSION, digest)
@@ -119,8 +120,8 @@ def from_bytes(data: bytes) -> list[dict[str, Any]]:
     body = data[_HEADER.size :]
     if hashlib.sha256(body).digest() != digest:
         raise CheckpointError("the checkpoint is damaged, its checksum does not fit: use an older one")
-    found: list[dict[str, Any]] = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-    return found
+    contents: list[dict[str, Any]] = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    return contents
 
 
 def fingerprints(spec: TrialSpec) -> list[str]:

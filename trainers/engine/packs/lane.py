@@ -78,7 +78,7 @@ class Lane:
         """
         params = self.now.state.params
         client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
-        metrics = opening(self._evaluated(params, client_lr), client_lr, server_lr)
+        metrics = opening(self._evaluated(params, client_lr, 0), client_lr, server_lr)
         if "params" in self._setting.spec.report:
             metrics["params"] = self._setting.model.layout.vector(params[:, 0])
         return self.lines(0, metrics, self.now.alive, wall_seconds)
@@ -98,7 +98,7 @@ class Lane:
         loss, norm, total = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
         if is_evaluated(round_index + 1, spec.rounds, plan.eval_every):
-            metrics.update(self._evaluated(new.params, client_lr))
+            metrics.update(self._evaluated(new.params, client_lr, round_index + 1))
         view = RoundView(old, new, hyper, cohort, spec.loss_data, setting.model)
         for report in setting.reports:
             metrics.update(report.of_round(view))
@@ -125,10 +125,16 @@ class Lane:
         diverged = reported & ~self.now.alive
         return lines(number, metrics, self.now.counters.reported, diverged, members, wall_seconds)
 
-    def _evaluated(self, params: Tensor, client_lr: Tensor) -> Metrics:
-        """The metrics of an evaluation, including requested reports; client_lr (T,) is used for adaptation."""
+    def _evaluated(self, params: Tensor, client_lr: Tensor, number: int) -> Metrics:
+        """The metrics of an evaluation, including requested reports.
+
+        Args:
+            params: (T, 1, P).
+            client_lr: (T,), used for adaptation.
+            number: number of server updates so far.
+        """
         setting = self._setting
-        metrics = setting.model.evaluate(params, setting.spec.report)
+        metrics = setting.evaluate(params, number)
         view = ModelView(params, setting.model, setting.oracle, setting.weights)
         for report in setting.reports:
             metrics.update(report.of_model(view))

@@ -47,7 +47,7 @@ def lines(
     columns = {name: _finite(values.tolist()) for name, values in metrics.items()}
     counted = {name: values.tolist() for name, values in counters.items()}
     numbers, seconds = members.tolist(), wall_seconds.tolist()
-    found = []
+    rows = []
     for slot in np.argsort(members, kind="stable").tolist():
         if numbers[slot] < 0:
             continue
@@ -56,8 +56,8 @@ def lines(
             line.update({name: values[slot] for name, values in column.items()})
         line["diverged"] = bool(diverged[slot])
         line["wall_seconds"] = seconds[numbers[slot]]
-        found.append(line)
-    return found
+        rows.append(line)
+    return rows
 
 
 def _finite(values: list[Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -62,8 +62,8 @@ class Pack:
         """The pack as it was when `to_bytes` was called; it continues as if it had never stopped.
 
         Args:
-            spec: the same trials; rounds, report, eval_every and adaptation may differ. The stored plan decides when to
-                evaluate.
+            spec: the same trials; rounds, report, eval_every, adaptation and evaluation may differ. The stored plan
+                decides when to evaluate.
             data: from `to_bytes`, or joined from checkpoints of single members (engine/packs/checkpoint.py).
             device: "auto", "cpu", "cuda", ...
 
@@ -94,6 +94,16 @@ class Pack:
         for lane in pack._lanes:
             lane.now.load([members[number] for number in lane.members])
         return pack
+
+    @staticmethod
+    def split(data: bytes) -> list[bytes]:
+        """The checkpoint of each member of a checkpoint; see engine/packs/checkpoint.py."""
+        return checkpoint.members(data)
+
+    @staticmethod
+    def join(parts: Sequence[bytes]) -> bytes:
+        """One checkpoint of members of several packs; see engine/packs/checkpoint.py."""
+        return checkpoint.joined(parts)
 
     @property
     def plan(self) -> Plan:
@@ -187,5 +197,5 @@ class Pack:
             metrics = [lane.train_round(self.round, draw) for lane, _ in alive]
             self._round += 1
             self._wall_seconds = before + time.perf_counter() - begin
-            for (lane, reported), found in zip(alive, metrics, strict=True):
-                yield from lane.lines(self.round, found, reported, self._wall_seconds)
+            for (lane, reported), measured in zip(alive, metrics, strict=True):
+                yield from lane.lines(self.round, measured, reported, self._wall_seconds)

@@ -98,6 +98,20 @@ class PackSetting:
             examples,
         )
 
+    def evaluate(self, params: Tensor, number: int) -> dict[str, Tensor]:
+        """Metrics (T,) of broadcast models (T, 1, P), on the round's sample of held-out clients if the trial has one.
+
+        Args:
+            params: (T, 1, P).
+            number: number of server updates so far.
+        """
+        spec = self.spec
+        if spec.evaluation is None:
+            return self.model.evaluate(params, spec.report)
+        sample = spec.evaluation.clients
+        drawn = randomness.cohort(spec.seed, number, len(spec.task.test or ()), sample, randomness.Purpose.HELD_OUT)
+        return self.model.evaluate(params, spec.report, drawn)
+
     def _decide(self) -> Plan:
         spec = self.spec
         params, steps = self.first_models(spec.members), self._most_steps()

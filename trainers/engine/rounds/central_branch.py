@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.engine.local.local_steps import LocalSteps
-from trainers.engine.local.work import LocalWork
+from trainers.engine.local.work import LocalSteps, LocalWork
 from trainers.engine.rounds.central_data import Central, merged
 from trainers.engine.rounds.server_state import Memory, State
 from trainers.hyperparameters import tunable

@@ -131,13 +131,13 @@ class ClientStore:
             clients: (M,) client ids.
         """
         rows = torch.as_tensor(clients)
-        found = {}
+        states = {}
         for name, held in self._held.items():
             own = held.index_select(0, rows.to(held.device)).to(self.device)
             if self._idle:
                 own = torch.cat([own, own.new_zeros((len(own), self._idle, own.shape[-1]))], 1)
-            found[name] = own.transpose(0, 1)
-        return found
+            states[name] = own.transpose(0, 1)
+        return states
 
     def met(self, clients: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(M,) True for clients of the cohort that have stored something before.

@@ -152,10 +152,10 @@ class Cohort:
         """
         if full:
             at = params if displacement is None else params + displacement
-            found = self._decayed(self._oracle.value_and_grad(at, self._batches.full())[1], weight_decay, at)
-            found = found if clip_norm is None else clipped_(found, clip_norm)
+            gradients = self._decayed(self._oracle.value_and_grad(at, self._batches.full())[1], weight_decay, at)
+            gradients = gradients if clip_norm is None else clipped_(gradients, clip_norm)
             self._count(self._sent(params) + len(down), 1, self._passes(full))
-            return found
+            return gradients
         # local steps with rate 0 do not move the model, and each trial has its own number of batches
         rest = params.new_zeros((params.shape[0], 1, 1))
         count = torch.ones((params.shape[0], 1, 1), dtype=torch.int64) if batches is None else batches
@@ -223,10 +223,10 @@ class Cohort:
             full: as in `gradients`; a product counts as two gradients.
             down: further model-sized tensors that are broadcast with it.
         """
-        found = self._oracle.hvp(params, self.data("full" if full else "batches"), vectors)
+        products = self._oracle.hvp(params, self.data("full" if full else "batches"), vectors)
         self._worked = None  # a round of products has no local loop and hence no drift
         self._count(self._sent(params) + len(down), 1, PRODUCT_COST * self._passes(full))
-        return found
+        return products
 
     def mean(self, values: Tensor) -> Tensor:
         """The weighted mean over the cohort.

@@ -17,7 +17,7 @@ ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SERVER = os.environ.get("KUBERNETES_API")
 SERVER = SERVER or f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
 PODS = f"/api/v1/namespaces/{os.environ['NAMESPACE']}/pods"
-RAYJOBS = f"/apis/ray.io/v1/namespaces/{os.environ['STUDIES_NAMESPACE']}/rayjobs"
+RAYJOBS = [f"/apis/ray.io/v1/namespaces/{name}/rayjobs" for name in os.environ["STUDIES_NAMESPACES"].split(",")]
 DEADLINE = time.monotonic() + float(os.environ.get("TIMEOUT_S", "200"))
 
 headers, handlers = {}, [urllib.request.ProxyHandler({})]
@@ -39,25 +39,25 @@ def send(method, path):
             sys.exit(f"{method} {path}: Kubernetes answers {error.code}: {error.read().decode(errors='replace')}")
 
 
-def names(path, selector):
+def objects(path, selector):
     query = urllib.parse.urlencode({"labelSelector": selector})
-    return [item["metadata"]["name"] for item in send("GET", f"{path}?{query}").get("items", [])]
+    return [f"{path}/{item['metadata']['name']}" for item in send("GET", f"{path}?{query}").get("items", [])]
 
 
-def wait(path, selector, delete=False):
+def wait(paths, selector, delete=False):
     """Waits until no such object is left, and deletes each once if asked to."""
     deleted = set()
-    while left := names(path, selector):
+    while left := [one for path in paths for one in objects(path, selector)]:
         if time.monotonic() > DEADLINE:
-            sys.exit(f"still there: {', '.join(left)}")
-        for name in left if delete else ():
-            if name not in deleted:
-                send("DELETE", f"{path}/{name}")
-                deleted.add(name)
-                print(f"deleted {name}", flush=True)
+            sys.exit(f"still there: {', '.join(one.rpartition('/')[2] for one in left)}")
+        for one in left if delete else ():
+            if one not in deleted:
+                send("DELETE", one)
+                deleted.add(one)
+                print(f"deleted {one.rpartition('/')[2]}", flush=True)
         time.sleep(0.5)
 
 
-wait(PODS, os.environ["SCHEDULERS"])
+wait([PODS], os.environ["SCHEDULERS"])
 wait(RAYJOBS, os.environ["RAYJOBS"], delete=True)
 send("DELETE", f"{PODS}/{os.environ['TEST_POD']}")

@@ -1,0 +1,178 @@
+"""What a search loses when its trials stop early at rungs, and what it saves; replayed from recorded tables.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.early_stopping [TABLE.parquet ...] [--studies 40] [--sampler tpe]
+    OMP_NUM_THREADS=1 python -m benchmarks.early_stopping --train
+
+Three searches of one label are compared in every simulated study: all trials to the end; the same number of trials with
+rungs; and fewer trials, all to the end, for about as many client gradients as the rungs take. All have the same seeds,
+confirm 8 configurations on 6 seeds, and are judged by the area of the confirmed, cross-fitted frontier. The scale is
+fixed for a table: 0 is the untrained model, 1 the best mean final loss in the table. Shares of client gradients are of
+the search alone, relative to the search of all trials to the end. Differences have 95 % intervals, paired over studies.
+
+With --train, three searches are trained with and without rungs, in this process without Ray: processor time of training
+alone and in all, with rungs relative to without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftline.results.curves import Array
+from driftline.results.recorded_table import RecordedTable, read
+from driftline.results.runs import runs_of
+from driftline.study.spec import Budget, FixedScale, Study
+from service.driver.ray.worker import Worker
+from service.replay.simulation import Replay
+from service.store.store import Store
+from tests.driver.stand_ins import StoreClient
+from tests.driver.test_search import Bench
+
+TABLES = Path(__file__).parent / "tables"
+CONFIRM, SEEDS = 8, 6
+
+
+@dataclass(frozen=True)
+class Searches:
+    """Areas and client gradients of one kind of search, by study."""
+
+    areas: Array
+    gradients: Array
+
+
+def scaled(table: RecordedTable) -> RecordedTable:
+    """The table with a fixed scale: from the mean untrained quality to the best mean final quality."""
+    objective = table.study.objective
+    grid = table.grid(table.study.labels[0])
+    runs = [
+        each
+        for number in grid.configurations
+        if (several := [grid.curves[number, seed] for seed in grid.seeds])
+        and (each := runs_of(number, several, objective.quality, objective.cost)) is not None
+    ]
+    start = float(np.mean([each.start.mean() for each in runs]))
+    best = min(float(each.quality[:, -1].mean()) for each in runs)
+    fixed = objective.model_copy(update={"scale": FixedScale(start=start, best=best)})
+    return replace(table, study=table.study.model_copy(update={"objective": fixed}))
+
+
+def searches(table: RecordedTable, trials: int, studies: Iterable[int], sampler: Any, rungs: Any = None) -> Searches:
+    """Simulates studies of a table's label."""
+    label = table.study.labels[0]
+    rounds = table.study.budget.rounds
+    budget = Budget(trials_per_method=trials, rounds=rounds, rungs=rungs, confirm=CONFIRM, seeds=SEEDS)
+    replay = Replay(table, [label], budget, sampler)
+    areas, gradients = [], []
+    for study in studies:
+        found = replay.trials(study)
+        areas.append(replay.document(found)["methods"][label]["area"])
+        gradients.append(sum(each.columns["client_gradients"][-1] for each in found if each.phase == "search"))
+    return Searches(np.array(areas), np.array(gradients))
+
+
+def difference(one: Searches, other: Searches) -> str:
+    """The mean difference of areas, paired over studies, with its 95 % interval."""
+    from scipy.stats import t
+
+    gaps = one.areas - other.areas
+    half = float(t.ppf(0.975, len(gaps) - 1)) * gaps.std(ddof=1) / math.sqrt(len(gaps))
+    return f"{gaps.mean():+.4f} ± {half:.4f}"
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "softmax, 8 x 8": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
+    "softmax, 28 x 28": {"name": "mnist_by_writer", "writers": 100, "test_writers": 10},
+    "MLP, 8 x 8": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}, "model": {"name": "mlp"}},
+}
+
+
+class Timed(Worker):
+    """A worker that adds up the processor time of training."""
+
+    seconds = 0.0
+
+    def train_for(self, seconds: float) -> list[dict[str, Any]]:
+        began = time.process_time()
+        lines = super().train_for(seconds)
+        Timed.seconds += time.process_time() - began
+        return lines
+
+
+def trained(task: dict[str, Any], rungs: Any) -> tuple[float, float, float]:
+    """(client gradients, seconds of training, seconds in all) of a search of 32 trials of 100 rounds."""
+    rates = {"client_lr": {"float": [1e-3, 1.0], "log": True}, "server_lr": {"float": [1e-3, 1.0], "log": True}}
+    document = {
+        "name": "early-stopping",
+        "task": task,
+        "methods": [{"name": "fedavg", "space": {**rates, "local_steps": {"choice": [1, 2, 4, 8, 16]}}}],
+        "objective": {"quality": "test_loss"},
+        "budget": {"trials_per_method": 32, "rounds": 100, "seeds": 0, **({"rungs": rungs} if rungs else {})},
+        "resources": {"gpu": 0},
+        "sampler": "quasi_random",
+        "clients_per_round": 5,
+        "batch_size": 20,
+    }
+    study, Timed.seconds = Study.from_json(document), 0.0
+    with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:
+        client = StoreClient(Store(Path(folder) / "driftline.db"))
+        study_id = client.submit(study)
+        began = time.process_time()
+        Bench(client, study_id, study, Path(folder) / "checkpoints", Timed).run()
+        seconds = time.process_time() - began
+        curves = client.store.curves.columns(study_id)
+        client.store.close()
+    return sum(curve["client_gradients"][-1] for curve in curves.values()), Timed.seconds, seconds
+
+
+def train(rungs: Any) -> None:
+    """Prints a line for each task."""
+    print("| model | client gradients | training | in all, CPU-s |\n|---|---|---|---|")
+    for name, task in TASKS.items():
+        whole, early = trained(task, None), trained(task, rungs)
+        gradients, training, _ = (part / full for part, full in zip(early, whole, strict=True))
+        print(f"| {name} | {gradients:.0%} | {training:.0%} | {early[2]:.1f} instead of {whole[2]:.1f} |", flush=True)
+
+
+def main() -> None:
+    """Prints a line for each table, or for each task that is trained."""
+    parser = argparse.ArgumentParser(description="What early stopping saves and loses, replayed from recorded tables.")
+    parser.add_argument("tables", nargs="*", type=Path, default=sorted(TABLES.glob("*.parquet")))
+    parser.add_argument("--studies", type=int, default=40)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--sampler", default="random")
+    parser.add_argument("--rungs", default="auto", help="auto, or rounds such as 11,33")
+    parser.add_argument("--train", action="store_true", help="train three searches with and without rungs")
+    given = parser.parse_args()
+    rungs = given.rungs if given.rungs == "auto" else [int(rung) for rung in given.rungs.split(",")]
+    if given.train:
+        train(rungs)
+        return
+    print("| table | area, to the end | gradients with rungs, largest | rungs - to the end | fewer trials | gradients |"
+          " rungs - fewer trials | CPU-s |\n|---|---|---|---|---|---|---|---|")  # fmt: skip
+    studies = range(given.studies)
+    for path in given.tables:
+        began = time.process_time()
+        table = scaled(read(path))
+        whole = searches(table, given.trials, studies, given.sampler)
+        early = searches(table, given.trials, studies, given.sampler, rungs)
+        shares = early.gradients / whole.gradients
+        count = max(CONFIRM, round(given.trials * float(shares.mean())))
+        fewer = searches(table, count, studies, given.sampler)
+        cells = [
+            path.stem, f"{whole.areas.mean():.4f}", f"{shares.mean():.0%}, {shares.max():.0%}",
+            difference(early, whole), count, f"{(fewer.gradients / whole.gradients).mean():.0%}",
+            difference(early, fewer), f"{time.process_time() - began:.0f}",
+        ]  # fmt: skip
+        print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
+if __name__ == "__main__":
+    main()

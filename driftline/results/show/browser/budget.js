@@ -1,0 +1,147 @@
+"use strict";
+// Best quality within a budget: the frontiers, and what to run for the chosen budget.
+
+let frontierView = null;
+
+function drawFrontier() {
+  const { scale: kind, first, last, frontiers, theory, costTitle, qualityTitle, metric, unit } = reading();
+  const labels = shownLabels();
+  const qualities = labels.flatMap((label) => [
+    ...["quality", "low", "high", "search_low", "search_high"].flatMap((name) => frontiers[label][name] || []),
+    ...theory[label].map(([, quality]) => quality),
+  ]);
+  const view = (frontierView = chart(document.getElementById("frontier"), {
+    height: 420,
+    xTitle: costTitle,
+    yTitle: qualityTitle,
+    name: "Best quality within a budget",
+    x: (from, to) => scale("log", [first, Math.max(last, first * 1.1)], from, to, 0),
+    y: (from, to) => scale(kind, qualities, from, to),
+  }));
+  const place = (costs, values) => stairs(costs.map((cost, at) => [view.x.at(cost), view.y.at(values[at])]));
+  for (const label of labels) {
+    const { cost, quality, low, high, search_low: searchLow, search_high: searchHigh, row, round } = frontiers[label];
+    const { class: name, symbol, dash } = LABELS[label];
+    if (!cost.length) continue;
+    for (const [below, above] of [
+      [searchLow, searchHigh],
+      [low, high],
+    ]) {
+      if (below)
+        view.content.prepend(svg("path", { class: `band ${name}`, d: area(place(cost, below), place(cost, above)) }));
+    }
+    view.content.append(
+      svg("path", { class: `curve ${name}`, d: line(place(cost, quality)), "stroke-dasharray": dash || null }),
+    );
+    const predicted = theory[label];
+    if (predicted.length) {
+      view.content.append(
+        svg("path", {
+          class: `curve dotted ${name}`,
+          d: line(
+            place(
+              predicted.map(([x]) => x),
+              predicted.map(([, y]) => y),
+            ),
+          ),
+        }),
+      );
+    }
+    const given = (at) => banded(quality[at], low[at], high[at]);
+    const changes = cost.map((_, at) => at).filter((at) => row[at] >= 0 && (!at || row[at] !== row[at - 1]));
+    const points = changes.map((at, index) => {
+      const end = changes[index + 1] === undefined ? last : cost[changes[index + 1]];
+      const closing = (changes[index + 1] === undefined ? cost.length : changes[index + 1]) - 1;
+      return {
+        x: view.x.at(cost[at]),
+        y: view.y.at(quality[at]),
+        row: ROWS[row[at]],
+        budget: Math.min(last, unit === "rounds" ? cost[at] + 1 : cost[at] * 1.001), // from there on it is recommended
+        text: () => [
+          `${safe(LABELS[label].name)}, configuration ${ROWS[row[at]].configuration}: ` +
+            `from ${number(cost[at])} to ${amount(end)}`,
+          `gives ${safe(metric)} ${given(at)}${closing > at ? `, later ${given(closing)}` : ""}`,
+          `stop at round ${round[at] === round[closing] ? round[at] : `${round[at]} to ${round[closing]}`}`,
+          ...Object.entries(ROWS[row[at]].hyperparameters).map(([key, value]) => `${safe(key)}: ${plain(value)}`),
+        ],
+      };
+    });
+    view.content.append(svg("path", { class: `marks ${name}`, d: marks(points, symbol) }));
+    view.points.push(...points);
+  }
+  pointer(view, {
+    reach: 14,
+    pick: (point) => change({ row: point.row, budget: point.budget }),
+    pickNothing: (x) => change({ budget: view.x.value(Math.max(view.left, Math.min(x, view.width - 14))) }),
+  });
+  drawBudget();
+}
+
+// The budget as chosen, within the costs of the reading; whole for rounds.
+function budget() {
+  const { first, last, cost } = reading();
+  const chosen = Math.max(first, Math.min(choice.budget ?? last, last));
+  return cost === "rounds" ? Math.round(chosen) : chosen;
+}
+
+function drawBudget() {
+  const { first, last, metric } = reading(),
+    chosen = budget(),
+    slider = document.getElementById("budget");
+  const text = amount(chosen);
+  slider.value = last > first ? Math.round((1000 * Math.log(chosen / first)) / Math.log(last / first)) : 1000;
+  slider.setAttribute("aria-valuetext", text);
+  document.getElementById("budget-text").textContent = text;
+  const at = px(frontierView.x.at(chosen));
+  frontierView.overlay.replaceChildren(
+    svg("line", { class: "rule", x1: at, x2: at, y1: 12, y2: frontierView.bottom }),
+  );
+  const offers = shownLabels()
+    .map((label) => offer(label, chosen))
+    .filter(Boolean)
+    .sort(bestFirst);
+  for (const one of offers) {
+    frontierView.overlay.append(
+      svg("circle", { class: "chosen", r: 5, cx: at, cy: px(frontierView.y.at(one.quality)) }),
+    );
+  }
+  const best = offers.find((one) => one.row);
+  document.getElementById("advice").textContent = best
+    ? `For up to ${text}: ${safe(LABELS[best.label].name)}, configuration ${best.row.configuration}, ` +
+      `stopped at round ${best.round}; expect ${safe(metric)} ${banded(best.quality, best.low, best.high)}.`
+    : `Nothing to recommend for ${text}.`;
+  document
+    .getElementById("choices")
+    .replaceChildren(
+      headRow(["method", metric, "stop at round", "configuration", "run"], ["method", "run"]),
+      html(
+        "tbody",
+        {},
+        ...offers.map((one) =>
+          html(
+            "tr",
+            {},
+            methodCell(one.label),
+            html("td", { class: "n" }, banded(one.quality, one.low, one.high)),
+            html("td", { class: "n" }, one.row ? String(one.round) : "–"),
+            html(
+              "td",
+              { class: "n" },
+              one.row
+                ? html(
+                    "button",
+                    { type: "button", onclick: () => change({ row: one.row }) },
+                    String(one.row.configuration),
+                  )
+                : "–",
+            ),
+            html(
+              "td",
+              { class: "run" },
+              one.row ? hyperparametersText(one.row) : "nothing pays yet: the untrained model",
+            ),
+          ),
+        ),
+      ),
+    );
+}

@@ -1,0 +1,294 @@
+"""What the script of frontier.html draws, as compact JSON: configurations, frontiers, learning curves."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftline.results.curves import COSTS, Array, TrialCurve, unit
+from driftline.results.document import Reading, frontier_document
+from driftline.results.runs import ENDED, runs_of
+from driftline.results.scale import stored_axis
+from driftline.results.settling import settled
+from driftline.results.show.axes import cost_title, quality_scale, quality_title
+from driftline.results.show.palette import styles
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+
+Json = Mapping[str, Any]
+Key = tuple[str, str, int]  # label, phase, configuration
+
+MOST_COSTS = 160  # of a frontier, and at least 16, besides changes of configuration; evenly on a logarithmic axis
+MOST_STEPS = 6_400  # of all frontiers together
+MOST_ROUNDS = 64  # of a learning curve
+MOST_ROWS = 5_000  # configurations; the best of those that only the search has run
+MOST_READINGS = 8
+MOST_REPORTS = 1_000_000  # of a study's trials, for readings beside its own: each reads all curves again
+_COUNTERS = {"round", "exchanges", "slowest_examples", "diverged"}.union(*COSTS.values())
+
+
+def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple[Json, list[TrialCurve]]]:
+    """The same study read with its other costs, then with its other qualities.
+
+    Args:
+        result: The document of the study's own quality and cost.
+        curves: The study's trials.
+
+    Yields:
+        A document, and the curves that it was computed from.
+    """
+    parameters = result["definitions"]["parameters"]
+    own = parameters["metric"], parameters["cost"]
+    begun = [curve for curve in curves if curve.rounds.size]
+    if not begun or sum(curve.rounds.size for curve in begun) > MOST_REPORTS:
+        return
+    costs = [name for name in COSTS if all(curve.counts(column) for curve in begun for column in COSTS[name])]
+    choices = [(own[0], cost) for cost in costs] + [(quality, own[1]) for quality in _qualities(begun)]
+    for quality, cost in [choice for choice in choices if choice != own and choice[1] != "time"][: MOST_READINGS - 1]:
+        fresh = [replace(curve, _cache={}) for curve in curves]  # what this reading caches goes with it
+        document = frontier_document(
+            result["study"],
+            fresh,
+            Reading(quality, cost),
+            parameters["rounds"],
+            list(result["methods"]),
+            certain=result["deterministic"],
+        )
+        for label, method in document["methods"].items():  # rungs are known to the study's own result
+            method["granted"]["rounds"] = result["methods"][label]["granted"]["rounds"]
+        yield document, fresh
+
+
+def _qualities(begun: Sequence[TrialCurve]) -> list[str]:
+    """The metrics that every trial has reported of its untrained model."""
+    names = set.intersection(*(set(curve.columns) for curve in begun)) - _COUNTERS
+    return sorted(
+        name
+        for name in names
+        if not name.endswith("_lr") and all(np.isfinite(curve.columns[name][0]) for curve in begun)
+    )
+
+
+def configuration_rows(result: Json, curves: Sequence[TrialCurve]) -> dict[Key, Json]:
+    """The reported configurations, then those that only the search has run.
+
+    Returns:
+        Rows as in ``configurations`` of the document; without "settles" and "ends" if the trial diverged.
+    """
+    found: dict[Key, Json] = {}
+    for label, method in result["methods"].items():
+        found |= {(label, method["reported"]["phase"], row["configuration"]): row for row in method["configurations"]}
+    axis = stored_axis(result)
+    metric, cost = (result["definitions"]["parameters"][key] for key in ("metric", "cost"))
+    searched: dict[Key, Json] = {}
+    for curve in sorted(curves, key=lambda curve: curve.key):
+        if curve.phase != "search" or curve.state not in ENDED:
+            continue
+        if result["methods"][curve.label]["reported"]["phase"] != "confirmation":
+            continue
+        row: dict[str, Any] = {"hyperparameters": curve.hyperparameters, "seeds": 1, "diverged": 1}
+        runs = runs_of(curve.configuration, [curve], metric, cost)
+        settling = None if runs is None else settled(runs, axis)
+        if settling is not None:
+            row |= {"diverged": 0, "settles": float(settling.cost[0]), "ends": float(settling.end[0])}
+        searched[curve.label, "search", curve.configuration] = row
+    turn = -1.0 if axis.rising else 1.0
+    best = sorted(searched, key=lambda key: turn * searched[key]["ends"] if "ends" in searched[key] else math.inf)
+    kept = set(best[: max(0, MOST_ROWS - len(found))])
+    return found | {key: row for key, row in searched.items() if key in kept}
+
+
+def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCurve]) -> dict[str, Any]:
+    """What all readings of a study share: its labels, its configurations, and what is copied to run one again.
+
+    ``"rows"`` are ``[label, phase, configuration, seeds, diverged, shape, values]``: the names of the values are
+    ``shapes[shape]``. ``"stopped"`` has the round at which a rung stopped the trial of a row.
+    """
+    labels = {label: index for index, label in enumerate(result["methods"])}
+    shapes: dict[tuple[str, ...], int] = {}
+    listed = []
+    for (label, phase, configuration), row in rows.items():
+        values = dict(sorted(row["hyperparameters"].items()))
+        shape = shapes.setdefault(tuple(values), len(shapes))
+        listed.append(
+            [labels[label], phase, configuration, row["seeds"], row["diverged"], shape, list(values.values())]
+        )
+    marks = styles(labels)
+    stops = {
+        (curve.label, curve.phase, curve.configuration): curve.rounds_done
+        for curve in curves
+        if curve.state == "STOPPED"
+    }
+    return {
+        "study": result["study"],
+        "labels": [
+            {"name": label, "symbol": style.symbol, "dash": style.dash, "class": style.name}
+            for label, style in marks.items()
+        ],
+        "shapes": list(shapes),
+        "rows": listed,
+        "stopped": {index: stops[key] for index, key in enumerate(rows) if key in stops},
+        "copies": _copies(result),
+    }
+
+
+def _copies(result: Json) -> dict[str, Json] | None:
+    """For each label a trial and a study without hyperparameters, to be filled in; None if the study is not known."""
+    if "specification" not in result:
+        return None
+    study = Study.from_json(result["specification"])
+    document = study.to_json()
+    budget = document["budget"] | {"trials_per_method": 1, "confirm": 1}
+    budget.pop("searches", None)
+    found: dict[str, Json] = {}
+    for entry in document["methods"]:
+        trial = trial_document(study, entry["label"], [{}], study.seed, phase="confirmation")
+        del trial["members"]
+        parts = {key: part | {"space": {}} if isinstance(part, dict) else part for key, part in entry.items()}
+        parts.pop("start", None)
+        found[entry["label"]] = {
+            "trial": trial,
+            "study": document | {"methods": [parts | {"space": {}}], "budget": budget},
+        }
+    return found
+
+
+def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) -> dict[str, Any]:
+    """What belongs to one quality and one cost.
+
+    Args:
+        result: The document.
+        rows: Its configurations.
+        keys: The configurations of the page, in the order of its rows.
+
+    Returns:
+        ``"values"`` has ``[settles, ends, pareto, settles_low, settles_high, ends_low, ends_high]`` for each row, the
+        last four only for several seeds, and nothing where there is no value. ``"frontiers"`` has for each label the
+        columns of its frontier: cost, quality, low, high, search_low, search_high, row, round.
+    """
+    parameters = result["definitions"]["parameters"]
+    number = {key: index for index, key in enumerate(keys)}
+    most = min(MOST_COSTS, max(16, MOST_STEPS // max(1, len(result["methods"]))))
+    return {
+        "metric": parameters["metric"],
+        "cost": parameters["cost"],
+        "unit": unit(parameters["cost"]),
+        "rising": parameters["direction"] == "rises",
+        "scale": quality_scale(result),
+        "costTitle": cost_title(result),
+        "qualityTitle": quality_title(result),
+        "first": _short(result["scale"]["first"]),
+        "last": _short(result["scale"]["last"]),
+        "frontiers": [_frontier(label, method, number, most) for label, method in result["methods"].items()],
+        "theory": [_theory(method, most) for method in result["methods"].values()],
+        "values": [_values(rows.get(key)) for key in keys],
+        "predicted": [
+            [number[key], _short(row["theory"]["settles"]), _short(row["theory"]["ends"])]
+            for key, row in rows.items()
+            if row.get("theory") and key in number
+        ],
+    }
+
+
+def _values(row: Json | None) -> list[Any]:
+    if row is None or "ends" not in row:
+        return []
+    found = [_short(row["settles"]), _short(row["ends"]), int(row.get("pareto", False))]
+    if row["seeds"] > 1:
+        found += [_short(row[key]) for key in ("settles_low", "settles_high", "ends_low", "ends_high")]
+    return found
+
+
+def _frontier(label: str, method: Json, number: Mapping[Key, int], most: int) -> dict[str, list[Any]]:
+    frontier, recommended = method["frontier"], method["recommendations"]
+    if not frontier:
+        return {"cost": []}
+    steps = [row["cost"] for row in frontier]
+    changes = [row["cost"] for row in recommended]
+    others = [row["cost"] for former, row in pairwise(recommended) if row["configuration"] != former["configuration"]]
+    costs = _thin(sorted({*steps, *(cost for cost in changes if cost >= steps[0])}), most, others)
+    rows = [frontier[bisect_right(steps, cost) - 1] for cost in costs]
+    found = {name: [_short(row[name]) for row in rows] for name in rows[0] if name != "cost"}
+    chosen = [recommended[at - 1] if (at := bisect_right(changes, cost)) else None for cost in costs]
+    phase = method["reported"]["phase"]
+    return found | {
+        "cost": [_short(cost) for cost in costs],
+        "row": [number.get((label, phase, row["configuration"]), -1) if row else -1 for row in chosen],
+        "round": [row["round"] if row else 0 for row in chosen],
+    }
+
+
+def _theory(method: Json, most: int) -> list[list[Any]]:
+    rows = method.get("theory") or []
+    wanted = set(_thin([row["cost"] for row in rows], most))
+    return [[_short(row["cost"]), _short(row["quality"])] for row in rows if row["cost"] in wanted]
+
+
+def _thin(costs: list[float], most: int, exact: Sequence[float] = ()) -> list[float]:
+    """About this many of increasing costs: the first, the last, each of `exact` and the one before it among them."""
+    if len(costs) <= most:
+        return costs
+    for finer in (8, 4, 2, 1):  # where costs are sparse, several places of a grid fall on one cost
+        grid = np.searchsorted(costs, np.geomspace(costs[0], costs[-1], finer * most)[1:-1])
+        kept = {0, *grid.tolist(), len(costs) - 1}
+        if len(kept) <= most:
+            break
+    for at in np.searchsorted(costs, [cost for cost in exact if cost > costs[0]]).tolist():
+        kept |= {at - 1, at}
+    return [costs[at] for at in sorted(kept)]
+
+
+def learning_curve(key: Key, curves: Sequence[TrialCurve], readings: Sequence[Json]) -> dict[str, Any]:
+    """The learning curve of a configuration over its seeds, at no more than `MOST_ROUNDS` rounds.
+
+    Args:
+        key: Label, phase and number of the configuration.
+        curves: Its trials.
+        readings: Data of readings; the first one's evaluations are the rounds.
+
+    Returns:
+        Columns by name: each metric's median, ``.low`` and ``.high`` over seeds (smoothed), and each cost.
+    """
+    found: dict[str, list[Any]] = {}
+    rounds: Array | None = None
+    for reading in readings:
+        runs = runs_of(key[2], curves, reading["metric"], reading["cost"])
+        if runs is None or not len(runs.rounds):
+            continue
+        if rounds is None:
+            rounds = runs.rounds[_spread(len(runs.rounds))]
+        at = np.maximum(np.searchsorted(runs.rounds, rounds, side="right") - 1, 0)
+        found[reading["cost"]] = [_short(value) for value in runs.cost.mean(axis=0)[at].tolist()]
+        quality = runs.quality[:, at]
+        columns = {"": np.median(quality, axis=0)}
+        if len(quality) > 1:
+            columns |= {".low": quality.min(axis=0), ".high": quality.max(axis=0)}
+        for name, values in columns.items():
+            found[reading["metric"] + name] = [_short(value) for value in values.tolist()]
+    return found
+
+
+def _spread(count: int) -> NDArray[np.int64]:
+    """Indices of at most `MOST_ROUNDS` of so many evaluations, evenly spread on a logarithmic axis."""
+    if count <= MOST_ROUNDS:
+        return np.arange(count)
+    return np.unique(np.round(np.geomspace(1, count, MOST_ROUNDS)).astype(int)) - 1
+
+
+def _short(value: float) -> float:
+    """The value to seven digits, whole if it is."""
+    rounded = float(f"{value:.7g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
+
+
+def script_json(value: Any) -> str:
+    """JSON that is safe inside a script element: no "<", which could end it."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

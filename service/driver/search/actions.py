@@ -1,0 +1,149 @@
+"""What `policy` decides upon, and what it can decide: the search's plan, a trial's row, and actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from driftline.study.spec import Budget
+from driftline.wire.records import Phase, StudyPlan, TrialState
+from service.driver.search.rungs import Halving, Rule, Values
+from service.driver.search.study_plan import data_seed
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a study asks for.
+
+    Attributes:
+        labels: Labels of its entries, in order.
+        budget: Trials, seeds and searches of each label.
+        seed: Seed of the study.
+        generation: Configurations that a label's samplers are asked for at once; 0 asks for a pack of each search at
+            once, and waits for no results.
+        width: Most search trials in a pack.
+        confirmation_width: Most confirmation trials in a pack.
+        rule: Decides which trials continue beyond a rung.
+    """
+
+    labels: tuple[str, ...]
+    budget: Budget
+    seed: int = 0
+    generation: int = 0
+    width: int = 1
+    confirmation_width: int = 1
+    rule: Rule = field(default_factory=Halving)
+
+    @classmethod
+    def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> SearchPlan:
+        """What a study with these labels, this budget and this plan asks for."""
+        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width)
+
+    @property
+    def asked_at_once(self) -> int:
+        """Configurations that a label's samplers are asked for at once."""
+        return self.generation or self.width * self.budget.searches
+
+    def search_seed(self, configuration: int) -> int:
+        """Seed of a search trial; confirmation counts on from it."""
+        return data_seed(self.seed, self.budget.search_of(configuration))
+
+    def learned_from(self, first: int) -> int:
+        """How many of a label's trials its samplers learn from when asked for trial `first` and those after it.
+
+        Examples:
+            >>> plan = SearchPlan(labels=("fedavg",), budget=Budget(trials_per_method=64, rounds=100), generation=8)
+            >>> [plan.learned_from(first) for first in (0, 8, 16, 24)]
+            [0, 0, 8, 16]
+        """
+        if not self.generation:
+            return first
+        return max(0, first // self.generation - 1) * self.generation
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial, as far as decisions depend on it.
+
+    Attributes:
+        id: Its id.
+        label: Its label.
+        phase: "search" or "confirmation".
+        number: Counts from 0 within label and phase.
+        seed: Its seed.
+        structure: Trials of equal structure may share a pack.
+        configuration: Number of the search trial with the same hyperparameters.
+        state: As in `TrialRecord`.
+        pack: Pack that ran it last; None if none did.
+        rounds_done: Rounds reported.
+        values: Its values at each rung that it has reached, in order.
+    """
+
+    id: str
+    label: str
+    phase: Phase
+    number: int
+    seed: int
+    structure: str = ""
+    configuration: int = 0
+    state: TrialState = "WAITING"
+    pack: str | None = None
+    rounds_done: int = 0
+    values: tuple[Values, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask the label's samplers for configurations of its next search trials: numbers `first` .. `first + count - 1`."""
+
+    label: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Create the label's confirmation trials: search trials again on fresh seeds, first choices first.
+
+    Attributes:
+        label: The label.
+        repeats: Pairs of a configuration (the number of its search trial) and a fresh seed.
+        first: Number of the first new confirmation trial; the others follow.
+    """
+
+    label: str
+    repeats: tuple[tuple[int, int], ...]
+    first: int = 0
+
+
+@dataclass(frozen=True)
+class LaunchPack:
+    """Start a pack of these trials, in this order.
+
+    Attributes:
+        trials: Their ids, by number.
+        resume: Whether they are all the trials of an earlier pack, so that its checkpoint fits.
+        rung: Index of the rung until which the pack trains; None without rungs and in confirmation.
+    """
+
+    trials: tuple[str, ...]
+    resume: bool = False
+    rung: int | None = None
+
+
+@dataclass(frozen=True)
+class StopTrials:
+    """End trials at the rung that they have reached: they are not promoted.
+
+    Attributes:
+        trials: Their ids.
+    """
+
+    trials: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Nothing is left to do."""
+
+
+Action = Ask | Repeat | LaunchPack | StopTrials | Finish

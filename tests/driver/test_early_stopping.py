@@ -1,0 +1,243 @@
+"""Studies whose search trials stop early at rungs: with a real store, real packs, no Ray."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.results.trial_list import first_difference
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from driftline.wire.records import StudyPlan
+from service.api.computed_results import computed_frontier
+from service.driver.ray.worker import columns
+from service.samplers.build import build
+from tests.driver.stand_ins import StoreClient
+from tests.driver.test_reproducible import disturbed, learning, trial_list
+from tests.driver.test_retry import Spy, facts, kill
+from tests.driver.test_search import NO_CLOCK, Bench, OneRound, one
+from trainers import Pack, Plan, parse
+
+RUNGS = (2, 4, 8)
+
+
+def stopping(trials: int = 14, **changes: Any) -> Study:
+    """Generations of 4 in two structures; some trials diverge; about a third continues beyond rounds 2 and 4."""
+    rates = {"client_lr": {"float": [1e-3, 2.0], "log": True}, "server_lr": {"float": [1e-2, 1e5], "log": True}}
+    entry = {"name": "fedavg", "space": {**rates, "local_steps": {"choice": [1, 2]}}}
+    momentum = {"nesterov": {"choice": [False, True]}, "momentum": 0.5}
+    nesterov = {**entry, "label": "fast", "server": {"name": "sgd", "space": momentum}}
+    document: dict[str, Any] = {
+        "budget": {"trials_per_method": trials, "rounds": 8, "rungs": [2, 4], "seeds": 2, "confirm": 3},
+        "methods": [{**entry, "label": "plain"}, nesterov],
+    }
+    return learning(trials, **{**document, **changes})
+
+
+def searched(client: StoreClient, study_id: str, label: str | None = None) -> list[Any]:
+    return client.store.trials.find(study_id, label=label, phase="search")
+
+
+def test_a_study_stops_trials_at_rungs(client: StoreClient, tmp_path: Path) -> None:
+    study = stopping()
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    bench.run()
+    assert bench.search.outcome() == ("SUCCEEDED", "")
+    assert not list(tmp_path.glob(f"{study_id}/*.ckpt"))
+    for label in study.labels:
+        trials = searched(client, study_id, label)
+        curves = client.store.curves.columns(study_id, [trial.id for trial in trials])
+        assert {trial.state for trial in trials} >= {"COMPLETE", "STOPPED"}
+        for trial in trials:
+            last = curves[trial.id]["round"][-1]
+            assert (trial.values is not None) == (trial.state == "COMPLETE")
+            assert last == 8 if trial.state == "COMPLETE" else trial.state == "DIVERGED" or last in RUNGS[:2]
+        for first in range(0, 14, 4):
+            own = [trial for trial in trials if first <= trial.number < first + 4]
+            lasted = [sum(trial.rounds_done > rung for trial in own) for rung in RUNGS[:2]]
+            assert 1 <= lasted[1] <= lasted[0] <= 2, "a third of 4 or 2, rounded up, or both ends of the Pareto set"
+    methods = computed_frontier(client.store, study_id)["methods"]
+    for label in study.labels:
+        rounds = sum(min(r for r in RUNGS if r >= trial.rounds_done) for trial in searched(client, study_id, label))
+        assert methods[label]["granted"] == {"trials": 14 + 6, "rounds": rounds + 6 * 8, "cost": rounds + 6 * 8}
+        assert rounds < 0.6 * 14 * 8
+    confirmed = client.store.trials.find(study_id, phase="confirmation")
+    assert len(confirmed) == 2 * 3 * 2
+    assert {trial.rounds_done for trial in confirmed if trial.state == "COMPLETE"} == {8}
+
+
+def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    study = stopping(methods=[one()])
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path, slots=3).run()
+    trials = [trial for trial in searched(client, study_id) if trial.state == "COMPLETE"]
+    curves = client.store.curves.columns(study_id)
+    assert len({trial.pack for trial in trials}) > 1
+    for trial in trials:
+        assert trial.attempt == 3, "once for each rung"
+        assert trial.plan is not None
+        assert trial.plan["separate"]
+        spec = parse(trial_document(study, trial.label, [trial.hyperparameters], trial.seed))
+        alone = Pack.from_spec(spec, plan=Plan.from_json({**trial.plan, "width": 1}))
+        lines = columns(alone.advance(), 1)[0]
+        for name, values in curves[trial.id].items():
+            assert name in NO_CLOCK or values == lines[name], name
+
+
+def test_neither_workers_nor_deaths_change_a_decision(client: StoreClient, tmp_path: Path) -> None:
+    study = stopping(12, methods=[stopping().to_json()["methods"][1]])
+    whole = client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    expected, listed = facts(client, whole), trial_list(client, whole)
+    assert {fact[1] for fact in expected} == {"COMPLETE", "STOPPED", "DIVERGED"}
+    assert listed["reproducible"]
+    for workers, seed in ((2, 1), (8, 2)):
+        study_id = client.submit(study)
+        disturbed(client, study_id, study, tmp_path / str(workers), workers, seed)
+        assert first_difference(client.store.trials.find(whole), client.store.trials.find(study_id)) is None
+        assert facts(client, study_id) == expected
+        assert trial_list(client, study_id) == listed
+        assert max(trial.attempt for trial in client.store.trials.find(study_id)) > 3, "nothing died"
+
+
+def test_trials_end_whose_worker_or_driver_died_after_their_last_report(client: StoreClient, tmp_path: Path) -> None:
+    study = stopping(8, methods=[stopping().to_json()["methods"][1]])
+    whole, study_id = client.submit(study), client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole").run()
+    assert {fact[1] for fact in facts(client, whole)} == {"COMPLETE", "STOPPED", "DIVERGED"}
+    bench = Bench(client, study_id, study, tmp_path / "died", OneRound, slots=1)
+    died = set()
+    while True:
+        if not bench.workers and bench.start() is None:
+            break
+        (pack,) = bench.workers
+        trials = bench.search.table.packs[pack].trials
+        result = bench.workers[pack].step()
+        report = json.loads(result["report"])
+        last = report["rounds_done"] in RUNGS and (trials, report["rounds_done"]) not in died
+        bench.search.report({**report, "done": report["done"] and not last})
+        if last:
+            died.add((trials, report["rounds_done"]))
+            bench = Bench(client, study_id, study, tmp_path / "died", OneRound, slots=1)
+        elif result["done"]:
+            del bench.workers[pack]
+    assert bench.search.finished
+    assert {rounds for _, rounds in died} == set(RUNGS)
+    assert facts(client, study_id) == facts(client, whole)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["kept", "lost"])
+def test_a_study_paused_at_a_rung_continues_with_or_without_its_checkpoints(
+    client: StoreClient, tmp_path: Path, lost: bool
+) -> None:
+    study = stopping(methods=[one()])
+    whole, study_id = client.submit(study), client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole").run()
+    bench = Bench(client, study_id, study, tmp_path / "paused", OneRound, slots=1)
+    while not list((tmp_path / "paused").glob("*/trial.*.ckpt")):
+        if not bench.workers:
+            bench.start()
+        bench.step(next(iter(bench.workers)))
+    bench.start()
+    bench.request_stop()
+    for pack in sorted(bench.workers):
+        bench.step(pack)
+    assert not bench.workers
+    client.store.leases.release(study_id, bench.attempt, "PAUSED")
+    client.resume(study_id)
+    if lost:
+        for path in (tmp_path / "paused").glob("*/*.ckpt"):
+            path.unlink()
+    Bench(client, study_id, study, tmp_path / "paused").run()
+    assert facts(client, study_id) == facts(client, whole)
+
+
+def test_a_trial_whose_last_checkpoint_is_missing_continues_from_the_rung_before(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    study = stopping(8, methods=[one()])
+    whole, study_id = client.submit(study), client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole").run()
+    bench = Bench(client, study_id, study, tmp_path / "lost", OneRound, slots=1)
+    begun: list[int] = []
+    while True:
+        if not bench.workers and bench.start() is None:
+            break
+        pack = next(iter(bench.workers))
+        new, since = bench.workers[pack].pack is None, bench.workers[pack].job.since
+        report = bench.step(pack)
+        if new and since == 4:
+            begun.append(report["rounds_done"])
+            assert "started again" not in (report["remark"] or "")
+        for path in (tmp_path / "lost").glob("*/trial.*.00000004.ckpt"):
+            path.unlink()
+    assert set(begun) == {3}, "round 3, after the rung of round 2"
+    assert facts(client, study_id) == facts(client, whole)
+
+
+class Full(OneRound):
+    """Memory that does not suffice for four trials, except for the first ones."""
+
+    def train_for(self, seconds: float) -> list[dict[str, Any]]:
+        if self.pack.members > 2 and not self.job.pack.endswith(".00001"):
+            raise MemoryError
+        return super().train_for(seconds)
+
+
+def test_trials_are_packed_together_that_were_trained_before_and_after_a_lack_of_memory(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    study = stopping(8, methods=[one()], budget={"trials_per_method": 8, "rounds": 8, "rungs": [2, 4], "seeds": 0})
+    study_id = client.submit(study)
+    plan = StudyPlan(generation=8, width=4, confirmation_width=4)
+    client.store.plans.put(study_id, Bench(client, study_id, study, tmp_path).attempt, plan)
+    bench = Bench(client, study_id, study, tmp_path, Full, slots=1)
+    remarks = set()
+    while bench.workers or bench.start():
+        remarks.add(bench.step(next(iter(bench.workers)))["remark"])
+    after = {trial.number for trial in searched(client, study_id) if trial.rounds_done > 2}
+    assert after & {0, 1, 2, 3}
+    assert after & {4, 5, 6, 7}
+    assert bench.search.study_plan.width == 2
+    assert remarks == {None}
+
+
+def test_samplers_hear_each_rung_on_its_own_also_from_the_next_driver(client: StoreClient, tmp_path: Path) -> None:
+    study = stopping(16, methods=[one()])
+    study_id = client.submit(study)
+    heard: list[Any] = []
+
+    def spied(*given: Any, **more: Any) -> Spy:
+        heard.append([])
+        return Spy(build(*given, **more), heard[-1])
+
+    Bench(client, study_id, study, tmp_path, build_sampler=spied).run()
+    trials = searched(client, study_id)[:8]  # what the last generation learns from
+    assert len(heard) == 3
+    for rung, told in zip(RUNGS, heard, strict=True):
+        arrived = {("values", trial.number) for trial in trials if trial.rounds_done >= rung}
+        assert {event for event in told if event[0] == "values"} == arrived - {
+            ("values", trial.number) for trial in trials if trial.state == "DIVERGED"
+        }
+
+
+def test_a_failed_trial_is_not_promoted_and_changes_no_decision_when_it_is_tried_again(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    study = stopping(8, methods=[one()], resources={"gpu": 0, "packs": 1})
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    kill(bench, ["only.s00002"])
+    before = {trial.number: (trial.state, trial.rounds_done) for trial in searched(client, study_id)}
+    assert before[2][0] == "FAILED"
+    client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
+    client.store.retries.request(study_id)
+    Bench(client, study_id, study, tmp_path).run()
+    after = {trial.number: (trial.state, trial.rounds_done) for trial in searched(client, study_id)}
+    assert after.pop(2)[0] in ("COMPLETE", "STOPPED", "DIVERGED")
+    before.pop(2)
+    assert after == before

@@ -1,0 +1,156 @@
+"""Commands on an output folder: its log, a watch beside the process that works in it, another study for it."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from driftline import Client, Study
+from driftline.errors import Conflict, InvalidSpec
+from driftline.wire.budgets import Extension
+from service.api.study_checks import extended
+from service.cli.main import app
+from service.embedded.folder import LOG, Folder
+from service.embedded.studies import WatchedJob
+from tests.driver.stand_ins import quadratic
+from tests.waiting import until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder in which a study was begun; no process works in it."""
+    place = tmp_path / "my out"
+    open_folder(place).close()
+    return place
+
+
+def open_folder(place: Path) -> Folder:
+    """A folder that this process works in."""
+    opened, study = Folder(place), quadratic()
+    opened.claim(study)
+    if not opened.store.studies.find():
+        opened.store.studies.create(study.to_json(), study.fingerprint())
+    return opened
+
+
+def changed(**keys: Any) -> Study:
+    document = quadratic().to_json()
+    for key, value in keys.items():
+        document[key] = {**document[key], **value} if isinstance(value, dict) else value
+    return Study.from_json(document)
+
+
+def refusal(place: Path, study: Study) -> str:
+    opened = Folder(place)
+    try:
+        with pytest.raises(InvalidSpec) as refused:
+            opened.claim(study)
+    finally:
+        opened.close()
+    return refused.value.message
+
+
+def test_a_larger_budget_is_refused_with_the_command_that_extends(folder: Path) -> None:
+    budget = quadratic().budget
+    trials, seeds = budget.trials_per_method, budget.seeds
+    message = refusal(folder, changed(budget={"trials_per_method": trials + 4, "seeds": seeds + 1}))
+    assert f"budget.trials_per_method is {trials} there, not {trials + 4}" in message
+    assert f"driftline extend '{folder}' --trials {trials + 4} --seeds {seeds + 1}  or choose another" in message
+
+
+def test_keys_that_differ_are_named_and_no_extension_is_offered(folder: Path) -> None:
+    budget = quadratic().budget
+    message = refusal(folder, changed(seed=7, budget={"trials_per_method": budget.trials_per_method + 4}))
+    assert f"seed is {quadratic().seed} there, not 7" in message
+    assert "budget.trials_per_method is" in message
+    assert "extend" not in message
+    message = refusal(folder, changed(budget={"trials_per_method": budget.trials_per_method - 1}))
+    assert "extend" not in message
+    document = quadratic().to_json()
+    label = document["methods"][0]["label"]
+    document["methods"][0]["space"]["local_steps"] = 77
+    message = refusal(folder, Study.from_json(document))
+    assert f"methods.{label}.space.local_steps is" in message
+    document |= {"seed": 7, "batch_size": 3, "eval_every": 2, "clients_per_round": 2}
+    message = refusal(folder, Study.from_json(document))
+    assert message.count(" there, not ") == 3
+    assert ", and 2 more: choose another folder" in message
+
+
+def test_an_extended_study_may_be_run_by_its_file_with_either_budget(folder: Path) -> None:
+    opened, study = open_folder(folder), quadratic()
+    try:
+        more = study.budget.trials_per_method + 4
+        larger = Study.from_json(extended(study.to_json(), Extension(trials_per_method=more)))
+        (record,) = opened.store.studies.find()
+        opened.store.studies.extend(
+            record.id, larger.to_json()["budget"], larger.fingerprint(), was=study.fingerprint()
+        )
+        opened.claim(study)
+        opened.claim(larger)
+    finally:
+        opened.close()
+
+
+def test_watching_an_interrupted_study_says_how_to_resume_it(folder: Path) -> None:
+    watched = CliRunner().invoke(app, ["watch", str(folder)])
+    assert watched.exit_code == 1
+    assert f"The study is paused: resume it with  driftline resume '{folder}'" in watched.stderr
+
+
+def test_watching_a_study_that_another_process_runs(folder: Path) -> None:
+    opened = open_folder(folder)
+    (record,) = opened.store.studies.find()
+    try:
+        with pytest.raises(TimeoutError, match="still pending"):
+            WatchedJob(folder).wait(timeout_s=0)
+        ended = threading.Event()
+        thread = threading.Thread(target=lambda: (WatchedJob(folder).wait(), ended.set()))
+        thread.start()
+        opened.store.studies.intend(record.id, "cancel")
+        assert ended.wait(60)
+        thread.join()
+        assert WatchedJob(folder).state == "CANCELLED"
+        with pytest.raises(Conflict, match="works in it"):  # the watch has not unlocked it
+            Folder(folder)
+    finally:
+        opened.close()
+
+
+def test_logs_of_a_folder(folder: Path) -> None:
+    (folder / LOG).write_text(
+        "2026-01-02 03:04:05,678 INFO service: starting Ray\n"
+        "2026-01-02 03:04:06,000 ERROR service.driver.lifecycle: the driver failed\n"
+        "Traceback (most recent call last):\n"
+    )
+    shown = CliRunner().invoke(app, ["logs", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    assert [line[19:] for line in shown.stdout.splitlines()] == [
+        " INFO    starting Ray",
+        " ERROR   the driver failed",
+        " ERROR   Traceback (most recent call last):",
+    ]
+    rows = [json.loads(line) for line in CliRunner().invoke(app, ["logs", str(folder), "--json"]).stdout.splitlines()]
+    assert [(row["id"], row["level"]) for row in rows] == [(1, "info"), (2, "error"), (3, "error")]
+    assert rows[1]["at"].endswith("06Z")
+    with Client(out=folder.parent) as client:
+        assert [line.id for line in client.job(folder.name).logs(after=2)] == [3]
+
+
+def test_following_a_log_ends_with_the_process_that_writes_it(folder: Path) -> None:
+    opened = open_folder(folder)
+    lines: list[str] = []
+    thread = threading.Thread(target=lambda: lines.extend(line.text for line in WatchedJob(folder).logs(follow=True)))
+    thread.start()
+    try:
+        with (folder / LOG).open("a") as log:
+            log.write("2026-01-02 03:04:05,678 INFO service: starting Ray\n")
+        until(lambda: lines == ["starting Ray"])
+        assert thread.is_alive()
+    finally:
+        opened.close()
+    thread.join(60)
+    assert not thread.is_alive()
