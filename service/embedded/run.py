@@ -281,19 +281,39 @@ class EmbeddedRun:
     def _log_to(self, file: Path) -> None:
         handler = logging.FileHandler(file, encoding="utf-8", delay=True)
         handler.setFormatter(logging.Formatter(LOG_FORMAT))
-        logger = logging.getLogger("service")
-        level, propagate = logger.level, logger.propagate
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
+        _LOG_FILES.add(handler)
+        self._closers.append(lambda: _LOG_FILES.close(handler))
 
-        def close() -> None:
-            logger.removeHandler(handler)
-            handler.close()
-            logger.setLevel(level)
-            logger.propagate = propagate
 
-        self._closers.append(close)
+class _LogFiles:
+    """The log files of all open runs: while there are any, messages of the package go to them alone."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._lock = threading.Lock()
+        self._open: set[logging.Handler] = set()
+        self._before = (logger.level, logger.propagate)
+
+    def add(self, file: logging.Handler) -> None:
+        with self._lock:
+            if not self._open:
+                self._before = (self._logger.level, self._logger.propagate)
+            self._open.add(file)
+            self._logger.addHandler(file)
+            self._logger.setLevel(logging.INFO)
+            self._logger.propagate = False
+
+    def close(self, file: logging.Handler) -> None:
+        with self._lock:
+            self._open.discard(file)
+            self._logger.removeHandler(file)
+            if not self._open:
+                level, self._logger.propagate = self._before
+                self._logger.setLevel(level)
+        file.close()
+
+
+_LOG_FILES = _LogFiles(_LOG)
 
 
 def require_room(study: Study) -> None:

@@ -98,12 +98,24 @@ def test_frontier_json_keeps_its_contract(out: Path) -> None:
         assert {"cost", "quality", "low", "high"} == set(method["frontier"][0])
 
 
-def test_logging_goes_where_it_went_before(out: Path) -> None:
+def log_settings() -> tuple[int, bool, list[logging.Handler]]:
+    """Where the messages of the package go."""
     logger = logging.getLogger("service")
-    assert "Ray answers after" in (out / "driver.log").read_text()
-    assert logger.propagate
-    assert logger.level == logging.NOTSET
-    assert not [handler for handler in logger.handlers if isinstance(handler, logging.FileHandler)]
+    return logger.level, logger.propagate, list(logger.handlers)
+
+
+def test_the_log_is_in_the_folder(out: Path) -> None:
+    assert "SUCCEEDED" in (out / "driver.log").read_text()
+
+
+def test_logging_goes_where_it_went_before_whichever_run_is_closed_first(tmp_path: Path) -> None:
+    before = log_settings()
+    first = EmbeddedRun(tmp_path / "first", Study(**STUDY))
+    second = EmbeddedRun(tmp_path / "second", Study(**STUDY))
+    first.close()
+    assert log_settings() != before, "the second run has no log"
+    second.close()
+    assert log_settings() == before
 
 
 def test_no_trial_is_left_over(out: Path) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -188,6 +189,19 @@ def test_several_may_open_a_new_database_at_once(new_url: str) -> None:
     for store in together([lambda: Store(new_url)] * 3):
         assert store.studies.find() == []
         store.close()
+
+
+def test_readers_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
+    for number in range(40):  # without a second try, SQLite refuses one of them in a tenth of the files
+        databases = [Database(str(tmp_path / f"{number}.db"), upgraded=False) for _ in range(6)]
+
+        def opened(one: Database) -> int:
+            with one.read() as connection:
+                return int(connection.execute(sa.text("SELECT 1")).scalar_one())
+
+        assert together([partial(opened, one) for one in databases]) == [1] * 6
+        for one in databases:
+            one.close()
 
 
 def test_files_of_migrations_are_named_by_their_revision() -> None:
