@@ -25,9 +25,9 @@ from optuna.trial import FrozenTrial
 
 from search_spaces.parameters import Choice, Float, Space
 from service.samplers import nsga2, quasi_random, tpe
-from service.samplers.base import Hyperparameters
 from service.samplers.optuna_base import Learner
 from service.samplers.optuna_history import History
+from service.samplers.sampler import Hyperparameters
 
 SPACE: Space = {
     "client_lr": Float(1e-3, 1.0, log=True, also=(0,)),

@@ -19,7 +19,7 @@ from driftline.results.study_result import StudyResult, joined_result, study_res
 from driftline.results.trial_list import first_difference
 from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.frontier import Frontier, Recommendation
-from driftline.sdk.notebook import job_html
+from driftline.sdk.job_notebook import job_html
 from driftline.sdk.progress import ProgressDisplay
 from driftline.study.spec import Study
 from driftline.wire.logs import LogLine

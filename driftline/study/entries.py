@@ -12,7 +12,7 @@ from pydantic import Field as Key
 from driftline.errors import InvalidSpec
 from driftline.study import starting_points as points
 from driftline.study.validation import Errors, Section, from_spec_error
-from search_spaces import forms, presets, spaces
+from search_spaces import parameters, presets, spaces
 from search_spaces.parameters import Parameter, Space
 from trainers import ROLES, SpecError, shown, step
 
@@ -46,7 +46,7 @@ def _space(value: Any) -> Space:
 def _parameter(form: Any, name: str) -> Parameter:
     _short(form, name)
     try:
-        return forms.from_json(form, step(name))
+        return parameters.from_json(form, step(name))
     except SpecError as error:
         raise from_spec_error(error) from error
 

@@ -56,7 +56,7 @@ _LEARNERS = ("tpe", "nsga2", "gp")
 
 
 class _Settable(Protocol):
-    """The part of `service.samplers.base.SamplerModule` that this module reads."""
+    """The part of `service.samplers.sampler.SamplerModule` that this module reads."""
 
     SETTINGS: tuple[Hyperparameter, ...]
     LEARNS: bool
@@ -65,7 +65,7 @@ class _Settable(Protocol):
 @cache
 def registry() -> Registry[_Settable]:
     """Every sampler, by name; modules are imported on demand."""
-    return Registry("service.samplers", "service.samplers.base.SamplerModule", "sampler", names=NAMES)
+    return Registry("service.samplers", "service.samplers.sampler.SamplerModule", "sampler", names=NAMES)
 
 
 Chosen = str | dict[str, Any]

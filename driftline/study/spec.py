@@ -18,7 +18,7 @@ Example::
     resources: {gpu: auto, packs: auto}
     sampler: tpe                                          # or {name: tpe, startup: 20}
 
-Forms of a space: `search_spaces.forms`; of a sampler: `driftline.study.sampler`; of `start`:
+Forms of a space: `search_spaces.parameters`; of a sampler: `driftline.study.sampler`; of `start`:
 `driftline.study.starting_points`.
 ``space: default`` is the method's default space, which an entry without `space` also gets; an optimizer or schedule
 without `space` keeps its default settings. A task, an entry, an optimizer or a schedule can be a name alone:

@@ -21,7 +21,7 @@ from driftline import Study, frontier
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settling_cost
 from driftline.results.smoothing import smooth
-from trainers.data.digits import CLASSES
+from trainers.data.digits_images import CLASSES
 from trainers.tasks import digits
 from trainers.theory.clients import ClientQuadratics, client_quadratics
 from trainers.theory.surrogate import surrogate

@@ -24,8 +24,8 @@ from driftline.errors import DriftlineError, Forbidden, InvalidSpec, RateLimited
 from driftline.study.validation import Section, join
 from service.api.auth.tokens import Access, Tokens
 from service.api.study_polls import AT_ONCE, Informer, StreamLine, finished, lines
-from service.store.events import Tail
 from service.store.store import Store
+from service.store.stored_events import Tail
 
 HEARTBEAT_S = 15.0
 POLL_S = 0.25

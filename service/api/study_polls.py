@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from driftline.errors import DriftlineError
 from driftline.wire.records import STUDY_FINISHED
-from service.store.events import Tail
+from service.store.stored_events import Tail
 
 AT_ONCE = 500
 """Maximum number of events per read."""

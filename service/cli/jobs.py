@@ -55,7 +55,7 @@ def readable(study: str, url: str | None, token_file: Path | None) -> Iterator[J
         with connected(url, token_file) as client:
             yield client.job(study)
         return
-    from service.embedded.studies import WatchedJob
+    from service.embedded.local_studies import WatchedJob
 
     yield WatchedJob(Path(study))
 

@@ -139,9 +139,9 @@ def logs(
 @app.command(rich_help_panel=ACCESS)
 def whoami(url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """Show what your token allows."""
-    from service.cli import tokens
+    from service.cli import token_commands
 
-    tokens.show_own(url, token_file, as_json=as_json)
+    token_commands.show_own(url, token_file, as_json=as_json)
 
 
 @app.command(rich_help_panel=ACCESS)
@@ -163,7 +163,7 @@ def quota(
     as_json: Json = False,
 ) -> None:
     """Show a project's limits and use; options set its limits."""
-    from service.cli import quotas
+    from service.cli import quota_command
 
     wanted = {
         "studies": studies,
@@ -172,7 +172,7 @@ def quota(
         "gpu_hours_pause": gpu_hours_pause,
         "retention_days": retention_days,
     }
-    quotas.quota(url, token_file, project, wanted, as_json=as_json)
+    quota_command.quota(url, token_file, project, wanted, as_json=as_json)
 
 
 @token_app.command("create")
@@ -188,17 +188,17 @@ def create_token(
     as_json: Json = False,
 ) -> None:
     """Make a token and print it once; its id goes to stderr."""
-    from service.cli import tokens
+    from service.cli import token_commands
 
-    tokens.create(url, token_file, name, project, scope or ["read", "write"], days, as_json=as_json)
+    token_commands.create(url, token_file, name, project, scope or ["read", "write"], days, as_json=as_json)
 
 
 @token_app.command("list")
 def list_tokens(url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
     """List all tokens by id and name; the tokens themselves are not stored."""
-    from service.cli import tokens
+    from service.cli import token_commands
 
-    tokens.show_all(url, token_file, as_json=as_json)
+    token_commands.show_all(url, token_file, as_json=as_json)
 
 
 @token_app.command("revoke")
@@ -208,6 +208,6 @@ def revoke_token(
     token_file: TokenFile = None,
 ) -> None:
     """Revoke a token: the next request with it is rejected."""
-    from service.cli import tokens
+    from service.cli import token_commands
 
-    tokens.revoke(url, token_file, token)
+    token_commands.revoke(url, token_file, token)

@@ -14,8 +14,8 @@ import typer
 
 from driftline.client.environment import environment
 from driftline.study.spec import Study
-from service.embedded.run import EmbeddedRun
-from service.embedded.studies import EmbeddedJob
+from service.embedded.embedded_run import EmbeddedRun
+from service.embedded.local_studies import EmbeddedJob
 
 
 def run_study(file: Path, out: Path | None, ray_address: str | None) -> None:

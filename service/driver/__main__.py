@@ -2,7 +2,7 @@
 
 import sys
 
-from service.driver.main import main
+from service.driver.command_line import main
 
 if __name__ == "__main__":
     sys.exit(main())

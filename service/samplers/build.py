@@ -9,8 +9,8 @@ from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces.parameters import Space
 from service.samplers import grid, quasi_random
-from service.samplers.base import Sampler, SamplerModule
 from service.samplers.given_points import Started
+from service.samplers.sampler import Sampler, SamplerModule
 
 NAMES = samplers.NAMES
 

@@ -15,8 +15,8 @@ from typing import Any
 from driftline.study.sampler import Chosen, settings_of
 from search_spaces.parameters import Space
 from search_spaces.spaces import free
-from service.samplers.base import Hyperparameters, Sampler
 from service.samplers.optuna_base import STARTUP
+from service.samplers.sampler import Hyperparameters, Sampler
 
 
 def enough(sampler: Chosen, space: Space) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.samplers.base import Hyperparameters, Sampler
+from service.samplers.sampler import Hyperparameters, Sampler
 
 
 class Started:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from driftline.results.pareto import select
 from search_spaces.parameters import Space
-from service.samplers.base import Hyperparameters
 from service.samplers.optuna_base import Heard, Learner
+from service.samplers.sampler import Hyperparameters
 
 if TYPE_CHECKING:
     import optuna
@@ -32,7 +32,7 @@ CAP = 64
 
 
 class Sampler(Learner):
-    """Proposals by Gaussian processes. See `service.samplers.base` for the other arguments.
+    """Proposals by Gaussian processes. See `service.samplers.sampler` for the other arguments.
 
     Args:
         cap: Most finished trials to which the processes are fitted; at least 16, by default `CAP`.

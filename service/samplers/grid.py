@@ -15,7 +15,7 @@ from driftline.errors import InvalidSpec
 from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
-from service.samplers.base import Hyperparameters
+from service.samplers.sampler import Hyperparameters
 
 __all__ = ["LARGEST"]
 
@@ -23,7 +23,7 @@ LARGEST = 1_000_000
 
 
 class Sampler:
-    """Proposes every combination once; learns nothing. See `service.samplers.base` for the other arguments.
+    """Proposes every combination once; learns nothing. See `service.samplers.sampler` for the other arguments.
 
     Args:
         without: Configurations to leave out, unless nothing else is on the grid.

@@ -31,7 +31,7 @@ POPULATION = 8
 
 
 class Sampler(Learner):
-    """Proposals by NSGA-II. See `service.samplers.base` for the other arguments.
+    """Proposals by NSGA-II. See `service.samplers.sampler` for the other arguments.
 
     Args:
         population_size: Trials in a generation, and parents of the next; at least 4.

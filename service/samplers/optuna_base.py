@@ -25,8 +25,8 @@ import numpy as np
 from search_spaces.parameters import Space
 from search_spaces.spaces import free
 from service.samplers import quasi_random
-from service.samplers.base import Hyperparameters
 from service.samplers.optuna_parameters import suggest
+from service.samplers.sampler import Hyperparameters
 
 if TYPE_CHECKING:
     import optuna
@@ -41,7 +41,7 @@ Heard = dict[int, tuple[Hyperparameters, tuple[float, ...] | None]]
 
 
 class Learner:
-    """Base of the samplers that learn. See `service.samplers.base` for the arguments.
+    """Base of the samplers that learn. See `service.samplers.sampler` for the arguments.
 
     A subclass makes Optuna's sampler (`_optuna`). It may redefine when it knows enough (`_ready`), and which trials
     Optuna gets (`_told`, `_running`).

@@ -9,11 +9,11 @@ import numpy as np
 
 from search_spaces.parameters import Space
 from search_spaces.spaces import free
-from service.samplers.base import Hyperparameters
+from service.samplers.sampler import Hyperparameters
 
 
 class Sampler:
-    """Points of a Sobol sequence scrambled by the seed; learns nothing. See `service.samplers.base`."""
+    """Points of a Sobol sequence scrambled by the seed; learns nothing. See `service.samplers.sampler`."""
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
         del objectives

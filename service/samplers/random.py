@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from search_spaces.parameters import Space
-from service.samplers.base import Hyperparameters
+from service.samplers.sampler import Hyperparameters
 
 
 class Sampler:
-    """Independent draws; learns nothing. See `service.samplers.base` for the arguments."""
+    """Independent draws; learns nothing. See `service.samplers.sampler` for the arguments."""
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
         del objectives

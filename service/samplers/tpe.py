@@ -40,7 +40,7 @@ _Columns = tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]
 
 
 class Sampler(Learner):
-    """Proposals by TPE. See `service.samplers.base` for the other arguments.
+    """Proposals by TPE. See `service.samplers.sampler` for the other arguments.
 
     Args:
         startup: Quasi-random configurations before TPE begins; max(10, dimensions + 2) by default.

@@ -17,7 +17,7 @@ from service.store.quotas import Quotas
 from service.store.schema import TRIALS
 from service.store.session import Actor, Session
 from service.store.states import check_retry, intended
-from service.store.studies import study_record
+from service.store.stored_studies import study_record
 
 
 class Retries:

@@ -17,12 +17,10 @@ from service.store.audit import AuditTrail
 from service.store.curves import Curves
 from service.store.database import Database
 from service.store.deletions import Deletions
-from service.store.events import Events
 from service.store.facts import Facts
 from service.store.idempotency import IdempotencyKeys
 from service.store.leases import Leases
 from service.store.locks import Locks
-from service.store.logs import Logs
 from service.store.plans import Plans
 from service.store.quotas import Quotas
 from service.store.recorder_state import RecorderState
@@ -31,9 +29,11 @@ from service.store.session import Session
 from service.store.sizes import Sizes
 from service.store.speeds import Speeds
 from service.store.stats import Stats
-from service.store.studies import StoredStudies
-from service.store.tokens import StoredTokens
-from service.store.trials import Trials
+from service.store.stored_events import Events
+from service.store.stored_logs import Logs
+from service.store.stored_studies import StoredStudies
+from service.store.stored_tokens import StoredTokens
+from service.store.stored_trials import Trials
 
 
 class Store:

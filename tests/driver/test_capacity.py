@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from service.driver.command_line import _parser
 from service.driver.lifecycle import NODES_S, DriverOptions, run_driver
-from service.driver.main import _parser
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from service.driver.ray.cluster import Cluster

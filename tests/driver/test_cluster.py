@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from driftline.errors import Conflict, InvalidSpec, Unavailable
-from service.driver.ray import cluster, settings
+from service.driver.ray import cluster, ray_variables
 from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.cluster import Cluster
 from service.driver.ray.environment import environment
@@ -128,12 +128,12 @@ def test_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_private_ray_is_reached_with_a_token_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
-    private = settings.variables(private=True)
+    private = ray_variables.variables(private=True)
     assert private["RAY_AUTH_MODE"] == "token"
     assert len(private["RAY_AUTH_TOKEN"]) == 64
-    assert "RAY_AUTH_MODE" not in settings.variables(private=False)
+    assert "RAY_AUTH_MODE" not in ray_variables.variables(private=False)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    assert "RAY_AUTH_TOKEN" not in settings.variables(private=True)
+    assert "RAY_AUTH_TOKEN" not in ray_variables.variables(private=True)
 
 
 def test_the_autoscaler_hears_for_how_many_packs_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from driftline.errors import Unavailable
 from driftline.results.trial_list import first_difference
 from driftline.study.spec import Resources, Study
 from service.api.computed_results import computed_frontier
-from service.samplers.base import Sampler
 from service.samplers.build import build
+from service.samplers.sampler import Sampler
 from service.store.schema import STUDIES
 from tests.commands.conftest import Drivers
 from tests.driver.stand_ins import StoreClient, quadratic

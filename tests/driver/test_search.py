@@ -20,8 +20,8 @@ from service.driver import checkpoints
 from service.driver.ray.worker import Worker, columns
 from service.driver.search.search import Search
 from service.driver.search.study_plan import data_seed, sampler_seed
-from service.samplers.base import Sampler
 from service.samplers.build import build
+from service.samplers.sampler import Sampler
 from service.store.curve_segments import join
 from tests.driver.stand_ins import StoreClient, quadratic
 from trainers import Pack, parse

@@ -13,8 +13,8 @@ from driftline import Client, Study
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.sdk.job import Job
 from service.cli.main import app
-from service.embedded.run import EmbeddedRun
-from service.embedded.studies import EmbeddedJob
+from service.embedded.embedded_run import EmbeddedRun
+from service.embedded.local_studies import EmbeddedJob
 from tests.commands.conftest import STUDY, Drivers
 from tests.waiting import until
 

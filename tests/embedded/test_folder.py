@@ -14,7 +14,7 @@ from driftline.wire.budgets import Extension
 from service.api.study_checks import extended
 from service.cli.main import app
 from service.embedded.folder import LOG, Folder
-from service.embedded.studies import WatchedJob
+from service.embedded.local_studies import WatchedJob
 from tests.driver.stand_ins import quadratic
 from tests.waiting import until
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from driftline import Client, Study, Time, compare, frontier
 from driftline.errors import Conflict, InvalidSpec
 from service.cli.main import app
-from service.embedded.run import EmbeddedRun
+from service.embedded.embedded_run import EmbeddedRun
 from service.store.store import Store
 
 STUDY: dict[str, Any] = {

@@ -27,7 +27,7 @@ from service.driver.ray.capacity import Node
 from service.driver.ray.worker import Worker
 from service.embedded import folder as embedded_folder
 from service.embedded import run as embedded_run
-from service.embedded.run import EmbeddedRun
+from service.embedded.embedded_run import EmbeddedRun
 from service.launchers.local import launcher as local
 from service.recorder import study_recorder
 from service.recorder.recorder_loop import StudiesRecorder

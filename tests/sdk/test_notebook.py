@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from driftline.sdk.notebook import job_html
+from driftline.sdk.job_notebook import job_html
 from driftline.wire.records import LabelProgress, StudyRecord
 
 

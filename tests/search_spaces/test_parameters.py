@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces.forms import from_json
-from search_spaces.parameters import ALSO_PROBABILITY, Choice, Float, Int, fixed, is_fixed
+from search_spaces.parameters import ALSO_PROBABILITY, Choice, Float, Int, fixed, from_json, is_fixed
 from trainers.errors import SpecError
 
 UNITS = st.floats(0, 1, exclude_max=True)

@@ -5,8 +5,8 @@ from pydantic import ValidationError
 
 from driftline.errors import NotFound, StaleDriver
 from driftline.wire.logs import LINE_CHARACTERS, NewLine, NewLines
-from service.store.logs import LAST_WORDS_S
 from service.store.store import Store
+from service.store.stored_logs import LAST_WORDS_S
 
 from .conftest import Clock
 from .store_setup import make

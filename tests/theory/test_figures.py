@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from trainers.theory.__main__ import main
-from trainers.theory.figures.catalogue import FIGURES
 from trainers.theory.figures.curves import step_counts
 from trainers.theory.figures.files import write
+from trainers.theory.figures.paper_figures import FIGURES
 from trainers.theory.interval import Curvature
 from trainers.theory.tradeoff import frontier
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.errors import SpecError
-from trainers.theory.mass import (
+from trainers.theory.mass_constants import (
     SampleConstants,
     batch_constants,
     best_hyperparameters,

@@ -12,7 +12,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
 from trainers.tasks import linear_regression
-from trainers.theory.mass import batch_constants, common_constants, expected_distance_bound, sample_constants
+from trainers.theory.mass_constants import batch_constants, common_constants, expected_distance_bound, sample_constants
 from trainers.theory.mass_settings import estimate
 from trainers.trial.document import parse
 

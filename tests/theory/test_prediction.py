@@ -8,7 +8,7 @@ from trainers.errors import SpecError
 from trainers.tasks import quadratic
 from trainers.theory import prediction
 from trainers.theory.prediction import METRICS, predictor
-from trainers.theory.setting import setting_point
+from trainers.theory.setting_point import setting_point
 from trainers.trial.document import parse
 
 TASKS = {

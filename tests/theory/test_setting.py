@@ -7,7 +7,7 @@ from trainers.theory.families import two_clients, worst_case
 from trainers.theory.interval import Curvature
 from trainers.theory.rates import best_parameters
 from trainers.theory.rounds.central import central_quadratic
-from trainers.theory.setting import setting_point
+from trainers.theory.setting_point import setting_point
 from trainers.theory.spectrum import phi
 from trainers.theory.tradeoff import tradeoff_point
 from trainers.theory.weights import all_steps

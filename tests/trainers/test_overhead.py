@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from trainers.engine.evaluation.flops import counted, gradient_flops
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.theory.overhead import MovieRecommendation
+from trainers.theory.client_savings import MovieRecommendation
 from trainers.trial.document import parse
 
 from .methods.mixed import DIGITS, METHODS, problem, train

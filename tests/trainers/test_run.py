@@ -252,13 +252,13 @@ class TestCommand:
     def test_missing_data_is_one_line_and_exit_code_2(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from trainers.data import digits
+        from trainers.data import digits_images
         from trainers.trial import document as documents
 
         def absent() -> None:
             raise MissingDataError("the digits data must be installed, got none: pip install scikit-learn")
 
-        monkeypatch.setattr(digits, "load", absent)
+        monkeypatch.setattr(digits_images, "load", absent)
         documents._cached_task.cache_clear()
         assert command.main([written(tmp_path, {**TRIAL, "init": None, "task": {"name": "digits"}})]) == 2
         assert capsys.readouterr().err == (

@@ -4,7 +4,7 @@ import pytest
 
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
-from search_spaces import forms
+from search_spaces import parameters
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 from trainers.trial.version_0_1 import entry, hyperparameters, new_name, trial
@@ -116,7 +116,7 @@ def test_a_choice_of_optimizers_is_an_entry_for_each():
         assert str(caught.value) == (
             f"space.client_optimizer must have one value, got {form!r}: make an entry for each optimizer"
         )
-    assert forms.from_json("adam").options == ("adam",)
+    assert parameters.from_json("adam").options == ("adam",)
 
 
 OLD = [

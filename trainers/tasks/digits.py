@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import digits, partitions
+from trainers.data import digits_images, partitions
 from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, examples, settings_of
 from trainers.data.folder import readable
 from trainers.data.partitions import Rows
@@ -45,7 +45,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     values = check(FederatedKeys, keys, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     with readable(path):
-        _, labels = digits.load()
+        _, labels = digits_images.load()
     test, rest = partitions.stratified(labels, _TEST_FRACTION, values["split_seed"])
     pool = Pool(labels, rest, unnatural="digits, whose writers are not recorded")
     parts, central = divide(values, pool, path)
@@ -57,7 +57,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         (test,),
         central,
         shape=_SHAPE,
-        outputs=digits.CLASSES,
+        outputs=digits_images.CLASSES,
     )
 
 
@@ -68,7 +68,7 @@ def build(settings: Federated, dtype: str) -> Problem:
         settings: from `parse`.
         dtype: type of the inputs, "float32" or "float64".
     """
-    pictures, labels = digits.load()
+    pictures, labels = digits_images.load()
 
     def inputs(rows: Rows) -> NDArray[np.floating]:
         return pictures[rows].astype(dtype).reshape(-1, *_SHAPE)
@@ -78,5 +78,5 @@ def build(settings: Federated, dtype: str) -> Problem:
         train=examples(settings.parts, inputs, labels),
         test=examples(settings.test, inputs, labels),
         central=None if settings.central is None else examples([settings.central], inputs, labels),
-        model_settings={"classes": digits.CLASSES, **settings.model_settings},
+        model_settings={"classes": digits_images.CLASSES, **settings.model_settings},
     )

@@ -10,8 +10,8 @@ examples is one number, or a list with a number for each client; with fewer than
 does not determine w*. label_noise above 0 ends interpolation: mini-batch steps then do not converge below a floor.
 
 The metrics are loss, the weighted mean of the clients' losses, and distance, the distance to w* (with label_noise, to
-the minimizer of the mean loss). `trainers.theory.mass` has the constants that determine the speed of SGD and of MaSS;
-with {"constants": "estimate"} the method `mass` estimates them from this task.
+the minimizer of the mean loss). `trainers.theory.mass_constants` has the constants that determine the speed of SGD and
+of MaSS; with {"constants": "estimate"} the method `mass` estimates them from this task.
 
 Source: the setting of "Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss".
 """
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import regression
-from trainers.data.weights import client_weights
+from trainers.data.client_weights import client_weights
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, tunable
 from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Examples, Problem

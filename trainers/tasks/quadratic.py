@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import matrices, quadratics
-from trainers.data.weights import client_weights
+from trainers.data.client_weights import client_weights
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import MOST_CLIENTS, MOST_DRAWN, Problem, Quadratics

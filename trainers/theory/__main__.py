@@ -112,8 +112,8 @@ def _cusp(options: argparse.Namespace) -> int:
 
 
 def _figure(options: argparse.Namespace) -> int:
-    from trainers.theory.figures.catalogue import FIGURES
     from trainers.theory.figures.files import write
+    from trainers.theory.figures.paper_figures import FIGURES
 
     for name in _chosen(options.name.upper() if options.name != "all" else "all", list(FIGURES), "figure"):
         for path in write(FIGURES[name](), options.out):

@@ -1,6 +1,6 @@
 """Derives all hyperparameters of MaSS from the given ones (in three ways), or from constants of the data.
 
-The constants come from numbers, or are estimated from the data of all clients (theory/mass.py):
+The constants come from numbers, or are estimated from the data of all clients (theory/mass_constants.py):
 
     linear regression    exactly, per example and for the batch size
     quadratics           exactly; their noise does not depend on the batch, so batches count as full
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, tunable
 from trainers.problem import Examples, Problem
-from trainers.theory.mass import (
+from trainers.theory.mass_constants import (
     BatchConstants,
     MassHyperparameters,
     SampleConstants,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import Conflict, DriftlineError, Unavailable
-from service.driver.ray import mutex, settings
+from service.driver.ray import mutex, ray_variables
 from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.environment import environment
 from service.driver.ray.worker_output import logged
@@ -162,8 +162,8 @@ def connect(
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
         folder = stack.enter_context(_folder())
-        stack.callback(settings.read_again)  # after the environment is restored, for this process's next Ray
-        stack.enter_context(environment(settings.variables(private=address is None and not _connected())))
+        stack.callback(ray_variables.read_again)  # after the environment is restored, for this process's next Ray
+        stack.enter_context(environment(ray_variables.variables(private=address is None and not _connected())))
         if _ray().is_initialized():
             stack.enter_context(mutex.alone(study_id, progress, patient))
             yield Cluster(folder, own=False)
@@ -178,7 +178,7 @@ def connect(
 
 def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:
     _ray()
-    settings.read_again()
+    ray_variables.read_again()
     quiet: dict[str, Any] = {"log_to_driver": True, "logging_level": logging.ERROR}
     started = time.monotonic()
     try:
@@ -194,7 +194,7 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
             )
         else:
             progress(f"connecting to Ray at {address} ...")
-            _ray().init(address=address, runtime_env={"env_vars": settings.passed_on()}, **quiet)
+            _ray().init(address=address, runtime_env={"env_vars": ray_variables.passed_on()}, **quiet)
     except DriftlineError:
         raise
     except Exception as error:

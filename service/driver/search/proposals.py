@@ -9,8 +9,8 @@ from driftline.wire.records import Hyperparameters, StudyPlan, TrialRecord
 from service.driver.search.actions import Ask, SearchPlan
 from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import rounded, sampler_seed
-from service.samplers.base import Sampler
 from service.samplers.by_rung import ByRung, enough
+from service.samplers.sampler import Sampler
 
 
 class Proposals:

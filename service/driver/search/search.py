@@ -29,8 +29,8 @@ from service.driver.search.policy import after_death, deaths_in_a_row, decide
 from service.driver.search.proposals import Proposals
 from service.driver.search.state import RunningPack, StudyTable
 from service.driver.search.study_plan import adopted, decided, halved
-from service.samplers.base import Sampler
 from service.samplers.build import build
+from service.samplers.sampler import Sampler
 
 _LOG = logging.getLogger(__name__)
 HOPELESS = 3

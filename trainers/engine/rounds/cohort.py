@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.batches.with_central import JOINED_COST, JoinedRound
+from trainers.engine.local.client_drift import Again, drift
 from trainers.engine.local.client_optimizer import ClientOptimizer, clipped_
-from trainers.engine.local.drift import Again, drift
 from trainers.engine.local.gradients import with_central
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.meta_gradients import PRODUCT_COST, run_meta_gradients

@@ -22,9 +22,9 @@ from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
 from driftline.wire.records import StudyRecord
 from service.embedded import timing
+from service.embedded.embedded_run import EmbeddedRun, require_room
 from service.embedded.folder import is_in_use
 from service.embedded.folder_results import stored_frontier, stored_log, stored_study, stored_trials
-from service.embedded.run import EmbeddedRun, require_room
 
 
 class EmbeddedJob(Job):
