@@ -38,14 +38,14 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
         typer.echo(fact)
 
 
-def _print_estimate(found: StudyEstimate, place: str) -> None:
+def _print_estimate(estimate: StudyEstimate, place: str) -> None:
     """Prints the known costs, then what the estimate is based on."""
-    if found.seconds is not None:
-        finish = "" if found.finish is None else f", until about {found.finish:%Y-%m-%d %H:%M} UTC"
-        typer.echo(f"About {clock_text(found.seconds)} {place}{finish}.")
+    if estimate.seconds is not None:
+        finish = "" if estimate.finish is None else f", until about {estimate.finish:%Y-%m-%d %H:%M} UTC"
+        typer.echo(f"About {clock_text(estimate.seconds)} {place}{finish}.")
     for name in ("client_gradients", "bytes_up", "bytes_down", "cpu_hours", "gpu_hours"):
-        value = getattr(found, name)
+        value = getattr(estimate, name)
         if value is not None:
             typer.echo(f"  {name:<18}{value:.6g}")
-    for line in found.rests_on:
+    for line in estimate.rests_on:
         typer.echo(f"  {line}")

@@ -24,8 +24,8 @@ def examples() -> dict[str, str]:
     """
     package = Path(driftline.__file__).parent
     folder = next(place for place in (package / "examples", package.parent / "examples") if place.is_dir())
-    found = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != FIRST, name))}
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    return {name: texts[name] for name in sorted(texts, key=lambda name: (name != FIRST, name))}
 
 
 def list_examples(*, as_json: bool) -> None:

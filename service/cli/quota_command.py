@@ -36,17 +36,17 @@ def quota(
     new = {name: _limit(name, text) for name, text in wanted.items() if text is not None}
     where, token = address(url, token_file)
     with AdminClient(where, token, on_wait=say_waiting) as api:
-        found = api.quota(project)
+        quota = api.quota(project)
         if new:
             try:
-                limits = Quota.model_validate({**found.limits.model_dump(), **new})
+                limits = Quota.model_validate({**quota.limits.model_dump(), **new})
             except ValueError as error:
                 raise InvalidSpec("", f"invalid quota: {error}") from error
-            found = api.set_quota(found.project, limits)
+            quota = api.set_quota(quota.project, limits)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(quota.model_dump_json(indent=2))
         return
-    _say(found)
+    _say(quota)
 
 
 def _limit(name: str, text: str) -> float | int | None:
@@ -63,14 +63,14 @@ def _limit(name: str, text: str) -> float | int | None:
         raise InvalidSpec(option, f"must be a number, or none for no limit, got {text!r}") from None
 
 
-def _say(found: ProjectQuota) -> None:
-    whose = "its own limits" if found.own else "the service's limits"
-    typer.echo(f"{found.project}: {whose}")
+def _say(quota: ProjectQuota) -> None:
+    whose = "its own limits" if quota.own else "the service's limits"
+    typer.echo(f"{quota.project}: {whose}")
     for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
-        limit, use = getattr(found.limits, name), getattr(found.use, name)
-        then = ", then studies are paused" if name == "gpu_hours" and found.limits.gpu_hours_pause else ""
+        limit, use = getattr(quota.limits, name), getattr(quota.use, name)
+        then = ", then studies are paused" if name == "gpu_hours" and quota.limits.gpu_hours_pause else ""
         typer.echo(f"  {what:<20} {use:g} of {'unlimited' if limit is None else f'{limit:g}'}{then}")
-    typer.echo(f"  {'curves':<20} {found.use.curve_bytes / 1e6:,.1f} MB in {found.use.curve_rows:,} rows")
-    days = found.limits.retention_days
+    typer.echo(f"  {'curves':<20} {quota.use.curve_bytes / 1e6:,.1f} MB in {quota.use.curve_rows:,} rows")
+    days = quota.limits.retention_days
     kept = "are kept forever" if days is None else f"are deleted {days:g} days after their end"
     typer.echo(f"  {'finished studies':<20} {kept}")

@@ -59,30 +59,30 @@ def replay_tables(
     names = names * 2 if len(names) == 1 else names
     factors = {} if lift == 1 else {numbered(names)[-1]: lift}
     replay = Replay(table, names, chosen, read_sampler(sampler), lift=factors)
-    found = summary(replay, range(seed, seed + studies))
+    counts = summary(replay, range(seed, seed + studies))
     if as_json:
         digests = {path: one.digest for path, one in tables.items()}
         budgeted = {**whole, "trials": chosen.trials_per_method}
         budgeted |= {} if chosen.rungs is None else {"rungs": chosen.rungs}
         facts = {"sampler": replay.sampler, "budget": budgeted, "tables": digests}
-        typer.echo(json.dumps({**facts, **found}, indent=2))
+        typer.echo(json.dumps({**facts, **counts}, indent=2))
         return
-    _print(replay, found)
+    _print(replay, counts)
 
 
-def _print(replay: Replay, found: Mapping[str, Any]) -> None:
+def _print(replay: Replay, counts: Mapping[str, Any]) -> None:
     budget, objective = replay.budget, replay.study.objective
-    speed = 60 * found["studies"] / found["seconds"]
-    typer.echo(f"{found['studies']:,} studies of {replay.study.name}, {speed:,.0f} a minute; sampler {replay.sampler}")
+    speed = 60 * counts["studies"] / counts["seconds"]
+    typer.echo(f"{counts['studies']:,} studies of {replay.study.name}, {speed:,.0f} a minute; sampler {replay.sampler}")
     typer.echo(
         f"Each label: {budget.trials_per_method} trials in {budget.searches} searches, {budget.confirmed} "
         f"configurations confirmed on {budget.seeds} seeds. {objective.quality} over {objective.cost}.\n"
     )
     width = max(len(name) for name in replay.names)
     typer.echo(f"{'':{width}}  area   95 % of studies")
-    for name, area in found["areas"].items():
+    for name, area in counts["areas"].items():
         typer.echo(f"{name:{width}}  {area['mean']:.3f}  {area['low']:.3f} to {area['high']:.3f}")
-    for pair in found["pairs"]:
+    for pair in counts["pairs"]:
         typer.echo("")
         for claim, counted in pair["claims"].items():
             typer.echo(f"{_CLAIMS[claim]}: a verdict is possible in {_share(counted['possible'])} of studies")
@@ -95,8 +95,8 @@ def _print(replay: Replay, found: Mapping[str, Any]) -> None:
                 )
 
 
-def _share(found: Mapping[str, float]) -> str:
-    return f"{100 * found['share']:.1f} % ({100 * found['low']:.1f} to {100 * found['high']:.1f})"
+def _share(share: Mapping[str, float]) -> str:
+    return f"{100 * share['share']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f})"
 
 
 def _table(study: str, url: str | None, token_file: Path | None) -> RecordedTable:

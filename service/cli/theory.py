@@ -111,7 +111,7 @@ def _print_point(mu: float, smoothness: float, client_lr: float, weights: str, p
     from trainers.theory.weights import as_weights
 
     curvature = Curvature(mu, smoothness)
-    found = tradeoff_point(curvature, client_lr, as_weights(weights), server, prox)
+    point = tradeoff_point(curvature, client_lr, as_weights(weights), server, prox)
     plain = curvature.smoothness / curvature.strong_convexity
     typer.echo(
         f"curvature {mu:g} to {smoothness:g}, client_lr {client_lr:g}, prox {prox:g}, gradient weights {weights}, "
@@ -119,21 +119,21 @@ def _print_point(mu: float, smoothness: float, client_lr: float, weights: str, p
     )
     _print_rows(
         [
-            ("condition number of the surrogate", _value(found.condition_number), f"kappa; the loss has {plain:.6g}"),
+            ("condition number of the surrogate", _value(point.condition_number), f"kappa; the loss has {plain:.6g}"),
             (
                 "linear rate of a round",
-                f"{found.rate:.6g}",
+                f"{point.rate:.6g}",
                 f"rho; training without local work has {float(rate(server, plain)):.6g}",
             ),
-            ("rounds to a tenth of the error", _rounds(found.rate), "ln 10 / -ln rho"),
+            ("rounds to a tenth of the error", _rounds(point.rate), "ln 10 / -ln rho"),
             (
                 "suboptimality",
-                _value(found.suboptimality),
+                _value(point.suboptimality),
                 f"delta, of 1; one-shot averaging has {one_shot_suboptimality(curvature):.6g}",
             ),
         ]
     )
-    for message in found.messages:
+    for message in point.messages:
         typer.echo(f"warning: {message}", err=True)
 
 

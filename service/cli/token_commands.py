@@ -62,11 +62,11 @@ def create(
 def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
     """Prints all tokens."""
     with _api(url, token_file) as api:
-        found = api.tokens()
+        tokens = api.tokens()
     if as_json:
-        typer.echo(json.dumps([token.model_dump(mode="json") for token in found], indent=2))
+        typer.echo(json.dumps([token.model_dump(mode="json") for token in tokens], indent=2))
         return
-    for token in found:
+    for token in tokens:
         facts = [f"created {_day(token.created_at)}"]
         facts += [f"expires {_day(token.expires_at)}"] if token.expires_at else []
         facts += [f"last used {_day(token.last_used_at)}"] if token.last_used_at else []

@@ -195,7 +195,7 @@ class LocalStudies:
         """The study in the folder of this name; see `driftline.Client.job`."""
         folder = self._out / study
         if not (folder / "driftline.db").is_file():
-            names = ", ".join(found.name for found in self._folders()) or "none yet"
+            names = ", ".join(folder.name for folder in self._folders()) or "none yet"
             raise NotFound(f"no study {study!r} under {self._out} (have: {names})")
         return self._start(folder, None, start=False)
 
@@ -233,8 +233,8 @@ class LocalStudies:
         self.close()
 
     def _folders(self) -> list[Path]:
-        found = [path.parent for path in self._out.glob("*/driftline.db")]
-        return sorted(found, key=lambda folder: -folder.stat().st_ctime)
+        folders = [path.parent for path in self._out.glob("*/driftline.db")]
+        return sorted(folders, key=lambda folder: -folder.stat().st_ctime)
 
     def _start(self, folder: Path, study: Study | None, *, start: bool = True) -> EmbeddedJob:
         place = folder.resolve()

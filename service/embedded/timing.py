@@ -147,12 +147,12 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
             seconds, done = _timed(pack, min(_WARM_UP_S, 0.2 * share))
             if seconds < 0.5 * share:  # else there is no time for more than the first round
                 seconds, done = _timed(pack, min(_MEASURE_S, 0.5 * share))
-            found = LabelSpeed(label, pack.members, seconds / done / pack.members)
+            speed = LabelSpeed(label, pack.members, seconds / done / pack.members)
         except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError if it cannot get memory
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
-            found = LabelSpeed(label, why=f"training needs more than {limit / 2**30:.1f} GiB of memory")
-        print(json.dumps(vars(found)), flush=True)
+            speed = LabelSpeed(label, why=f"training needs more than {limit / 2**30:.1f} GiB of memory")
+        print(json.dumps(vars(speed)), flush=True)
 
 
 def _timed(pack: Pack, seconds: float) -> tuple[float, int]:

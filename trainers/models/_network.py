@@ -147,10 +147,10 @@ class Network:
             rows, offsets, sizes = sampled(self.test, drawn)
             tensors = self.held_out[0][rows], self.held_out[1][rows]
         loss, right = self._answers(params, *tensors)
-        found = {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
+        metrics = {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
         if "client_accuracy" in reports:
-            found.update(client_accuracy(client_shares(right, offsets, sizes)))
-        return found
+            metrics.update(client_accuracy(client_shares(right, offsets, sizes)))
+        return metrics
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses, without dropout or augmentation.

@@ -84,5 +84,5 @@ def band_text(result: Json) -> str:
 
 
 def _parameters(result: Json) -> Json:
-    found: Json = result["definitions"]["parameters"]
-    return found
+    parameters: Json = result["definitions"]["parameters"]
+    return parameters

@@ -132,7 +132,7 @@ def _fragments(result: Json) -> dict[str, str]:
     """The parts of a page that need no script, by their place in page.html."""
     parameters = result["definitions"]["parameters"]
     family = family_of(result)
-    found = [compare(result, a, b, family) for a, b in itertools.combinations(result["methods"], 2)]
+    comparisons = [compare(result, a, b, family) for a, b in itertools.combinations(result["methods"], 2)]
     return {
         "subtitle": _text(
             f"{parameters['metric']} ({parameters['direction']}) against {result['definitions']['cost']}; "
@@ -140,9 +140,9 @@ def _fragments(result: Json) -> dict[str, str]:
         ),
         "caption": _text(band_text(result)),
         "summary": _summary(result),
-        "verdicts": _verdicts(found),
+        "verdicts": _verdicts(comparisons),
         "recommendations": _recommendations(result),
-        "comparisons": _comparisons(found),
+        "comparisons": _comparisons(comparisons),
         "ledger": _ledger(result),
         "theory": _theory(result),
         "definitions": _definitions(result["definitions"]),
@@ -229,17 +229,21 @@ def _theory(result: Json) -> str:
     return f"{heading}<ul>{said}</ul>" if said else ""
 
 
-def _verdicts(found: Sequence[Json]) -> str:
+def _verdicts(comparisons: Sequence[Json]) -> str:
     """The verdicts in few words, for the top of the page."""
-    said = [one["claims"][one["claim"]]["why"].partition(";")[0] for one in found if one["verdict"]]
+    said = [one["claims"][one["claim"]]["why"].partition(";")[0] for one in comparisons if one["verdict"]]
     more = f" And {len(said) - MOST_VERDICTS} more: see Comparisons." if len(said) > MOST_VERDICTS else ""
     if not said:
-        return "<p>No verdict: see Comparisons.</p>" if found else ""
+        return "<p>No verdict: see Comparisons.</p>" if comparisons else ""
     return f"<p>{_text('. '.join(said[:MOST_VERDICTS]))}.{more}</p>"
 
 
-def _comparisons(found: Sequence[Json]) -> str:
-    shown = found if len(found) <= MOST_PAIRS else [one for one in found if one["verdict"]][:MOST_PAIRS]
+def _comparisons(comparisons: Sequence[Json]) -> str:
+    shown = (
+        comparisons if len(comparisons) <= MOST_PAIRS else [one for one in comparisons if one["verdict"]][:MOST_PAIRS]
+    )
     said = "".join(f"<li>{_text(one['a'])} and {_text(one['b'])}: {_text(one['why'])}</li>" for one in shown)
-    left_out = f"<p>{len(shown)} of {len(found)} pairs: driftline compare has all.</p>" if shown != found else ""
-    return f"<ul>{said}</ul>{left_out}" if found else '<p class="quiet">One method: nothing to compare.</p>'
+    left_out = (
+        f"<p>{len(shown)} of {len(comparisons)} pairs: driftline compare has all.</p>" if shown != comparisons else ""
+    )
+    return f"<ul>{said}</ul>{left_out}" if comparisons else '<p class="quiet">One method: nothing to compare.</p>'

@@ -83,9 +83,11 @@ def configuration_rows(result: Json, curves: Sequence[TrialCurve]) -> dict[Key, 
     Returns:
         Rows as in ``configurations`` of the document; without "settles" and "ends" if the trial diverged.
     """
-    found: dict[Key, Json] = {}
+    reported: dict[Key, Json] = {}
     for label, method in result["methods"].items():
-        found |= {(label, method["reported"]["phase"], row["configuration"]): row for row in method["configurations"]}
+        reported |= {
+            (label, method["reported"]["phase"], row["configuration"]): row for row in method["configurations"]
+        }
     axis = stored_axis(result)
     metric, cost = (result["definitions"]["parameters"][key] for key in ("metric", "cost"))
     searched: dict[Key, Json] = {}
@@ -102,8 +104,8 @@ def configuration_rows(result: Json, curves: Sequence[TrialCurve]) -> dict[Key, 
         searched[curve.label, "search", curve.configuration] = row
     turn = -1.0 if axis.rising else 1.0
     best = sorted(searched, key=lambda key: turn * searched[key]["ends"] if "ends" in searched[key] else math.inf)
-    kept = set(best[: max(0, MOST_ROWS - len(found))])
-    return found | {key: row for key, row in searched.items() if key in kept}
+    kept = set(best[: max(0, MOST_ROWS - len(reported))])
+    return reported | {key: row for key, row in searched.items() if key in kept}
 
 
 def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCurve]) -> dict[str, Any]:
@@ -148,17 +150,17 @@ def _copies(result: Json) -> dict[str, Json] | None:
     document = study.to_json()
     budget = document["budget"] | {"trials_per_method": 1, "confirm": 1}
     budget.pop("searches", None)
-    found: dict[str, Json] = {}
+    copied: dict[str, Json] = {}
     for entry in document["methods"]:
         trial = trial_document(study, entry["label"], [{}], study.seed, phase="confirmation")
         del trial["members"]
         parts = {key: part | {"space": {}} if isinstance(part, dict) else part for key, part in entry.items()}
         parts.pop("start", None)
-        found[entry["label"]] = {
+        copied[entry["label"]] = {
             "trial": trial,
             "study": document | {"methods": [parts | {"space": {}}], "budget": budget},
         }
-    return found
+    return copied
 
 
 def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) -> dict[str, Any]:
@@ -201,10 +203,10 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
 def _values(row: Json | None) -> list[Any]:
     if row is None or "ends" not in row:
         return []
-    found = [_short(row["settles"]), _short(row["ends"]), int(row.get("pareto", False))]
+    numbers = [_short(row["settles"]), _short(row["ends"]), int(row.get("pareto", False))]
     if row["seeds"] > 1:
-        found += [_short(row[key]) for key in ("settles_low", "settles_high", "ends_low", "ends_high")]
-    return found
+        numbers += [_short(row[key]) for key in ("settles_low", "settles_high", "ends_low", "ends_high")]
+    return numbers
 
 
 def _frontier(label: str, method: Json, number: Mapping[Key, int], most: int) -> dict[str, list[Any]]:
@@ -216,10 +218,10 @@ def _frontier(label: str, method: Json, number: Mapping[Key, int], most: int) ->
     others = [row["cost"] for former, row in pairwise(recommended) if row["configuration"] != former["configuration"]]
     costs = _thin(sorted({*steps, *(cost for cost in changes if cost >= steps[0])}), most, others)
     rows = [frontier[bisect_right(steps, cost) - 1] for cost in costs]
-    found = {name: [_short(row[name]) for row in rows] for name in rows[0] if name != "cost"}
+    columns = {name: [_short(row[name]) for row in rows] for name in rows[0] if name != "cost"}
     chosen = [recommended[at - 1] if (at := bisect_right(changes, cost)) else None for cost in costs]
     phase = method["reported"]["phase"]
-    return found | {
+    return columns | {
         "cost": [_short(cost) for cost in costs],
         "row": [number.get((label, phase, row["configuration"]), -1) if row else -1 for row in chosen],
         "round": [row["round"] if row else 0 for row in chosen],
@@ -257,7 +259,7 @@ def learning_curve(key: Key, curves: Sequence[TrialCurve], readings: Sequence[Js
     Returns:
         Columns by name: each metric's median, ``.low`` and ``.high`` over seeds (smoothed), and each cost.
     """
-    found: dict[str, list[Any]] = {}
+    curve_columns: dict[str, list[Any]] = {}
     rounds: Array | None = None
     for reading in readings:
         runs = runs_of(key[2], curves, reading["metric"], reading["cost"])
@@ -266,14 +268,14 @@ def learning_curve(key: Key, curves: Sequence[TrialCurve], readings: Sequence[Js
         if rounds is None:
             rounds = runs.rounds[_spread(len(runs.rounds))]
         at = np.maximum(np.searchsorted(runs.rounds, rounds, side="right") - 1, 0)
-        found[reading["cost"]] = [_short(value) for value in runs.cost.mean(axis=0)[at].tolist()]
+        curve_columns[reading["cost"]] = [_short(value) for value in runs.cost.mean(axis=0)[at].tolist()]
         quality = runs.quality[:, at]
         columns = {"": np.median(quality, axis=0)}
         if len(quality) > 1:
             columns |= {".low": quality.min(axis=0), ".high": quality.max(axis=0)}
         for name, values in columns.items():
-            found[reading["metric"] + name] = [_short(value) for value in values.tolist()]
-    return found
+            curve_columns[reading["metric"] + name] = [_short(value) for value in values.tolist()]
+    return curve_columns
 
 
 def _spread(count: int) -> NDArray[np.int64]:

@@ -40,14 +40,14 @@ def recommendation_rows(method: Json, last: float) -> list[RecommendationRow]:
     rows = method["recommendations"]
     by_number = {row["configuration"]: row for row in method["configurations"]}
     begins = [i for i in range(len(rows)) if not i or rows[i]["configuration"] != rows[i - 1]["configuration"]]
-    found = []
+    spans = []
     for begin, following in pairwise([*begins, len(rows)]):
         closing = rows[following - 1]
         end = rows[following]["cost"] if following < len(rows) else last
         configuration = by_number.get(closing["configuration"])
         quality = _frontier_before(method, end if following < len(rows) else math.inf)
-        found.append(RecommendationRow(rows[begin]["cost"], end, closing["round"], configuration, quality))
-    return found
+        spans.append(RecommendationRow(rows[begin]["cost"], end, closing["round"], configuration, quality))
+    return spans
 
 
 def recommendation_within(method: Json, last: float, cost: float) -> RecommendationRow | None:

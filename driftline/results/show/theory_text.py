@@ -23,15 +23,15 @@ def agreement(result: Json) -> list[str]:
     ]
 
 
-def _apart(found: Json | None) -> str:
-    if found is None:
+def _apart(differences: Json | None) -> str:
+    if differences is None:
         return ""
-    largest = found["largest"]
-    configurations = f"{found['configurations']} configuration{'s' if found['configurations'] > 1 else ''}"
+    largest = differences["largest"]
+    configurations = f"{differences['configurations']} configuration{'s' if differences['configurations'] > 1 else ''}"
     return (
-        f"over {configurations} the end is {_share(found['ends'], largest['ends'])} from its prediction, "
-        f"the settling cost {_share(found['settles'], largest['settles'])}, "
-        f"the end from its limit {_share(found['limit'], largest['limit'])}."
+        f"over {configurations} the end is {_share(differences['ends'], largest['ends'])} from its prediction, "
+        f"the settling cost {_share(differences['settles'], largest['settles'])}, "
+        f"the end from its limit {_share(differences['limit'], largest['limit'])}."
     )
 
 

@@ -68,9 +68,9 @@ def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, ax
         _, values = curve.metric(name)
         row[name] = float(values[-1]) if values.size else None
     runs = runs_of(curve.configuration, [curve], reading.quality, reading.cost) if curve.state == "COMPLETE" else None
-    found = None if runs is None else settled(runs, axis)
-    if found is not None:
-        row |= {"settles": float(found.cost[0]), "ends": float(found.end[0])}
+    settling = None if runs is None else settled(runs, axis)
+    if settling is not None:
+        row |= {"settles": float(settling.cost[0]), "ends": float(settling.end[0])}
         row["speed"] = speed(curve, reading.quality, reading.cost)
     return row
 

@@ -1,1 +1,5 @@
-"""Measurements of a model: `views` for reports, `after_adaptation` for held-out clients, `flops` for operations."""
+"""Measurements of a model.
+
+`views` are for reports, `after_adaptation` is for held-out clients, `flops` counts operations, `client_chunks` cuts
+clients into parts that fit into memory.
+"""

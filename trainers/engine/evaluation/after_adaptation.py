@@ -19,12 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.engine.evaluation.client_chunks import client_chunks
 from trainers.engine.oracles.oracle import Model, replicas
 from trainers.problem import Examples, Problem
 from trainers.trial.adaptation import Adaptation
-
-_CHUNK_BYTES = 1 << 26  # of models held at once
-_CHUNK_EXAMPLES = 1 << 15  # computed at once, over all trials
 
 
 class Adapted:
@@ -60,11 +58,11 @@ class Adapted:
         """
         own = self._settings.client_lr
         rate = client_lr if own is None else torch.full_like(client_lr, own)
-        found: dict[str, Tensor] = {}
+        means: dict[str, Tensor] = {}
         for clients in self._chunks(params):
             for name, values in self._adapt(params, rate, clients).items():
-                found[name] = found[name] + values if name in found else values
-        return found
+                means[name] = means[name] + values if name in means else values
+        return means
 
     def _adapt(self, params: Tensor, rate: Tensor, clients: NDArray[np.int64]) -> Mapping[str, Tensor]:
         """The contribution of some clients to the means."""
@@ -76,35 +74,25 @@ class Adapted:
         models = replicas(params, params.shape[0], len(clients), params.shape[-1])
         slopes = torch.empty_like(models)
         models += params
-        found: dict[str, Tensor] = {}
+        means: dict[str, Tensor] = {}
         for step in range(max(self._settings.steps) + 1):
             if step in self._settings.steps:
                 here = models[:, order]
-                found[f"adapted_loss_{step}"] = self._measure.value(here, query.full()).double() @ weights
+                means[f"adapted_loss_{step}"] = self._measure.value(here, query.full()).double() @ weights
                 accuracy = self._query.accuracy(here, query.full())
                 if accuracy is not None:
-                    found[f"adapted_accuracy_{step}"] = accuracy.double() @ weights
+                    means[f"adapted_accuracy_{step}"] = accuracy.double() @ weights
             if step < max(self._settings.steps):
                 self._oracle.add_gradient_(models, support.full(), slopes.zero_())
                 models.sub_(slopes.mul_(rate))
-        return found
+        return means
 
     def _chunks(self, params: Tensor) -> list[NDArray[np.int64]]:
         """All clients, sorted by number of examples, in parts that fit into memory."""
         trials, _, size = params.shape
         examples = self._support.examples
-        most = max(1, _CHUNK_BYTES // (2 * trials * size * params.element_size()))
-        order = np.arange(self._support.clients) if examples is None else np.argsort(-examples, kind="stable")
-        found: list[list[int]] = [[]]
-        held = 0
-        for client in order.tolist():
-            own = trials * (1 if examples is None else int(examples[client]))
-            if found[-1] and (len(found[-1]) >= most or held + own > _CHUNK_EXAMPLES):
-                found.append([])
-                held = 0
-            found[-1].append(client)
-            held += own
-        return [np.array(part, np.int64) for part in found]
+        order = range(self._support.clients) if examples is None else np.argsort(-examples, kind="stable").tolist()
+        return client_chunks(order, examples, trials, 2 * trials * size * params.element_size())
 
 
 def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
@@ -130,10 +118,10 @@ def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
     assert isinstance(train, Examples)
     if train.targets.dtype.kind in "iu" and train.targets.ndim == 1 and "classes" not in settings:
         settings["classes"] = int(train.targets.max()) + 1  # a share of the examples may lack the last class
-    found = []
+    problems = []
     for parts in chosen:
         sizes = np.array([len(part) for part in parts], np.int64)
         rows = np.concatenate(parts)
         examples = Examples(test.inputs[rows], test.targets[rows], np.cumsum(sizes) - sizes, sizes)
-        found.append(replace(alone, train=examples, test=None, client_weights=None, model_settings=settings))
-    return found[0], found[1]
+        problems.append(replace(alone, train=examples, test=None, client_weights=None, model_settings=settings))
+    return problems[0], problems[1]

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.engine.evaluation.client_chunks import client_chunks
 from trainers.engine.oracles.oracle import Model, Oracle
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -21,9 +22,6 @@ from trainers.engine.rounds.server_state import State
 if TYPE_CHECKING:
     from trainers.contracts import Method
     from trainers.trial.parts import Part
-
-_CHUNK_BYTES = 1 << 26  # of gradients held at once
-_CHUNK_EXAMPLES = 1 << 15  # computed at once, over all trials
 
 
 @dataclass(frozen=True)
@@ -95,18 +93,7 @@ class ModelView:
     def _chunks(self) -> list[NDArray[np.int64]]:
         """All clients, in order, in parts whose gradients and examples fit into memory."""
         trials, _, size = self.params.shape
-        examples = self.model.examples
-        most = max(1, _CHUNK_BYTES // (trials * size * 8))
-        found: list[list[int]] = [[]]
-        held = 0
-        for client in range(self.model.clients):
-            own = trials * (1 if examples is None else int(examples[client]))
-            if found[-1] and (len(found[-1]) >= most or held + own > _CHUNK_EXAMPLES):
-                found.append([])
-                held = 0
-            found[-1].append(client)
-            held += own
-        return [np.array(part, np.int64) for part in found]
+        return client_chunks(range(self.model.clients), self.model.examples, trials, trials * size * 8)
 
 
 @dataclass(frozen=True)
