@@ -35,11 +35,16 @@ def matrix() -> Iterator[Matrix]:
 
 
 def judge(answers: Sequence[Answer], *, missed: float = 0.0) -> None:
-    """Fails with all that went wrong; some kills may not happen where the order of events is not fixed."""
+    """Fails with all that went wrong; some kills may not happen where the order of events is not fixed.
+
+    A client that waits for the API repeats its request more often on a busy machine, for instance. Where some may be
+    missed, one may always be.
+    """
     wrong = [(answer["scenario"], answer["kills"], answer["problems"]) for answer in answers if answer["problems"]]
     assert not wrong, "\n".join(map(str, wrong))
     not_killed = [answer["kills"] for answer in answers if not answer["killed"]]
-    assert len(not_killed) <= missed * len(answers), f"nothing died at {not_killed}"
+    allowed = max(1.0, missed * len(answers)) if missed else 0.0
+    assert len(not_killed) <= allowed, f"nothing died at {not_killed}"
 
 
 @pytest.mark.timeout(600)
