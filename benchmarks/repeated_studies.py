@@ -1,6 +1,6 @@
 """Whether a study that is run again with another seed contradicts the first: real studies on digits, in pairs.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.repeated_studies [--pairs 5]
+    OMP_NUM_THREADS=1 python -m benchmarks.repeated_studies [--contrasts NAME ...] [--pairs 5] [--skip 0]
 
 The driver's search and the engine run as always, one pack after the other in this process, without Ray and without a
 database (`benchmarks/generations.py`). Each contrast has two labels and is repeated with pairs of seeds. Every study
@@ -91,13 +91,15 @@ def main() -> None:
     """Prints a line for each pair of studies, and a sum."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5, help="pairs of studies for each contrast")
+    parser.add_argument("--skip", type=int, default=0, help="how many of these pairs have been run before")
+    parser.add_argument("--contrasts", nargs="+", choices=CONTRASTS, default=list(CONTRASTS))
     options = parser.parse_args()
     print("| contrast | seeds | first study | second study | opposite | CPU s |\n|---|---|---|---|---|---|", flush=True)
     decided = opposite = count = 0
-    for name, methods in CONTRASTS.items():
-        for pair in range(options.pairs):
+    for name in options.contrasts:
+        for pair in range(options.skip, options.pairs):
             started = time.process_time()
-            first, second = (compared(study_of(methods, 100 * pair + 50 * half)) for half in (0, 1))
+            first, second = (compared(study_of(CONTRASTS[name], 100 * pair + 50 * half)) for half in (0, 1))
             both = {first["verdict"], second["verdict"]} - {None}
             decided += first["verdict"] is not None and second["verdict"] is not None
             opposite += len(both) == 2

@@ -3,7 +3,6 @@
 The public interface, and all that `service`, `driftline` and `search_spaces` need for training:
 
     spec = parse(document)                  a fully checked trial document (trainers/trial)
-    structure_key(document)                 equal for trials that may share a pack
     pack = Pack.from_spec(spec)             trials of one structure, trained together on one device (trainers/engine)
     lines = pack.advance(rounds)            report lines; pack.to_bytes(), Pack.restore(spec, data) for checkpoints,
                                             Pack.split(data) by member, Pack.join(parts) for another pack
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from trainers.problem import Task
     from trainers.registry import Registry
     from trainers.spelling import hint, nearest
-    from trainers.trial.document import TrialSpec, parse, structure_key
+    from trainers.trial.document import TrialSpec, parse
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import ROLES, refuse_role
@@ -61,7 +60,7 @@ _PLACES = {
     "plugins": ("Configured",),
     "problem": ("Task",),
     "data.folder": ("data_dir",),
-    "trial.document": ("TrialSpec", "parse", "structure_key"),
+    "trial.document": ("TrialSpec", "parse"),
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.parts": ("REGISTRIES", "offered"),
     "trial.roles": ("ROLES", "refuse_role"),
@@ -105,7 +104,6 @@ __all__ = [
     "refuse_unknown",
     "shown",
     "step",
-    "structure_key",
     "tunable",
     "withdrawals",
 ]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import trainers
 from driftline.study.chance import nothing_random
-from driftline.study.rungs import FACTOR
+from driftline.study.rung_rounds import FACTOR
 from driftline.study.spec import LEAST_PAIRS, Study
 from driftline.study.trial_document import trial_document
 from trainers import evaluation_grid, evaluation_work

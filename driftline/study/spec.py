@@ -42,7 +42,7 @@ from driftline.study import yaml_files as loading
 from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
-from driftline.study.rungs import FACTOR, read_rungs, rungs_of
+from driftline.study.rung_rounds import FACTOR, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.values import is_json
@@ -116,7 +116,7 @@ class Budget(Section):
         trials_per_method: Configurations searched for each entry.
         rounds: Server updates of a trial.
         rungs: Rounds at which search trials are compared; about a third of them continue. "auto" takes a ninth and a
-            third of `rounds`. None trains every trial to the end. See `driftline.study.rungs`.
+            third of `rounds`. None trains every trial to the end. See `driftline.study.rung_rounds`.
         seeds: Fresh seeds on which chosen configurations are confirmed; with 0, results come from the search. 6 by
             default, the fewest that allow a verdict; 0 where nothing in the study is random.
         confirm: How many configurations of each entry are run again, on fresh seeds.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from driftline.study.entries import MethodEntry, PartEntry
@@ -29,8 +31,7 @@ def trial_document(
     Args:
         study: The study.
         label: Label of the entry.
-        configurations: One configuration per member, by dotted name; structural values (gradient_weights,
-            server.nesterov, ...) must be the same in all.
+        configurations: One configuration per member, by dotted name, all of one `structure`.
         seed: Seed of cohorts, batches and initial models.
         phase: Only search trials measure a sample of the held-out clients where the study asks for one.
 
@@ -65,14 +66,33 @@ def trial_document(
     return document | {"rounds": study.budget.rounds, "seed": seed, "members": members}
 
 
+def structure(entry: MethodEntry, configuration: Mapping[str, Any]) -> str:
+    """A string that is equal for configurations of an entry that may share a pack.
+
+    They have the same structural values: `gradient_weights`, `server.nesterov` and other hyperparameters that the
+    members of a pack cannot have one by one.
+
+    Args:
+        entry: The entry.
+        configuration: Values by dotted name.
+    """
+    shared = {dotted: configuration[dotted] for dotted in _structural(entry) if dotted in configuration}
+    return json.dumps(shared, sort_keys=True)
+
+
 def _structural(entry: MethodEntry) -> dict[str, tuple[str, str]]:
     """Dotted name -> (part, name in it) of the hyperparameters that all members of a pack must share."""
-    found = {}
     named: dict[str, MethodEntry | PartEntry] = {"method": entry, **entry.parts()}
-    for kind, part in named.items():
+    return _structural_of(tuple((kind, part.name) for kind, part in named.items()))
+
+
+@lru_cache(maxsize=256)
+def _structural_of(named: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, str]]:
+    structural = {}
+    for kind, name in named:
         registry, prefix = REGISTRIES[kind](), "" if kind == "method" else f"{kind}."
-        if part.name in registry:
-            for item in offered(registry[part.name], kind):
+        if name in registry:
+            for item in offered(registry[name], kind):
                 if not item.traced:
-                    found[f"{prefix}{item.name}"] = (kind, item.name)
-    return found
+                    structural[f"{prefix}{item.name}"] = (kind, item.name)
+    return structural

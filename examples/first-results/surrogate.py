@@ -87,11 +87,10 @@ def draw(rows: list[tuple[str, str, float, float, float, float]], path: str) -> 
 
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     lines = dict.fromkeys((label, name) for label, name, *_ in rows)
-    colours = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
-    for colour, line in zip(colours, lines, strict=False):
+    for number, line in enumerate(lines):
         table = np.array([row[2:] for row in rows if row[:2] == line])
-        axes.plot(table[:, 0], table[:, 1], "o-", color=colour, label=", ".join(line))
-        axes.plot(table[:, 2], table[:, 3], "o:", color=colour, markerfacecolor="white")
+        axes.plot(table[:, 0], table[:, 1], "o-", color=f"C{number}", label=", ".join(line))
+        axes.plot(table[:, 2], table[:, 3], "o:", color=f"C{number}", markerfacecolor="white")
     axes.set(xscale="log", xlabel="settles after (rounds)", ylabel="full loss at the end", title="Speed and final loss")
     axes.set_xticks([5, 10, 20, 50], ["5", "10", "20", "50"])
     axes.minorticks_off()

@@ -15,7 +15,7 @@ from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.recorded_table import Grid, RecordedTable
 from driftline.results.scale import Axis, axis_of
-from driftline.study.rungs import rungs_of
+from driftline.study.rung_rounds import rungs_of
 from driftline.study.sampler import Chosen
 from driftline.study.spec import Budget, Resources, Study
 from service.driver.search.actions import SearchPlan

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from driftline.results.trial_list import first_difference
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyPlan
@@ -14,7 +13,7 @@ from service.api.computed_results import computed_frontier
 from service.driver.ray.worker import columns
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient
-from tests.driver.test_reproducible import disturbed, learning, trial_list
+from tests.driver.test_reproducible import check_disturbed, learning, trial_list
 from tests.driver.test_retry import Spy, facts, kill
 from tests.driver.test_search import NO_CLOCK, Bench, OneRound, one
 from trainers import Pack, Plan, parse
@@ -92,16 +91,9 @@ def test_neither_workers_nor_deaths_change_a_decision(client: StoreClient, tmp_p
     study = stopping(12, methods=[stopping().to_json()["methods"][1]])
     whole = client.submit(study)
     Bench(client, whole, study, tmp_path / "whole", slots=1).run()
-    expected, listed = facts(client, whole), trial_list(client, whole)
-    assert {fact[1] for fact in expected} == {"COMPLETE", "STOPPED", "DIVERGED"}
-    assert listed["reproducible"]
-    for workers, seed in ((2, 1), (8, 2)):
-        study_id = client.submit(study)
-        disturbed(client, study_id, study, tmp_path / str(workers), workers, seed)
-        assert first_difference(client.store.trials.find(whole), client.store.trials.find(study_id)) is None
-        assert facts(client, study_id) == expected
-        assert trial_list(client, study_id) == listed
-        assert max(trial.attempt for trial in client.store.trials.find(study_id)) > 3, "nothing died"
+    assert {fact[1] for fact in facts(client, whole)} == {"COMPLETE", "STOPPED", "DIVERGED"}
+    assert trial_list(client, whole)["reproducible"]
+    check_disturbed(client, study, tmp_path, whole, least=4)
 
 
 def test_trials_end_whose_worker_or_driver_died_after_their_last_report(client: StoreClient, tmp_path: Path) -> None:

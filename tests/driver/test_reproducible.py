@@ -68,6 +68,17 @@ def trial_list(client: StoreClient, study_id: str) -> dict[str, Any]:
     return found
 
 
+def check_disturbed(client: StoreClient, study: Study, folder: Path, whole: str, least: int) -> None:
+    """Whether a study has the trials of `whole` also with other workers and deaths: at least `least` attempts each."""
+    for workers, seed in ((2, 1), (8, 2)):
+        study_id = client.submit(study)
+        disturbed(client, study_id, study, folder / str(workers), workers, seed)
+        assert first_difference(client.store.trials.find(whole), client.store.trials.find(study_id)) is None
+        assert facts(client, study_id) == facts(client, whole)
+        assert trial_list(client, study_id) == trial_list(client, whole)
+        assert max(trial.attempt for trial in client.store.trials.find(study_id)) >= least, "nothing died"
+
+
 def test_neither_workers_nor_deaths_change_a_trial(client: StoreClient, tmp_path: Path) -> None:
     study = learning()
     whole = client.submit(study)
@@ -76,13 +87,7 @@ def test_neither_workers_nor_deaths_change_a_trial(client: StoreClient, tmp_path
     assert len(expected) == 2 * (14 + 3)
     assert {fact[1] for fact in expected} >= {"COMPLETE", "DIVERGED"}
     assert (listed["reproducible"], listed["trials"]) == (True, len(expected))
-    for workers, seed in ((2, 1), (8, 2)):
-        study_id = client.submit(study)
-        disturbed(client, study_id, study, tmp_path / str(workers), workers, seed)
-        assert first_difference(client.store.trials.find(whole), client.store.trials.find(study_id)) is None
-        assert facts(client, study_id) == expected
-        assert trial_list(client, study_id) == listed
-        assert max(trial.attempt for trial in client.store.trials.find(study_id)) > 1, "nothing died"
+    check_disturbed(client, study, tmp_path, whole, least=2)
 
 
 def test_a_driver_of_a_service_gives_the_same_trials(client: StoreClient, tmp_path: Path) -> None:

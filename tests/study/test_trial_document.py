@@ -6,7 +6,7 @@ import trainers
 from driftline.errors import InvalidSpec
 from driftline.sdk.frontier import Recommendation
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
+from driftline.study.trial_document import structure, trial_document
 
 from .test_check import TEXT
 
@@ -44,8 +44,9 @@ def test_structural_values_stand_outside_the_members():
     assert document["schedule"] == {"name": "plateau", "decay_mode": "reference"}
     assert document["members"] == [{"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5}] * 2
     other = setting | {"schedule.decay_mode": "paper"}
-    keys = [trainers.structure_key(trial_document(one, "fedavg", [member], seed=0)) for member in (setting, other)]
-    assert keys[0] != keys[1]
+    entry = one.entry("fedavg")
+    assert structure(entry, setting) == structure(entry, setting | {"client_lr": 1.0})
+    assert structure(entry, setting) != structure(entry, other)
     with pytest.raises(ValueError, match=r"configurations of one pack must share schedule\.decay_mode"):
         trial_document(one, "fedavg", [setting, other], seed=0)
     with pytest.raises(ValueError, match="at least one configuration"):

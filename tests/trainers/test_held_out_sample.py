@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from trainers import evaluation_work, structure_key
+from trainers import evaluation_work
 from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
-from trainers.trial.document import parse
+from trainers.trial.document import parse, structure_of
 
 CLIENTS = 12
 FEDAVG = {"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3, "local_steps": 3}
@@ -139,7 +139,7 @@ def test_documents_without_a_sample_are_as_before(letters):
     noisy = parse(document(letters, 2))
     assert noisy.canonical == {**plain.canonical, "evaluation": {"clients": 2}}
     assert parse(noisy.canonical).canonical == noisy.canonical
-    assert structure_key(document(letters, 2)) != structure_key(document(letters, None))
+    assert structure_of(parse(document(letters, 2))) != structure_of(parse(document(letters, None)))
     assert evaluation_work(noisy)[0] == pytest.approx(evaluation_work(plain)[0] * 2 / CLIENTS)
 
 

@@ -12,7 +12,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.errors import SpecError
 from trainers.registry import methods, optimizers
-from trainers.trial.document import parse, structure_key
+from trainers.trial.document import parse, structure_of
 from trainers.trial.parts import Given, parse_part
 from trainers.trial.roles import ROLES, serving, settings
 
@@ -268,11 +268,11 @@ def test_momentum_and_nesterov_are_sgd_with_momentum_on_the_server():
 
 
 def test_optimizers_and_their_structure_separate_packs_and_other_settings_do_not():
-    one = structure_key(document("client", "adam", beta1=0.5))
-    assert one == structure_key(document("client", "adam", beta2=0.9))
-    assert one != structure_key(document("client", "adamw", beta1=0.5))
-    assert one != structure_key(document("client", "adam", bias_correction=False))
-    assert structure_key(document("merge", "adam")) != structure_key(document("central", "adam"))
+    one = structure_of(parse(document("client", "adam", beta1=0.5)))
+    assert one == structure_of(parse(document("client", "adam", beta2=0.9)))
+    assert one != structure_of(parse(document("client", "adamw", beta1=0.5)))
+    assert one != structure_of(parse(document("client", "adam", bias_correction=False)))
+    assert structure_of(parse(document("merge", "adam"))) != structure_of(parse(document("central", "adam")))
 
 
 def test_documents_are_filled_in_and_read_again_as_they_are():

@@ -189,18 +189,6 @@ def parse(document: Any) -> TrialSpec:
     )
 
 
-def structure_key(document: Any) -> str:
-    """A string that is equal for trials that may share a pack: they differ in traced hyperparameters only.
-
-    Args:
-        document: a trial document, with or without members.
-
-    Raises:
-        SpecError: see `parse`.
-    """
-    return json.dumps(structure_of(parse(document)), sort_keys=True)
-
-
 def structure_of(spec: TrialSpec) -> dict[str, Any]:
     """The canonical document of a trial without the values that may differ between the members of a pack.
 

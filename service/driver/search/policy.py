@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from driftline.study.rungs import FACTOR
+from driftline.study.rung_rounds import FACTOR
 from driftline.wire.records import TRIAL_FINISHED, Phase
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
 from service.driver.search.rungs import Climb, Goal, goals

@@ -18,7 +18,7 @@ import numpy as np
 from driftline.results import objectives
 from driftline.results.curves import TrialCurve
 from driftline.results.pareto import crowding, layers, select
-from driftline.study.rungs import FACTOR
+from driftline.study.rung_rounds import FACTOR
 from driftline.study.spec import Objective
 from service.driver.search.study_plan import rounded
 

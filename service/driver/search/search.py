@@ -14,7 +14,7 @@ from typing import Any
 from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
+from driftline.study.trial_document import structure, trial_document
 from driftline.wire.curve_codec import Columns, decode, upsert
 from driftline.wire.driver_messages import Desired, NewTrial, Released, Report, TrialResult
 from driftline.wire.ids import pack_id
@@ -31,7 +31,6 @@ from service.driver.search.state import RunningPack, StudyTable
 from service.driver.search.study_plan import adopted, decided, halved
 from service.samplers.base import Sampler
 from service.samplers.build import build
-from trainers import structure_key
 
 _LOG = logging.getLogger(__name__)
 HOPELESS = 3
@@ -239,8 +238,7 @@ class Search:
 
     def _classify(self, trial: str) -> None:
         record = self.table.trials[trial]
-        document = trial_document(self._study, record.label, [record.hyperparameters], record.seed, phase=record.phase)
-        self.table.structures[trial] = _digest(structure_key(document))
+        self.table.structures[trial] = structure(self._study.entry(record.label), record.hyperparameters)
 
     # ---- the plan
 

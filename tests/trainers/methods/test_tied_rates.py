@@ -5,7 +5,7 @@ import pytest
 
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.trial.document import parse, structure_key
+from trainers.trial.document import parse, structure_of
 
 from .three_clients import START, WORK, document, models, trained
 from .trials import train
@@ -68,7 +68,7 @@ def test_documents_with_tied_rates():
     assert not free.method.tied
     assert "tied" not in free.canonical["method"]
     keys = [
-        structure_key(document({"name": "fedavg", **WORK, **more}))
+        structure_of(parse(document({"name": "fedavg", **WORK, **more})))
         for more in ({"tied": True}, {"tied": True, "client_lr": 0.3}, {"server_lr": 0.1})
     ]
     assert keys[0] == keys[1] != keys[2]

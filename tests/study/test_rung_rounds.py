@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec
-from driftline.study.rungs import rungs_of
+from driftline.study.rung_rounds import rungs_of
 
 
 @given(st.integers(1, 10**9))
