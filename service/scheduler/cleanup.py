@@ -77,6 +77,7 @@ class Cleanup:
         self._last = ""  # last folder of the previous sweep, if others remain
         self._removal: Future[Removed] | None = None
         self._clock_ahead = store.session.clock() - steady()  # at the last look
+        self._trust_clock_at = float("-inf")  # before, nothing expires
         self._handed: Sequence[str] = ()  # deleted studies whose files the thread removes
         self._skip = 0  # deleted studies whose files could not be removed in this round through all of them
 
@@ -89,10 +90,10 @@ class Cleanup:
         now = self._steady()
         ahead = self._store.session.clock() - now
         if ahead > self._clock_ahead + SWEEP_S:
-            self._expire_at = now + CLOCK_S
-            _LOG.warning("the clock was set forward by %.0f s: no study expires for an hour", ahead - self._clock_ahead)
+            self._trust_clock_at = now + CLOCK_S
+            _LOG.warning("the clock was set forward by %.0f s: nothing expires for an hour", ahead - self._clock_ahead)
         self._clock_ahead = ahead
-        if now >= self._expire_at:
+        if now >= max(self._expire_at, self._trust_clock_at):
             self._expire_at = now + SWEEP_S
             for study_id in self._store.deletions.expire(self._quota, EXPIRED):
                 _LOG.info("study %s was deleted: the retention time of its project is over", study_id)
@@ -124,7 +125,8 @@ class Cleanup:
         if deleted or sweep:
             self._sweep_at = now + SWEEP_S if sweep else self._sweep_at
             self._handed = deleted
-            self._start(self._folder, deleted, sweep=sweep)
+            failed_before = now + self._clock_ahead - FAILED_KEPT_S if now >= self._trust_clock_at else 0.0
+            self._start(self._folder, deleted, failed_before if sweep else None)
 
     def _driver_gone(self, study_id: str) -> bool:
         """Whether a deleted study has no live driver; stops a live one."""
@@ -133,7 +135,8 @@ class Cleanup:
             return False
         return True
 
-    def _start(self, folder: str, deleted: Sequence[str], *, sweep: bool) -> None:
+    def _start(self, folder: str, deleted: Sequence[str], failed_before: float | None) -> None:
+        """Start the thread; it sweeps, too, if `failed_before` is not None."""
         removal: Future[Removed] = Future()
 
         def remove() -> None:
@@ -143,9 +146,9 @@ class Cleanup:
                     with _collected(removed.errors):
                         checkpoints.clear(checkpoints.join(folder, study_id), _EVERYTHING)
                         removed.studies.append(study_id)
-                if sweep:
+                if failed_before is not None:
                     with _collected(removed.errors):
-                        self._sweep(folder, removed.errors)
+                        self._sweep(folder, failed_before, removed.errors)
                 removal.set_result(removed)
             except BaseException as error:
                 removal.set_exception(error)
@@ -169,12 +172,11 @@ class Cleanup:
         if removed.errors:
             _warn(removed.errors[0])
 
-    def _sweep(self, folder: str, errors: list[Exception]) -> None:
-        """Remove checkpoints of studies that were cancelled, succeeded, or failed long ago."""
+    def _sweep(self, folder: str, failed_before: float, errors: list[Exception]) -> None:
+        """Remove checkpoints of studies that were cancelled, succeeded, or failed before this Unix time."""
         names = sorted(checkpoints.folders(folder))
         part = [name for name in names if name > self._last][:FOLDERS]
         self._last = part[-1] if len(part) == FOLDERS else ""
-        failed_before = self._store.session.clock() - FAILED_KEPT_S
         for study_id, attempt in self._store.studies.ended(part, failed_before).items():
             with _collected(errors):
                 checkpoints.clear(checkpoints.join(folder, study_id), attempt)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from driftline.errors import DriftlineError, InvalidSpec
+from driftline.errors import DriftlineError, Forbidden, InvalidSpec, Unavailable
 from driftline.wire.access import Quota
 from driftline.wire.ids import holder
 from service.launchers.base import Launch, Launcher, Seen
@@ -181,6 +181,8 @@ class Scheduler:
         for action in actions:
             try:
                 self._do(action, studies.get(action.study_id), clusters.get(action.study_id, ""))
+            except (Forbidden, Unavailable) as error:  # the next look tries it again
+                _LOG.warning("%s cannot be done for now: %s", action, error)
             except DriftlineError as error:  # the study has changed since the look: the next one sees that
                 _LOG.info("%s no longer applies: %s", action, error)
         self._collect()

@@ -1,12 +1,17 @@
 """Several namespaces looked at as one: what counts when some of them cannot be seen."""
 
+import time
+
 import pytest
 
 from driftline.errors import Forbidden, Unavailable
+from service.launchers.kubernetes.launcher import KubernetesLauncher
 from service.launchers.kubernetes.namespaces import Namespaces
-from tests.kubernetes_launcher.made import STUDY
+from tests.kubernetes_launcher.made import STUDY, config
 
-JOB = {"metadata": {"name": "n", "namespace": "two", "uid": "u", "labels": {"driftline.io/study": STUDY}}}
+META = {"name": "n", "namespace": "two", "uid": "u", "labels": {"driftline.io/study": STUDY}, "creationTimestamp": "x"}
+JOB = {"metadata": META, "spec": {}, "status": {"jobDeploymentStatus": "Waiting"}}
+OTHER = "01k6zzzzzzzzzzzzzzzzzzzzzz"
 CLOSED, AWAY = Forbidden("no right"), Unavailable("no answer")
 
 
@@ -25,6 +30,16 @@ class FakeApi:
         if isinstance(answer, Exception):
             raise answer
         return list(answer), "1"
+
+    def watch(self, kind, selector, version, seconds):
+        time.sleep(0.05)
+        return iter(())
+
+    def delete(self, kind, item):
+        self._answers[self.namespace].remove(item)
+
+    def close(self):
+        pass
 
 
 def spaces(one, two):
@@ -54,3 +69,47 @@ def test_projects_that_name_no_namespace_share_one():
     found = spaces([], [])
     assert found.named(None).api.namespace == "one"
     assert found.named("two").api.namespace == "two"
+
+
+@pytest.fixture
+def answers():
+    """What the namespaces of a launcher answer, by name."""
+    return {"one": [], "two": [JOB]}
+
+
+@pytest.fixture
+def launcher(answers):
+    settings = config(projects={"team": {"namespace": "two"}}, orphan_seconds=0)
+    made = KubernetesLauncher(settings, FakeApi("one", answers), url="http://a", folder="s3://b/x")
+    yield made
+    made.close()
+
+
+def test_a_driver_in_a_namespace_that_was_closed_is_neither_gone_nor_stopped(launcher, answers):
+    assert launcher.seen(STUDY).alive
+    answers["two"] = CLOSED
+    for ask in (lambda study: launcher._spaces.ask("rayjobs", study), launcher.stop):
+        for _ in range(2):  # the scheduler asks again and again
+            with pytest.raises(Unavailable, match=f"namespace two, which had rayjobs of study {STUDY}, is closed: no"):
+                ask(STUDY)
+    assert launcher.seen(OTHER).reason == "its RayJob is gone"
+    launcher.stop(OTHER)
+    answers["two"] = [JOB]
+    launcher.stop(STUDY)
+    assert answers["two"] == []
+    launcher.stop(STUDY)
+
+
+def test_a_driver_is_not_killed_where_its_pods_cannot_be_seen(launcher, answers):
+    assert launcher.seen(STUDY).alive
+    answers["two"] = CLOSED
+    with pytest.raises(Unavailable, match="is closed"):
+        launcher.kill(STUDY)
+
+
+def test_a_closed_namespace_is_no_matter_to_studies_elsewhere(launcher, answers):
+    answers.update(one=[JOB | {"metadata": META | {"namespace": "one"}}], two=CLOSED)
+    assert launcher.seen(STUDY).alive
+    for _ in range(2):
+        launcher.stop(STUDY)
+        assert answers["one"] == []

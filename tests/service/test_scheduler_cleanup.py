@@ -325,6 +325,28 @@ def test_a_clock_that_is_set_forward_lets_no_study_expire_for_an_hour(store: Sto
     assert store.studies.find() == []
 
 
+def test_checkpoints_of_a_failed_study_outlast_a_clock_that_is_set_forward(
+    store: Store, clock: Clock, folder: str
+) -> None:
+    failed, cancelled = ended(store, clock, folder, "FAILED"), ended(store, clock, folder, "PAUSED")
+    store.studies.intend(cancelled, "cancel")
+    steady = Clock()
+    worker = Cleanup(store, FakeLauncher(), folder, Quota(), steady)
+
+    def passes(seconds: float) -> None:
+        steady.now += seconds
+        turns(worker, clock)
+
+    clock.now += FAILED_KEPT_S
+    passes(SWEEP_S)
+    assert left(folder) == {failed}  # no clock says whether a study was cancelled
+    for _ in range(58):
+        passes(SWEEP_S)
+    assert left(folder) == {failed}
+    passes(2 * SWEEP_S)
+    assert left(folder) == set()
+
+
 def test_a_launcher_removes_logs_and_locks(tmp_path: Path) -> None:
     launcher = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs")
     (tmp_path / "logs").mkdir()

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from driftline.errors import Forbidden
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
 from service.launchers.base import Launch, Seen
 from service.scheduler import cleanup
 from service.scheduler.loop import Scheduler
-from service.scheduler.reconcile import Note
+from service.scheduler.reconcile import Note, Stop
 from service.store.schema import STUDIES, TRIALS
 from service.store.store import Store
 from tests.clients import EveryClient
@@ -107,6 +108,24 @@ def test_a_driver_that_does_not_end_after_its_release_is_stopped_paused_or_not(s
     clock.now += 61  # neither process ends
     loop.step()
     assert launcher.stopped == [first, second]
+
+
+def test_a_driver_that_its_launcher_may_not_stop_is_stopped_later(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    study, loop = driving(store, clock, launcher := FakeLauncher())
+    store.leases.release(study, 1, "SUCCEEDED")
+    launcher.running.clear()
+
+    def refuse(study_id: str) -> None:
+        raise Forbidden("no right in namespace two")
+
+    with monkeypatch.context() as closed:
+        closed.setattr(launcher, "stop", refuse)
+        assert loop.step() == loop.step() == [Stop(study, "it has ended")]
+    assert "cannot be done for now: no right in namespace two" in caplog.text
+    assert loop.step() == [Stop(study, "it has ended")]
+    assert (launcher.stopped, loop.step()) == ([study], [])
 
 
 def test_projects_take_turns_on_one_cluster(store: Store, clock: Clock) -> None:

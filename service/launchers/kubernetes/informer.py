@@ -79,6 +79,11 @@ class Mirror:
             self._gone = {uid: (gone, item) for uid, (gone, item) in self._gone.items() if gone > since}
             return [*self._items.values(), *(item for _, item in self._gone.values())]
 
+    def last(self) -> list[Item]:
+        """The last copy, however old it is."""
+        with self._lock:
+            return list(self._items.values())
+
     def note(self, item: Item) -> None:
         """Takes an object from an answer of the API server, unless the watch has seen a newer version of it."""
         with self._lock:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from driftline.errors import DriftlineError, Forbidden, Unavailable
 from service.launchers.kubernetes.api_server import Api, Item
 from service.launchers.kubernetes.informer import Mirror
 from service.launchers.kubernetes.naming import selector, study_of
 from service.launchers.kubernetes.pod_problems import starved
+
+Kind = Literal["rayjobs", "pods"]
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,27 @@ class Namespaces:
         """
         return [job for job in self._gather(lambda one: one.jobs.items(), Unavailable) if study_of(job) == study_id]
 
-    def ask(self, kind: str, study_id: str | None = None) -> list[Item]:
+    def ask(self, kind: Kind, study_id: str | None = None) -> list[Item]:
         """The objects of a study, or of all studies, as the API server has them now.
 
         Raises:
             Forbidden: The service may look into none of the namespaces.
-            Unavailable: The API server does not answer.
+            Unavailable: The API server does not answer, or the service may no longer look into the namespace in which
+                it last saw objects of the study, and there are none in the others.
         """
         asked = selector(self._instance, study_id)
-        return self._gather(lambda one: one.api.items(kind, asked)[0], Forbidden)
+
+        def look(one: Namespace) -> list[Item]:
+            try:
+                return one.api.items(kind, asked)[0]
+            except Forbidden as error:
+                last = (one.pods if kind == "pods" else one.jobs).last()
+                if any(study_of(item) == study_id for item in last):
+                    text = f"namespace {one.api.namespace}, which had {kind} of study {study_id}, is closed: {error}"
+                    raise Unavailable(text) from error
+                raise
+
+        return self._gather(look, Forbidden)
 
     def close(self) -> None:
         """Ends the watches and closes connections."""
