@@ -1,78 +1,140 @@
-"""The charts that MLflow first shows for the labels' runs: the frontier over the logarithm of the cost, and others.
+"""What MLflow first shows of a study: the frontier as a large chart of the labels, and a table of the trials.
 
-MLflow keeps shared views as tags of an experiment, ``mlflow.sharedViewState.KEY``, and opens one by its key in the
-address. A version of MLflow that does not know the format draws its own charts instead.
+MLflow keeps shared views as tags of an experiment, ``mlflow.sharedViewState.KEY``, lists them in its menu "Views", and
+opens one by its key in the address. A version of MLflow that does not know the format draws its own charts instead.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from driftline.results.curves import unit
+from driftline.results.directions import direction
+from driftline.results.document import Reading
+from driftline.results.show.axes import quality_scale
 from service.recorder.curve_rows import metric_name
 
 VIEW = "driftline"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+FRONTIER = ("frontier", "frontier_low", "frontier_high")
+"""Metrics of a label's run, drawn in one chart: median, smallest and largest over seeds."""
+
+_TALL = 460  # pixels; the chart is as wide as the window, and its whole height fits into one of 900 pixels
+_SMALL = 300
 
 
-def charts_view(quality: str) -> str:
-    """The view as the value of tag `VIEW_TAG`.
+def labels_view(result: Mapping[str, Any], reading: Reading, created_ms: int) -> str:
+    """The labels' runs as charts: the frontier with its band, then single numbers. The study's own run has none.
 
     Args:
-        quality: The metric that the study improves.
+        result: The document from `frontier_document`; says whether the axis is logarithmic.
+        reading: The metrics of quality and cost.
+        created_ms: When the study was created, milliseconds since 1970.
     """
-    section = {
-        "uuid": "driftline-trade-off",
-        "name": f"Trade-off: {quality} for a cost (step)",
-        "display": True,
-    }
-    band = {"uuid": "driftline-band", "name": "Band over seeds", "display": False}
+    step = "milliseconds" if reading.cost == "seconds" else unit(reading.cost)
+    first, second = _section("trade-off", "Trade-off", 1), _section("numbers", "Numbers", 3)
     charts = [
-        _line("frontier", section["uuid"]),
-        _bar("area", section["uuid"]),
-        _bar(metric_name(f"final_{quality}"), section["uuid"]),
-        _bar("diverged", section["uuid"]),
-        _line("frontier_low", band["uuid"]),
-        _line("frontier_high", band["uuid"]),
-    ]
-    return json.dumps(
         {
-            "compareRunCharts": charts,
-            "compareRunSections": [{**part, "isReordered": True} for part in (section, band)],
-            "isAccordionReordered": True,
-            "hideEmptyCharts": True,
-            "autoRefreshEnabled": True,
-        }
+            **_card("LINE", FRONTIER[0], first, f"{reading.quality} within a budget of {step}; dashed: over seeds"),
+            "selectedMetricKeys": list(FRONTIER),
+            "lineSmoothness": 0,
+            "xAxisKey": "step",
+            "xAxisScaleType": "log",
+            "useGlobalXaxisKey": False,
+            "useGlobalLineSmoothing": False,
+            "scaleType": "log" if quality_scale(result) == "log" else "linear",
+            "displayPoints": False,
+            "selectedXAxisMetricKey": "",
+            "yAxisKey": "metric",
+            "range": {},
+        },
+        _card("BAR", "area", second, "Area under the trade-off (1 is best)"),
+        _card("BAR", final_metric(reading.quality), second, f"Final {reading.quality}"),
+        _card("BAR", "diverged", second, "Diverged trials"),
+    ]
+    return _saved(
+        "Trade-off",
+        created_ms,
+        searchFilter="tags.`driftline.kind` = 'label'",
+        runsHiddenMode="SHOW_ALL",
+        hideEmptyCharts=True,
+        **_charts(charts, [first, second]),
     )
 
 
-def _line(metric: str, section: object) -> dict[str, Any]:
+def trials_view(reading: Reading, targets: Iterable[str], hyperparameters: Sequence[str], created_ms: int) -> str:
+    """The trials as a table that begins with the best, and a chart of their final qualities.
+
+    Args:
+        reading: The metrics of quality and cost.
+        targets: Metrics ``COST_to_TARGET`` to show; the others are in the menus "Sort" and "Columns".
+        hyperparameters: Names of all hyperparameters.
+        created_ms: When the study was created, milliseconds since 1970.
+    """
+    final = final_metric(reading.quality)
+    section = _section("trials", "Trials", 1)
+    parallel = {
+        **_card("PARALLEL", final, section, f"Final {reading.quality} by hyperparameter"),
+        "selectedParams": list(hyperparameters),
+        "selectedMetrics": [final],
+        "showAllRuns": True,
+    }
+    columns = [
+        *_columns("metrics", (final, "on_frontier", "diverged", *targets)),
+        *_columns("params", ("label", *hyperparameters, "seed")),
+        *_columns("tags", ("driftline.phase", "driftline.state")),
+    ]
+    return _saved(
+        "Best trials",
+        created_ms,
+        orderByKey=f"metrics.`{final}`",
+        orderByAsc=direction(reading.quality) == "falls",
+        selectedColumns=columns,
+        runsHiddenMode="SHOW_ALL",
+        **_charts([parallel], [section]),
+    )
+
+
+def final_metric(quality: str) -> str:
+    """Name of the metric that holds the final quality of a label or a trial."""
+    return metric_name(f"final_{quality}")
+
+
+def _columns(kind: str, names: Iterable[str]) -> list[str]:
+    return [f"{kind}.`{name}`" for name in names]
+
+
+def _charts(charts: Sequence[Mapping[str, Any]], sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"compareRunCharts": charts, "compareRunSections": sections, "isAccordionReordered": True}
+
+
+def _section(key: str, name: str, columns: int) -> dict[str, Any]:
+    height = _TALL if columns == 1 else _SMALL
     return {
-        **_card("LINE", metric, section),
-        "selectedMetricKeys": [metric],
-        "lineSmoothness": 0,
-        "xAxisKey": "step",
-        "xAxisScaleType": "log",
-        "useGlobalXaxisKey": False,
-        "useGlobalLineSmoothing": False,
-        "scaleType": "linear",
-        "selectedXAxisMetricKey": "",
-        "selectedYAxisMetricKey": "metric",
-        "range": {},
+        "uuid": f"driftline-{key}",
+        "name": name,
+        "display": True,
+        "isReordered": True,
+        "columns": columns,
+        "cardHeight": height,
     }
 
 
-def _bar(metric: str, section: object) -> dict[str, Any]:
-    return _card("BAR", metric, section)
-
-
-def _card(kind: str, metric: str, section: object) -> dict[str, Any]:
+def _card(kind: str, metric: str, section: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {
         "type": kind,
         "uuid": f"driftline-{kind.lower()}-{metric}",
+        "displayName": name,
         "metricKey": metric,
-        "metricSectionId": section,
+        "metricSectionId": section["uuid"],
         "deleted": False,
         "isGenerated": False,
-        "runsCountToCompare": 10,
+        "runsCountToCompare": 100,
     }
+
+
+def _saved(name: str, created_ms: int, **state: Any) -> str:
+    """A view with the name under which the menu lists it."""
+    return json.dumps({"name": name, "createdAt": created_ms, "updatedAt": created_ms, "state": json.dumps(state)})

@@ -42,8 +42,23 @@ def mlflow_link(
         >>> mlflow_link("https://mlflow.example.org/", "7").url
         'https://mlflow.example.org/#/experiments/7/runs?compareRunsMode=CHART'
     """
-    page = f"#/experiments/{experiment_id}/{CHARTS}" + (f"&viewStateShareKey={view}" if view else "")
+    page = charts_page(experiment_id, view)
     if public_url or tracking_uri.startswith(("http://", "https://")):
         return MlflowLink(f"{(public_url or tracking_uri).rstrip('/')}/{page}")
     command = f"mlflow ui --backend-store-uri {shlex.quote(tracking_uri)} --port {port}"
     return MlflowLink(f"http://127.0.0.1:{port}/{page}", command)
+
+
+def charts_page(experiment_id: str, view: str = "") -> str:
+    """An experiment's charts, as an address within MLflow."""
+    return f"#/experiments/{experiment_id}/{CHARTS}" + (f"&viewStateShareKey={view}" if view else "")
+
+
+def table_page(experiment_id: str, view: str) -> str:
+    """An experiment's runs as a table."""
+    return f"#/experiments/{experiment_id}/runs?compareRunsMode=TABLE&viewStateShareKey={view}"
+
+
+def artifact_page(experiment_id: str, run_id: str, name: str) -> str:
+    """A run's artifact."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{name}"

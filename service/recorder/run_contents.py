@@ -2,43 +2,93 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from driftline.results.curves import TrialCurve, unit
 from driftline.results.document import Reading
-from driftline.results.show.recommendation_rows import final
+from driftline.results.runs import ENDED, axis_of_runs, runs_of
+from driftline.results.show.number_text import banded, hyperparameters_text, number
+from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.study_result import StudyResult
+from driftline.results.targets import costs_to_targets
 from driftline.wire.records import StudyRecord, TrialRecord
+from service.recorder.chart_view import FRONTIER, final_metric
 from service.recorder.curve_rows import metric_name
-from service.recorder.tracking import Row
+from service.recorder.tracking import Dataset, Row
 
 FRONTIER_POINTS = 128  # per frontier: MLflow draws a few hundred at most
+_DIGEST = 16  # MLflow takes at most 36 characters
 
 
 def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
     """The metrics of a label's run.
 
     ``frontier`` has the cost as its step (seconds in milliseconds), ``frontier_low`` and ``frontier_high`` are its band
-    over seeds; the single numbers are ``area``, ``diverged``, and ``final_METRIC``, where the frontier ends.
+    over seeds. MLflow joins points by straight lines; therefore each quality is repeated one step before the next. The
+    single numbers are ``area``, ``diverged``, and ``final_METRIC``, where the frontier ends.
 
     Args:
         method: The label's part of the result.
         reading: The metrics of quality and cost.
     """
+    frontier = [method["frontier"][index] for index in _picked(len(method["frontier"]))]
+    steps = [round(row["cost"] * (1000 if reading.cost == "seconds" else 1)) for row in frontier]
     rows: list[Row] = []
-    frontier = method["frontier"]
-    for index in _picked(len(frontier)):
-        row = frontier[index]
-        step = round(row["cost"] * (1000 if reading.cost == "seconds" else 1))
-        rows += [("frontier", row["quality"], step)]
-        rows += [("frontier_low", row["low"], step), ("frontier_high", row["high"], step)]
+    for row, step, following in zip(frontier, steps, [*steps, 0][1:], strict=True):
+        for at in (step, following - 1) if following - 1 > step else (step,):
+            rows += [(name, row[key], at) for name, key in zip(FRONTIER, ("quality", "low", "high"), strict=True)]
     single = {"diverged": method["diverged"]}
     last = final(method)
     if last is not None:
-        single |= {"area": method["area"], metric_name(f"final_{reading.quality}"): last["quality"]}
+        single |= {"area": method["area"], final_metric(reading.quality): last["quality"]}
     return rows + [(name, float(value), 0) for name, value in single.items()]
+
+
+def trial_rows(curve: TrialCurve, reading: Reading) -> list[Row]:
+    """The metrics by which trials are sorted, with step 0.
+
+    ``final_METRIC`` of a complete trial, ``diverged`` (1 or 0), ``COST_to_TARGET`` for the targets that it reached, and
+    ``on_frontier``, 0 until a result says otherwise.
+
+    Args:
+        curve: A trial that has ended and did not fail.
+        reading: The metrics of quality and cost.
+    """
+    single = {"diverged": float(curve.state == "DIVERGED"), "on_frontier": 0.0}
+    runs = runs_of(curve.configuration, [curve], reading.quality, reading.cost) if curve.state in ENDED else None
+    if runs is not None and len(runs.rounds):
+        if curve.state == "COMPLETE":
+            single[final_metric(reading.quality)] = float(runs.quality[0, -1])
+        reached = costs_to_targets(runs, axis_of_runs(reading.quality, [runs]))
+        single |= {f"{reading.cost}_to_{target:g}": cost for target, cost in reached.items()}
+    return [(name, value, 0) for name, value in single.items()]
+
+
+def shared_target(result: StudyResult) -> list[str]:
+    """The hardest ``COST_to_TARGET`` that at least half of the trials reached, alone in a list; [] if there is none."""
+    names = [name for curve in result.curves for name, _, _ in trial_rows(curve, result.reading)]
+    reached = Counter(name for name in names if name.startswith(f"{result.reading.cost}_to_"))
+    shared = [name for name, count in reached.items() if 2 * count >= len(result.curves)]
+    return sorted(shared, key=lambda name: reached[name])[:1]
+
+
+def frontier_trials(result: StudyResult) -> set[str]:
+    """Ids of the ended trials whose configuration is recommended for some cost."""
+    methods = result.document["methods"]
+    recommended = {
+        (label, row["configuration"]) for label, method in methods.items() for row in method["recommendations"]
+    }
+    return {
+        curve.trial
+        for curve in result.curves
+        if curve.state in ENDED and (curve.label, curve.configuration) in recommended
+    }
 
 
 def study_key(study: StudyRecord) -> str:
@@ -70,18 +120,49 @@ def trial_params(trial: TrialRecord) -> dict[str, str]:
     return {name: _text(value) for name, value in (values | {"label": trial.label, "seed": trial.seed}).items()}
 
 
-def label_params(study: StudyRecord, label: str) -> dict[str, str]:
-    """Parameters of a label's run: method, optimizers and schedule."""
-    entry = study.study.entry(label)
-    return {"label": label, "method": entry.name} | {kind: part.name for kind, part in entry.parts().items()}
+def label_params(study: StudyRecord, result: StudyResult, label: str) -> dict[str, str]:
+    """Parameters of a label's run: method, optimizers and schedule, and what to run.
+
+    The hyperparameters are those that are recommended for the largest cost, with ``configuration`` and
+    ``stop_at_round``; ``up to 24 rounds`` says the same in words, for every row of the result's table.
+    """
+    entry, method = study.study.entry(label), result.document["methods"][label]
+    params: dict[str, Any] = {"label": label, "method": entry.name}
+    params |= {kind: part.name for kind, part in entry.parts().items()}
+    reading = result.reading
+    rows = [row for row in recommendation_rows(method, result.document["scale"]["last"]) if row.configuration]
+    for row in rows:
+        chosen = row.configuration or {}
+        params[f"up to {number(row.end)} {unit(reading.cost)}"] = (
+            f"{reading.quality} {banded(*row.quality)}: stop at round {row.stop}, "
+            f"{hyperparameters_text(chosen['hyperparameters'])}"
+        )
+    if rows:
+        chosen = rows[-1].configuration or {}
+        params |= chosen["hyperparameters"]
+        params |= {"configuration": chosen["configuration"], "stop_at_round": rows[-1].stop}
+    return {metric_name(name): _text(value) for name, value in params.items()}
 
 
-def note(result: StudyResult, study: StudyRecord) -> str:
-    """The description beside the study's run: its table, and where the rest is."""
+def dataset(study: StudyRecord) -> Dataset:
+    """What a study trains on: the settings of its task, without the model."""
+    settings = {name: value for name, value in study.study.task.items() if name != "model"}
+    profile = json.dumps(settings, sort_keys=True)
+    return Dataset(str(settings["name"]), hashlib.sha256(profile.encode()).hexdigest()[:_DIGEST], profile)
+
+
+def note(result: StudyResult, study: StudyRecord, links: Mapping[str, str]) -> str:
+    """The description of the study: links, and its table.
+
+    Args:
+        result: Its result.
+        study: The study.
+        links: Text to address of the pages that belong to it.
+    """
+    linked = " · ".join(f"[{text}]({address})" for text, address in links.items())
     return (
-        f"State: {study.state}. The frontier with its definitions: artifact `frontier.html` of run `{study.name}`; all "
-        "trials: `trials.csv`. Curves have about 64 rounds per metric here; Driftline keeps all rounds.\n\n"
-        f"```\n{result.table()}\n```\n"
+        f"{linked} · {study.state.lower()}\n\n```\n{result.table()}\n```\n\n"
+        "Curves have about 64 rounds per metric here; Driftline keeps all rounds.\n"
     )
 
 

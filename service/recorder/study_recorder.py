@@ -21,15 +21,27 @@ from typing import Any
 
 from driftline.backoff import pauses
 from driftline.results.curves import TrialCurve
+from driftline.results.document import Reading
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
 from driftline.wire.ids import holder
 from driftline.wire.records import StudyRecord, TrialRecord
-from service.recorder.chart_view import VIEW, VIEW_TAG, charts_view
-from service.recorder.curve_rows import rows, totals
-from service.recorder.links import MlflowLink, mlflow_link
-from service.recorder.run_contents import frontier_rows, label_params, note, study_key, study_params, trial_params
+from service.recorder.chart_view import VIEW, VIEW_TAG, labels_view, trials_view
+from service.recorder.curve_rows import metric_name, rows, totals
+from service.recorder.links import MlflowLink, artifact_page, charts_page, mlflow_link, table_page
+from service.recorder.run_contents import (
+    dataset,
+    frontier_rows,
+    frontier_trials,
+    label_params,
+    note,
+    shared_target,
+    study_key,
+    study_params,
+    trial_params,
+    trial_rows,
+)
 from service.recorder.tracking import Tracking, connect
 from service.store.recorder_state import Recorded
 from service.store.store import Store
@@ -161,7 +173,10 @@ class Recorder:
         if not any(runs.has(entry.run_id) or labels.has(entry.run_id) for entry in known.values()):
             known = {}  # MLflow's database is new: write everything again
         if ("experiment", "trials") not in known:
-            self._announce(study, labels, runs)
+            entries = (("labels", labels.experiment_id), ("trials", runs.experiment_id))
+            self._store.recorder_state.write(
+                self._study_id, *(Recorded("experiment", key, number) for key, number in entries)
+            )
         self._tell_link(study, labels)
         wrote = 0
         due = [trial for trial in trials if self._due(trial, known.get(("trial", trial.id)))]
@@ -184,16 +199,6 @@ class Recorder:
             self._labels = Tracking(client, labels, self._artifact_root, tags)
             self._trials = Tracking(client, trials, self._artifact_root, tags)
         return self._labels, self._trials
-
-    def _announce(self, study: StudyRecord, labels: Tracking, trials: Tracking) -> None:
-        trials.tag_experiment(
-            {"mlflow.note.content": f"Trials of {study.name}; its frontier is in another experiment."}
-        )
-        labels.tag_experiment({VIEW_TAG: charts_view(study.study.objective.quality)})
-        entries = (("labels", labels.experiment_id), ("trials", trials.experiment_id))
-        self._store.recorder_state.write(
-            self._study_id, *(Recorded("experiment", key, number) for key, number in entries)
-        )
 
     def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
         """Stores the study's URL in MLflow; None if no server shows the database to which it is written."""
@@ -239,7 +244,13 @@ class Recorder:
         """Write a trial as far as it has come; `Recorded.version` is the attempt under which it ended, else 0."""
         started = _milliseconds(trial.created_at)
         short = trial.id.removeprefix(f"{trial.study_id}.")
-        tags = {"driftline.label": trial.label, "driftline.phase": trial.phase}
+        tags = {
+            STUDY_TAG: study.id,
+            "driftline.label": trial.label,
+            "driftline.method": study.study.entry(trial.label).name,
+            "driftline.phase": trial.phase,
+            "driftline.configuration": str(trial.configuration),
+        }
         run_id = runs.run(trial.id, short, tags, started)
         fresh = entry is None or entry.run_id != run_id
         after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
@@ -248,6 +259,7 @@ class Recorder:
         new = rows(curve.columns, study.study.budget.rounds, after, until, finished=final)
         if final:
             new += [(name, value, until) for name, value in totals(curve.columns).items()]
+            new += trial_rows(curve, Reading(study.study.objective.quality, study.study.objective.cost))
         params = trial_params(trial) if fresh else {}
         state: dict[str, str] = {"driftline.state": trial.state}
         if trial.error or (entry is not None and entry.version):  # a retried trial may show an old error
@@ -273,17 +285,32 @@ class Recorder:
         created = _milliseconds(study.created_at)
         key = study_key(study)
         study_run = labels.run(
-            key, study.name, {"driftline.kind": "study", "mlflow.runColor": "#777777"}, created + len(names)
+            key,
+            study.name,
+            {STUDY_TAG: study.id, "driftline.kind": "study", "mlflow.runColor": "#777777"},
+            created + len(names),
         )
-        text = note(result, study)
+        runs.mark("on_frontier", frontier_trials(result), step=study.version + 1, timestamp_ms=created)
+        pages = {
+            "Frontier page": artifact_page(labels.experiment_id, study_run, "frontier.html"),
+            "Trials": table_page(runs.experiment_id, VIEW),
+        }
+        text = note(result, study, pages)
         labels.write(study_run, timestamp_ms=created, params=study_params(study), tags={"mlflow.note.content": text})
+        labels.uses(study_run, dataset(study))
         kept = [
             self._label(labels, study, result, label, created + len(names) - 1 - i) for i, label in enumerate(names)
         ]
         labels.keep_only("label/", kept)
         labels.keep_only("study", [key])
         labels.artifacts(study_run, ((name, result.file(name)) for name in FILES))
-        labels.tag_experiment({"mlflow.note.content": text})
+        labels.tag_experiment(
+            {"mlflow.note.content": text, VIEW_TAG: labels_view(result.document, result.reading, created)}
+        )
+        hyperparameters = sorted({metric_name(name) for curve in result.curves for name in curve.hyperparameters})
+        view = trials_view(result.reading, shared_target(result), hyperparameters, created)
+        back = f"Trials of {study.name}. [Frontier]({charts_page(labels.experiment_id, VIEW)})"
+        runs.tag_experiment({"mlflow.note.content": back, VIEW_TAG: view})
         if study.finished:
             status = {"SUCCEEDED": "FINISHED", "CANCELLED": "KILLED"}.get(study.state, "FAILED")
             labels.end(study_run, status, _milliseconds(study.finished_at or study.updated_at))
@@ -298,11 +325,17 @@ class Recorder:
     def _label(self, labels: Tracking, study: StudyRecord, result: StudyResult, label: str, started_ms: int) -> str:
         """Write a label's run for this version of the study; returns its key. MLflow lists the latest start first."""
         key = f"label/{label}/{study.version}/{study.state}"
-        tags = {"driftline.kind": "label", "driftline.label": label}
+        tags = {
+            STUDY_TAG: study.id,
+            "driftline.kind": "label",
+            "driftline.label": label,
+            "driftline.method": study.study.entry(label).name,
+        }
         tags["mlflow.runColor"] = styles(result.document["methods"])[label].colour
         run_id = labels.run(key, label, tags, started_ms)
         given = frontier_rows(result.document["methods"][label], result.reading)
-        labels.write(run_id, given, timestamp_ms=started_ms, params=label_params(study, label))
+        labels.write(run_id, given, timestamp_ms=started_ms, params=label_params(study, result, label))
+        labels.uses(run_id, dataset(study))
         if study.finished:
             labels.end(run_id, "FINISHED", _milliseconds(study.finished_at or study.updated_at))
         return key

@@ -11,6 +11,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ KEY = "driftline.key"
 
 _METRICS_A_BATCH = 800  # MLflow accepts 1000 items of all kinds
 _PARAMS_A_BATCH = 100
+_TAG_LENGTH = 20_000  # of an experiment, in characters
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the recorder retries by itself; MLflow would create a run twice
@@ -28,6 +30,21 @@ _ENVIRONMENT = {
 
 Row = tuple[str, float, int]
 """(metric, value, step)"""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a run was trained on.
+
+    Attributes:
+        name: Its name.
+        digest: Equal for equal datasets, at most 36 characters.
+        profile: Its settings, as JSON.
+    """
+
+    name: str
+    digest: str
+    profile: str
 
 
 class Tracking:
@@ -59,7 +76,7 @@ class Tracking:
     def tag_experiment(self, tags: Mapping[str, str]) -> None:
         """Set tags of the experiment."""
         for name, value in tags.items():
-            self._client.set_experiment_tag(self.experiment_id, name, value)
+            self._client.set_experiment_tag(self.experiment_id, name, value[:_TAG_LENGTH])
 
     def run(self, key: str, name: str, tags: Mapping[str, str], started_ms: int) -> str:
         """The run with this key; created if it does not exist.
@@ -116,6 +133,28 @@ class Tracking:
             metrics, given = metrics[_METRICS_A_BATCH:], given[_PARAMS_A_BATCH:]
             marks = marks[_PARAMS_A_BATCH:]
 
+    def uses(self, run_id: str, dataset: Dataset) -> None:
+        """Say what a run was trained on; saying it again changes nothing."""
+        from mlflow.entities import Dataset as Source
+        from mlflow.entities import DatasetInput, InputTag
+
+        source = Source(dataset.name, dataset.digest, "driftline", dataset.profile, profile=dataset.profile)
+        self._client.log_inputs(run_id, [DatasetInput(source, [InputTag("mlflow.data.context", "training")])])
+
+    def mark(self, metric: str, keys: Iterable[str], *, step: int, timestamp_ms: int) -> None:
+        """Let a metric be 1 for the runs with these keys and 0 for all others; writes only what differs.
+
+        Args:
+            metric: The metric, 0 where it was never written.
+            keys: Keys of runs that exist.
+            step: Step of the new rows; larger whenever the keys have changed, because MLflow shows the last step.
+            timestamp_ms: Their timestamp.
+        """
+        marked, wanted = {run.data.tags.get(KEY) for run in self._search(f"metrics.`{metric}` > 0")}, set(keys)
+        for key, run_id in self._runs.items():
+            if (key in marked) != (key in wanted):
+                self.write(run_id, [(metric, float(key in wanted), step)], timestamp_ms=timestamp_ms)
+
     def end(self, run_id: str, status: str, ended_ms: int) -> None:
         """Say how a run ended: FINISHED, FAILED or KILLED."""
         self._client.set_terminated(run_id, status, ended_ms)
@@ -135,7 +174,7 @@ class Tracking:
             del self._runs[key]
 
     def keep_one_each(self) -> None:
-        """Reads the runs of the experiment; of several with one key, deletes all but the one with the most metrics.
+        """Reads the runs of the experiment; of several with one key, deletes all but the one with the most in it.
 
         A server that answers too late may create a run after the recorder has asked for it again.
         """
@@ -144,15 +183,17 @@ class Tracking:
             if KEY in run.data.tags:
                 by_key.setdefault(run.data.tags[KEY], []).append(run)
         for key, runs in by_key.items():
-            kept, *others = sorted(runs, key=lambda run: (-len(run.data.metrics), run.info.run_id))
+            kept, *others = sorted(
+                runs, key=lambda run: (-len(run.data.metrics), -len(run.data.params), run.info.run_id)
+            )
             for other in others:
                 self._client.delete_run(other.info.run_id)
             self._runs[key] = kept.info.run_id
 
-    def _search(self) -> Iterable[Any]:
+    def _search(self, condition: str = "") -> Iterable[Any]:
         token = None
         while True:
-            page = self._client.search_runs([self.experiment_id], max_results=1000, page_token=token)
+            page = self._client.search_runs([self.experiment_id], condition, max_results=1000, page_token=token)
             yield from page
             token = page.token
             if not token:

@@ -18,7 +18,7 @@ from driftline.wire.driver_messages import Report
 from service.recorder import study_recorder
 from service.recorder.chart_view import VIEW_TAG
 from service.recorder.study_recorder import Recorder
-from service.recorder.tracking import connect
+from service.recorder.tracking import Tracking, connect
 from service.store.store import Store
 from tests.waiting import until
 
@@ -34,7 +34,7 @@ pytestmark = [
 WRITES = frozenset(
     {
         "create_experiment", "restore_experiment", "set_experiment_tag", "create_run", "log_batch", "set_terminated",
-        "log_artifacts", "delete_run",
+        "log_artifacts", "log_inputs", "delete_run",
     }
 )  # fmt: skip
 
@@ -57,8 +57,8 @@ def shown(client: Any) -> dict[str, Any]:
     """All that people can see, without MLflow's own ids and times of writing."""
     found: dict[str, Any] = {}
     for experiment in client.search_experiments(filter_string="name != 'Default'"):
-        runs = {}
-        for run in client.search_runs([experiment.experiment_id]):
+        runs, listed = {}, client.search_runs([experiment.experiment_id])
+        for run in listed:
             history = {
                 name: [(row.step, row.value) for row in client.get_metric_history(run.info.run_id, name)]
                 for name in run.data.metrics
@@ -66,12 +66,30 @@ def shown(client: Any) -> dict[str, Any]:
             key = run.data.tags["driftline.key"]
             assert key not in runs, "two runs show the same"
             files = [file.path for file in client.list_artifacts(run.info.run_id)]
-            tags = {name: value for name, value in run.data.tags.items() if not name.startswith("mlflow.user")}
+            tags = {
+                name: without_run_ids(value, listed)
+                for name, value in run.data.tags.items()
+                if not name.startswith("mlflow.user")
+            }
             info = (run.info.run_name, run.info.status, run.info.start_time, run.info.end_time)
-            runs[key] = (info, run.data.params, tags, history, files)
-        tags = {name: value for name, value in experiment.tags.items() if "databricks" not in name}
+            datasets = [(used.dataset.name, used.dataset.digest, used.dataset.profile) for used in inputs(run)]
+            runs[key] = (info, run.data.params, tags, history, files, datasets)
+        tags = {
+            name: without_run_ids(value, listed) for name, value in experiment.tags.items() if "databricks" not in name
+        }
         found[experiment.name] = (tags, runs)
     return found
+
+
+def inputs(run: Any) -> list[Any]:
+    return list(run.inputs.dataset_inputs) if run.inputs else []
+
+
+def without_run_ids(text: str, runs: Any) -> str:
+    """The text with keys in place of MLflow's ids of runs, which differ between databases."""
+    for run in runs:
+        text = text.replace(run.info.run_id, run.data.tags["driftline.key"])
+    return text
 
 
 def recorder(store: Store, study: Stored, uri: str, folder: Path, **options: Any) -> Recorder:
@@ -107,10 +125,13 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
     document = json.loads(Path(client.download_artifacts(parent.info.run_id, "frontier.json")).read_text())
     assert frontier == [(row["cost"], row["quality"]) for row in document["methods"]["fedavg"]["frontier"]]
     assert by_name["fedavg"][3]["diverged"] == [(0, 1.0)]
+    for kind in ("low", "high"):
+        band = [(row["cost"], row[kind]) for row in document["methods"]["fedavg"]["frontier"]]
+        assert by_name["fedavg"][3][f"frontier_{kind}"] == band
 
     runs = everything[f"{name} trials"][1]
     assert len(runs) == 6
-    info, params, tags, history, _ = runs[f"{study.id}.fedavg.s00001"]
+    info, params, tags, history, *_ = runs[f"{study.id}.fedavg.s00001"]
     assert info[:2] == ("fedavg.s00001", "FINISHED")
     assert params == {"client_lr": "0.2", "label": "fedavg", "seed": "0"}
     assert tags["driftline.state"] == "COMPLETE"
@@ -131,6 +152,66 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
     assert found.startswith("https://ml.example.org/#/experiments/1/runs?compareRunsMode=CHART")
 
 
+def test_label_runs_say_what_to_run(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+    study = finished_study(store)
+    assert recorder(store, study, uri, tmp_path).finish()
+    name = f"digits {study.id[-6:]}"
+    ((_, params, tags, _, _, datasets),) = [run for run in shown(client)[name][1].values() if run[0][0] == "fedavg"]
+    assert params == {
+        "label": "fedavg",
+        "method": "fedavg",
+        "server": "sgd",
+        "schedule": "constant",
+        "client_lr": "0.1",
+        "configuration": "0",
+        "stop_at_round": params["stop_at_round"],
+        "up to 20 rounds": params["up to 20 rounds"],
+    }
+    assert params["up to 20 rounds"].startswith("test_accuracy 0.8999: ")
+    assert params["up to 20 rounds"].endswith(f"stop at round {params['stop_at_round']}, client_lr 0.1")
+    assert (tags["driftline.study"], tags["driftline.method"]) == (study.id, "fedavg")
+    ((dataset, digest, profile),) = datasets
+    assert (dataset, len(digest), json.loads(profile)) == ("digits", 16, {"name": "digits", "clients": 50})
+
+
+def test_trials_are_sorted_by_quality_cost_to_a_target_frontier_and_divergence(
+    store: Store, uri: str, client: Any, tmp_path: Path
+) -> None:
+    study = finished_study(store)
+    assert recorder(store, study, uri, tmp_path).finish()
+    experiment = client.get_experiment_by_name(f"digits {study.id[-6:]} trials").experiment_id
+
+    def names(condition: str, order: str = "tags.`driftline.key`") -> list[str]:
+        return [run.info.run_name for run in client.search_runs([experiment], condition, order_by=[order])]
+
+    by_quality = ["fedavg.s00000", "fedavg.s00001"]
+    fedavg = "tags.`driftline.label` = 'fedavg'"
+    assert names(f"{fedavg} and metrics.final_test_accuracy > 0", "metrics.final_test_accuracy DESC") == by_quality
+    assert names(f"{fedavg} and metrics.`rounds_to_0.5` > 0", "metrics.`rounds_to_0.5` ASC") == by_quality
+    assert names("metrics.on_frontier > 0") == ["fedavg.s00000", "fedprox.s00000"]
+    assert names(f"{fedavg} and metrics.on_frontier = 0") == ["fedavg.s00001", "fedavg.s00002"]
+    assert names("metrics.diverged > 0") == ["fedavg.s00002"]
+    assert len(names(f"tags.`driftline.study` = '{study.id}' and tags.`driftline.method` = 'fedprox'")) == 3
+
+
+def test_marks_of_the_frontier_follow_it_and_only_changes_are_written(client: Any) -> None:
+    calls: list[str] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            if name in WRITES:
+                calls.append(name)
+            return getattr(client, name)
+
+    runs = Tracking(Counting(), "trials", None, {})
+    ids = {key: runs.run(key, key, {}, 0) for key in "abc"}
+    for step, keys in enumerate(("ab", "ab", "bc", "ab"), 1):
+        calls.clear()
+        runs.mark("on_frontier", keys, step=step, timestamp_ms=5)
+        assert len(calls) == (2, 0, 2, 2)[step - 1]
+        assert {key for key in ids if client.get_run(ids[key]).data.metrics.get("on_frontier", 0) > 0} == set(keys)
+
+
 def test_repeating_changes_nothing(
     store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +228,10 @@ def test_repeating_changes_nothing(
 
 
 class CreatesTwice:
-    """An MLflow client that asks again for a run which the server creates all the same."""
+    """An MLflow client that asks again for a run which the server creates all the same.
+
+    The forgotten run has the smaller id, so that nothing but its contents tells the two apart.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -156,8 +240,12 @@ class CreatesTwice:
         return getattr(self._client, name)
 
     def create_run(self, *args: Any, **kwargs: Any) -> Any:
-        self._client.create_run(*args, **kwargs)
-        return self._client.create_run(*args, **kwargs)
+        while True:
+            one, other = (self._client.create_run(*args, **kwargs) for _ in range(2))
+            if one.info.run_id < other.info.run_id:
+                return other
+            for run in (one, other):
+                self._client.delete_run(run.info.run_id)
 
 
 def test_of_runs_that_a_slow_server_created_twice_one_is_kept(
@@ -170,7 +258,9 @@ def test_of_runs_that_a_slow_server_created_twice_one_is_kept(
     labels, runs = (both[f"digits {study.id[-6:]}{kind}"][1] for kind in ("", " trials"))
     assert len(runs) == 6
     assert len(labels) == 3
-    assert all(history for _, _, _, history, _ in runs.values())
+    assert all(history for _, _, _, history, *_ in runs.values())
+    (whole,) = (run for key, run in labels.items() if key.startswith("study"))
+    assert "frontier.html" in whole[4]
     assert not recorder(store, study, uri, tmp_path).sync()
 
 
@@ -340,7 +430,7 @@ def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, cli
     study.succeed()
     assert writer.finish()
     (found,) = (runs for name, (_, runs) in shown(client).items() if name.endswith(" trials"))
-    info, _, tags, history, _ = found[failed]
+    info, _, tags, history, *_ = found[failed]
     assert (info[1], tags["driftline.state"], tags["driftline.error"]) == ("FINISHED", "COMPLETE", "")
     assert [step for step, _ in history["test_accuracy"]][:4] == [0, 1, 2, 3]
     assert history["bytes_up"] == [(3, 1200.0)]  # none of the attempt that failed
