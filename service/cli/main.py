@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from driftline.errors import DriftlineError, InvalidSpec
-from service.cli import completion, remote, theory
+from service.cli import completion, doctor, remote, theory
 from service.cli.options import (
     Compute,
     Cost,
@@ -345,6 +345,7 @@ def migrate(
 
 
 app.add_typer(remote.app)
+app.add_typer(doctor.app, rich_help_panel="Running a service")
 app.add_typer(theory.app, rich_help_panel="Theory")
 
 

@@ -94,7 +94,7 @@ class Api:
             Unavailable: The API server does not answer.
         """
         try:
-            self._preferred(group)
+            self.preferred(group)
         except NotFound:
             return False
         return True
@@ -105,11 +105,11 @@ class Api:
         Raises:
             NotFound: There is none.
         """
-        return self._ask("GET", kind, name)
+        return self.request("GET", self._path(kind, name))
 
     def items(self, kind: str, selector: str) -> tuple[list[Item], str]:
         """All objects with these labels, and the version from which to watch them."""
-        listing = self._ask("GET", kind, query={"labelSelector": selector})
+        listing = self.request("GET", self._path(kind), query={"labelSelector": selector})
         version, group = listing["apiVersion"], listing["kind"].removesuffix("List")
         return [{"apiVersion": version, "kind": group, **item} for item in listing["items"]], listing["metadata"][
             "resourceVersion"
@@ -132,7 +132,8 @@ class Api:
             "resourceVersion": version,
             "timeoutSeconds": str(seconds),
         }
-        answer = self._send("GET", kind, query=query, timeout=(self._timeout_s, seconds + self._timeout_s))
+        limits = (self._timeout_s, seconds + self._timeout_s)
+        answer = self._call("GET", self._path(kind), query=query, timeout=limits)
         try:
             rest = b""
             for chunk in answer.stream(65536, decode_content=False):
@@ -154,10 +155,9 @@ class Api:
         Raises:
             InvalidSpec: The API server rejects the body.
         """
-        return self._ask(
+        return self.request(
             "PATCH",
-            kind,
-            body["metadata"]["name"],
+            self._path(kind, body["metadata"]["name"]),
             query={"fieldManager": MANAGER, "force": "true"},
             body=body,
             content="application/apply-patch+yaml",
@@ -170,7 +170,8 @@ class Api:
             InvalidSpec: The API server rejects the body.
             Conflict: An object with this name exists.
         """
-        return self._ask("POST", kind, query={"fieldManager": MANAGER, "fieldValidation": "Strict"}, body=body)
+        query = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
+        return self.request("POST", self._path(kind), query=query, body=body)
 
     def merge(self, kind: str, name: str, change: Mapping[str, Any]) -> Item:
         """Changes some fields of an object.
@@ -180,59 +181,51 @@ class Api:
             Conflict: It is not the object, or the version of it, that the change names.
         """
         query = {"fieldManager": MANAGER}
-        return self._ask("PATCH", kind, name, query=query, body=change, content="application/merge-patch+json")
+        content = "application/merge-patch+json"
+        return self.request("PATCH", self._path(kind, name), query=query, body=change, content=content)
 
     def delete(self, kind: str, item: Mapping[str, Any]) -> None:
         """Deletes exactly this object, and what it owns; does nothing if it was deleted or replaced before."""
         options = {"propagationPolicy": "Background", "preconditions": {"uid": item["metadata"]["uid"]}}
         try:
-            self._ask("DELETE", kind, item["metadata"]["name"], body=options)
+            self.request("DELETE", self._path(kind, item["metadata"]["name"]), body=options)
         except (NotFound, Conflict):
             return
 
-    def _ask(
+    def request(
         self,
         method: str,
-        kind: str,
-        name: str | None = None,
+        path: str,
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         content: str = "application/json",
     ) -> Item:
-        answer = self._send(method, kind, name, query=query, body=body, content=content, timeout=self._timeout_s)
+        """One request to any path of the API server, and the JSON of its answer.
+
+        Raises:
+            DriftlineError: The class that fits the answer's status; `Unavailable` if none came.
+        """
+        answer = self._call(method, path, query=query, body=body, content=content, timeout=self._timeout_s)
         try:
             item: Item = json.loads(answer.data)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise Unavailable(f"an answer of the Kubernetes API broke off: {error}") from error
         return item
 
-    def _send(
-        self,
-        method: str,
-        kind: str,
-        name: str | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        content: str = "application/json",
-        timeout: float | tuple[float, float],
-    ) -> Any:
-        base = _PATHS[kind]
-        if base.endswith("{preferred}"):
-            group = base.split("/")[2]
-            base = base.format(preferred=self._preferred(group))
-        path = f"{base}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
-        return self._call(method, path, query=query, body=body, content=content, timeout=timeout)
-
-    def _preferred(self, group: str) -> str:
+    def preferred(self, group: str) -> str:
         """The cluster's preferred version of an API group.
 
         Raises:
             NotFound: The cluster does not have the group.
         """
-        versions = json.loads(self._call("GET", f"/apis/{group}", timeout=self._timeout_s).data)
-        return str(versions["preferredVersion"]["version"])
+        return str(self.request("GET", f"/apis/{group}")["preferredVersion"]["version"])
+
+    def _path(self, kind: str, name: str | None = None) -> str:
+        base = _PATHS[kind]
+        if base.endswith("{preferred}"):
+            base = base.format(preferred=self.preferred(base.split("/")[2]))
+        return f"{base}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
 
     def _call(
         self,

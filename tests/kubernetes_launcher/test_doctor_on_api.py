@@ -1,0 +1,91 @@
+"""The checks of `driftline doctor kubernetes` against a real Kubernetes API server with KubeRay's CRDs."""
+
+import pytest
+
+from service.launchers.kubernetes.doctor import Release, diagnose, read_manifest
+from tests.kubernetes_launcher.made import config
+from tests.kubernetes_launcher.test_api import allow_scheduler
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
+]
+
+
+def seen(api, release):
+    """check -> its status and text."""
+    found = {finding.check: (finding.status, finding.text) for finding in diagnose(api, release)}
+    api.close()
+    return found
+
+
+def kinds(plane, version):
+    status, found = plane.send("GET", f"/apis/{version}", ok=(200, 404))
+    return {one["kind"] for one in found["resources"]} if status == 200 else set()
+
+
+def test_an_administrator_sees_all_and_changes_nothing(plane):
+    namespace = plane.namespace()
+    until(lambda: {"RayJob", "RayCluster"} <= kinds(plane, "ray.io/v1"))  # discovery lags behind a new CRD
+    found = seen(plane.api(namespace), Release(settings=config(namespace=namespace)))
+    assert found["kuberay crds"] == ("ok", "those of KubeRay 1.6 or newer")
+    assert {check: status for check, (status, _) in found.items()} == {
+        "kubernetes": "problem",  # 1.20
+        "kuberay crds": "ok",
+        "kuberay operator": "problem",
+        "rights": "ok",
+        "rayjob": "ok",
+        "storage": "problem",
+        "gpus": "ok",
+        "head nodes": "unknown",
+        "worker nodes": "unknown",
+        "network policies": "unknown",
+    }
+    assert "v1.20" in found["kubernetes"][1]
+    assert plane.send("GET", f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs")[1]["items"] == []
+
+
+def test_a_rayjob_that_the_crd_refuses_is_a_problem(plane):
+    namespace = plane.namespace()
+    release = Release(settings=config(namespace=namespace, volumes=[{"name": "x", "emptyDir": "large"}]))
+    assert "emptyDir" in seen(plane.api(namespace), release)["rayjob"][1]
+
+
+def test_the_schedulers_account_may_run_studies_and_sees_little_else(plane):
+    namespace = plane.namespace()
+    allow_scheduler(plane, namespace, namespace)
+    found = seen(plane.api_of(namespace, "scheduler"), Release(settings=config(namespace=namespace)))
+    assert found["rights"] == (
+        "problem",
+        f"missing for running studies: get rayjobs.ray.io in {namespace}",  # allow_scheduler leaves it out
+    )
+    assert found["rayjob"][0] == "ok"
+    for check in ("kuberay crds", "kuberay operator", "storage", "gpus", "nodes", "network policies"):
+        assert found[check][0] == "unknown", check
+        assert "403" in found[check][1]
+
+
+def test_a_manifest_is_checked_by_the_clusters_own_names_of_kinds(plane):
+    namespace = plane.namespace()
+    allow_scheduler(plane, namespace, namespace)
+    manifest = f"""
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: c, namespace: {namespace}}}
+data: {{launcher.yaml: "{{}}"}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {{name: p, namespace: {namespace}}}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata: {{name: m, namespace: {namespace}}}
+"""
+    found = seen(plane.api_of(namespace, "scheduler"), read_manifest(manifest))
+    assert found["kinds"] == ("problem", "the cluster does not know ServiceMonitor (monitoring.coreos.com/v1)")
+    missing = [f"{verb} configmaps in {namespace}" for verb in ("create", "delete", "get", "patch")]
+    missing += [f"{verb} networkpolicies.networking.k8s.io in {namespace}" for verb in ("delete", "get")]
+    assert found["rights"] == ("problem", f"missing for helm's work: {'; '.join(sorted(missing))}")
