@@ -14,7 +14,7 @@ from driftline.errors import InvalidSpec, NotFound
 from service.cli.options import Json
 
 if TYPE_CHECKING:
-    from service.launchers.kubernetes.doctor import Release
+    from service.launchers.kubernetes.doctor import ChartRelease
 
 app = typer.Typer(name="doctor", help="Check what Driftline runs on, and say what to do.", no_args_is_help=True)
 
@@ -68,15 +68,15 @@ def kubernetes(
         raise typer.Exit(1)
 
 
-def _release(manifest: str | None) -> Release:
+def _release(manifest: str | None) -> ChartRelease:
     """What a manifest describes; without one, the settings of the scheduler's pod that this runs in, if it does."""
-    from service.launchers.kubernetes.doctor import Release, read_manifest, read_settings
+    from service.launchers.kubernetes.doctor import ChartRelease, read_manifest, read_settings
 
     if manifest is not None:
         return read_manifest(sys.stdin.read() if manifest == "-" else _text("MANIFEST", manifest))
     if path := os.environ.get("DRIFTLINE_LAUNCHER_CONFIG"):
-        return Release(settings=read_settings(_text("DRIFTLINE_LAUNCHER_CONFIG", path), path))
-    return Release()
+        return ChartRelease(settings=read_settings(_text("DRIFTLINE_LAUNCHER_CONFIG", path), path))
+    return ChartRelease()
 
 
 def _text(place: str, path: str) -> str:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from driftline.errors import Forbidden, InvalidSpec, NotFound, Unavailable
 from service.cli.main import app
 from service.launchers.kubernetes.api_server import Api
-from service.launchers.kubernetes.doctor import Finding, Release, diagnose, read_manifest
+from service.launchers.kubernetes.doctor import ChartRelease, Finding, diagnose, read_manifest
 from tests.kubernetes_launcher.fake_cluster import (
     CLASSES,
     CRD,
@@ -35,7 +35,7 @@ def item(kind, name="n", version="v1", namespace="driftline", **rest):
 
 
 def release(*objects, **settings):
-    return Release(tuple(objects), config(namespace="studies", **settings))
+    return ChartRelease(tuple(objects), config(namespace="studies", **settings))
 
 
 def findings(answers=None, of=None, rights=lambda asked: True):
@@ -179,7 +179,7 @@ def test_without_a_manifest_rights_are_those_of_the_launcher():
         "studies; list rayjobs.ray.io in studies; list workloads.kueue.x-k8s.io in studies; watch pods in studies; "
         "watch rayjobs.ray.io in studies"
     )
-    assert one("rights", of=Release()).status == "unknown"
+    assert one("rights", of=ChartRelease()).status == "unknown"
 
 
 def claim(modes=("ReadWriteMany",), name=None):

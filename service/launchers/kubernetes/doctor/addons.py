@@ -7,8 +7,8 @@ from typing import Any
 
 from driftline.errors import NotFound
 from service.launchers.kubernetes import kueue
-from service.launchers.kubernetes.doctor.cluster import Cluster, Finding
-from service.launchers.kubernetes.doctor.release import Release
+from service.launchers.kubernetes.doctor.chart_release import ChartRelease
+from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding
 
 _ENFORCES = {
     "anetd": "GKE's Dataplane V2",
@@ -27,7 +27,7 @@ _AWS_SWITCH = "--enable-network-policy=true"
 _TRY = "docs/kubernetes.md has a command that tries it"
 
 
-def check_policies(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_policies(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether a network plug-in is known that enforces NetworkPolicies; nothing is sent through the network."""
     if release.objects and not release.of_kind("NetworkPolicy"):
         yield Finding("network policies", "ok", "the manifest has none")
@@ -51,7 +51,7 @@ def check_policies(cluster: Cluster, release: Release) -> Iterator[Finding]:
         yield Finding("network policies", "unknown", "no known plug-in that enforces them was seen", _TRY)
 
 
-def check_kueue(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_kueue(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether the queues that studies wait in exist and are active; nothing without queues."""
     for namespace, _, config in release.namespaces(cluster):
         if not config.queue:
@@ -76,7 +76,7 @@ def check_kueue(cluster: Cluster, release: Release) -> Iterator[Finding]:
             yield Finding("kueue", "problem", f"{name}: {why}", "kubectl describe it and its ClusterQueue")
 
 
-def check_metrics(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_metrics(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether the metrics are there by which the API is scaled; nothing without autoscaling."""
     if not release.of_kind("HorizontalPodAutoscaler"):
         return

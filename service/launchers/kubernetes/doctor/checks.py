@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from driftline.errors import DriftlineError, Forbidden
 from service.launchers.kubernetes.api_server import Api
 from service.launchers.kubernetes.doctor.addons import check_kueue, check_metrics, check_policies
-from service.launchers.kubernetes.doctor.cluster import Cluster, Finding
+from service.launchers.kubernetes.doctor.chart_release import ChartRelease
+from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding
 from service.launchers.kubernetes.doctor.kuberay import check_crds, check_kubernetes, check_operator, check_rayjob
 from service.launchers.kubernetes.doctor.nodes import check_fit, check_gpus
-from service.launchers.kubernetes.doctor.release import Release
 from service.launchers.kubernetes.doctor.rights import check_kinds, check_rights
 from service.launchers.kubernetes.doctor.storage import check_storage
 
-_CHECKS: dict[str, Callable[[Cluster, Release], Iterator[Finding]]] = {
+_CHECKS: dict[str, Callable[[ClusterAccess, ChartRelease], Iterator[Finding]]] = {
     "kuberay crds": check_crds,
     "kuberay operator": check_operator,
     "kinds": check_kinds,
@@ -29,18 +29,18 @@ _CHECKS: dict[str, Callable[[Cluster, Release], Iterator[Finding]]] = {
 }
 
 
-def diagnose(api: Api, release: Release) -> Iterator[Finding]:
+def diagnose(api: Api, release: ChartRelease) -> Iterator[Finding]:
     """Runs all checks; one that gets no answer is unknown, with the reason.
 
     Args:
         api: Access to the cluster.
-        release: What is to run there; `Release()` if nothing is known of it.
+        release: What is to run there; `ChartRelease()` if nothing is known of it.
 
     Raises:
         Unauthorized: The cluster does not know the account.
         Unavailable: The API server does not answer the first question.
     """
-    cluster = Cluster(api)
+    cluster = ClusterAccess(api)
     yield from check_kubernetes(cluster, release)
     for name, check in _CHECKS.items():
         try:

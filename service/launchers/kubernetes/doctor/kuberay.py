@@ -9,8 +9,8 @@ from typing import Any
 from driftline.errors import Forbidden, InvalidSpec, NotFound
 from service.launchers.base import Launch
 from service.launchers.kubernetes import manifests
-from service.launchers.kubernetes.doctor.cluster import Cluster, Finding
-from service.launchers.kubernetes.doctor.release import Release
+from service.launchers.kubernetes.doctor.chart_release import ChartRelease
+from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding
 from service.launchers.kubernetes.naming import job_name
 
 KUBERNETES = (1, 27)
@@ -25,7 +25,7 @@ _CRDS = {
 _INSTALL = "install KubeRay 1.6 or newer, as docs/kubernetes.md says"
 
 
-def check_kubernetes(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_kubernetes(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """The version of Kubernetes."""
     del release
     text = str(cluster.get("/version")["gitVersion"])
@@ -37,7 +37,7 @@ def check_kubernetes(cluster: Cluster, release: Release) -> Iterator[Finding]:
         yield Finding("kubernetes", "ok", f"version {text}")
 
 
-def check_crds(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_crds(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether KubeRay's CRDs are there, and new enough; Helm installs but never upgrades them."""
     del release
     missing = [kind for kind in ("RayJob", "RayCluster") if kind not in cluster.kinds("ray.io/v1")]
@@ -55,7 +55,7 @@ def check_crds(cluster: Cluster, release: Release) -> Iterator[Finding]:
         yield Finding("kuberay crds", "ok", f"those of KubeRay {_dotted(KUBERAY)} or newer")
 
 
-def check_operator(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_operator(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether KubeRay's operator runs, is new enough, and watches the namespaces of studies."""
     pods = cluster.listed("/api/v1/pods", _OPERATOR_LABEL)
     if not pods:
@@ -84,7 +84,7 @@ def check_operator(cluster: Cluster, release: Release) -> Iterator[Finding]:
             yield Finding("kuberay operator", "ok", text)
 
 
-def check_rayjob(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_rayjob(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether the API server, with its admission controllers, accepts a RayJob of a study; none is created."""
     for namespace, project, config in release.namespaces(cluster):
         launch = Launch("doctor", "doctor", project or "default", "", 1)
@@ -114,7 +114,7 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def _schema(cluster: Cluster, name: str) -> Mapping[str, Any]:
+def _schema(cluster: ClusterAccess, name: str) -> Mapping[str, Any]:
     crd = cluster.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.ray.io")
     version: Mapping[str, Any] = next((one for one in crd["spec"]["versions"] if one["name"] == "v1"), {})
     schema: Mapping[str, Any] = version.get("schema", {}).get("openAPIV3Schema", {})

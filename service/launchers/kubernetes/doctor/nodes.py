@@ -9,13 +9,13 @@ from typing import Any
 from kubernetes.utils.quantity import parse_quantity
 
 from service.launchers.kubernetes.config import Head, Workers
-from service.launchers.kubernetes.doctor.cluster import Cluster, Finding
-from service.launchers.kubernetes.doctor.release import Release
+from service.launchers.kubernetes.doctor.chart_release import ChartRelease
+from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding
 
 Node = Mapping[str, Any]
 
 
-def check_gpus(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_gpus(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Which resources of device plugins the nodes offer; no GPU at all is no problem by itself."""
     del release
     nodes = cluster.listed("/api/v1/nodes")
@@ -29,7 +29,7 @@ def check_gpus(cluster: Cluster, release: Release) -> Iterator[Finding]:
     yield Finding("gpus", "ok", ", ".join(texts) or none)
 
 
-def check_fit(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_fit(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether a node is large enough for a head, and one for a worker, when nothing else runs there."""
     if release.settings is None:
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from service.launchers.kubernetes.doctor.cluster import Cluster, Finding, Right
-from service.launchers.kubernetes.doctor.release import Release
+from service.launchers.kubernetes.doctor.chart_release import ChartRelease
+from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding, Right
 
 _HELM = ("get", "create", "patch", "delete")
 _ROLES = "rbac.authorization.k8s.io"
@@ -19,7 +19,7 @@ LAUNCHER = {
 _SHOWN = 12
 
 
-def check_kinds(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_kinds(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether the cluster has all kinds of objects that the chart installs."""
     used = {(item["apiVersion"], item["kind"]) for item in release.objects}
     missing = sorted(f"{kind} ({version})" for version, kind in used if kind not in cluster.kinds(version))
@@ -30,7 +30,7 @@ def check_kinds(cluster: Cluster, release: Release) -> Iterator[Finding]:
         yield Finding("kinds", "ok", f"the cluster knows all {len(used)} kinds of objects in the manifest")
 
 
-def check_rights(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_rights(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether the account has the rights that are needed; asked of the cluster one by one."""
     if not (release.objects or release.settings):
         advice = "pass what `helm template` or `helm get manifest` prints"
@@ -48,7 +48,7 @@ def check_rights(cluster: Cluster, release: Release) -> Iterator[Finding]:
         yield Finding("rights", "ok", f"the account has all {len(needed)} rights needed for {task}")
 
 
-def _of_launcher(cluster: Cluster, release: Release) -> Iterator[Right]:
+def _of_launcher(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Right]:
     for namespace, _, config in release.namespaces(cluster):
         needed = dict(LAUNCHER)
         if not config.service_account:
@@ -61,7 +61,7 @@ def _of_launcher(cluster: Cluster, release: Release) -> Iterator[Right]:
             yield from (Right(namespace, group, resource, verb) for verb in verbs)
 
 
-def _of_helm(cluster: Cluster, release: Release) -> Iterator[Right]:
+def _of_helm(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Right]:
     """Rights on the kinds of the manifest, on Helm's own Secrets, and those that the manifest's Roles give away.
 
     Kubernetes lets nobody grant rights that they do not have, unless they may `escalate` Roles.

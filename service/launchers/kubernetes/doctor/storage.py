@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from driftline.errors import NotFound
-from service.launchers.kubernetes.doctor.cluster import Cluster, Finding
-from service.launchers.kubernetes.doctor.release import Release
+from service.launchers.kubernetes.doctor.chart_release import ChartRelease
+from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding
 
 _CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 _DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
@@ -23,7 +23,7 @@ Kubernetes itself does not know which access modes a storage class supports.
 """
 
 
-def check_storage(cluster: Cluster, release: Release) -> Iterator[Finding]:
+def check_storage(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """The storage class of each claim; without a manifest only whether there is a default class."""
     classes = {item["metadata"]["name"]: item for item in cluster.listed(_CLASSES)}
     default = next((name for name, item in classes.items() if _is_default(item)), None)
@@ -40,7 +40,9 @@ def check_storage(cluster: Cluster, release: Release) -> Iterator[Finding]:
         yield Finding("storage", "ok", "the manifest claims no volume")
 
 
-def _judge(cluster: Cluster, claim: Mapping[str, Any], classes: Mapping[str, Any], default: str | None) -> Finding:
+def _judge(
+    cluster: ClusterAccess, claim: Mapping[str, Any], classes: Mapping[str, Any], default: str | None
+) -> Finding:
     about = claim["metadata"]
     namespace = about.get("namespace", cluster.namespace)
     check = f"storage {about['name']}"

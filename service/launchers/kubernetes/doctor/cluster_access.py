@@ -46,7 +46,7 @@ class Right:
         return f"{self.verb} {kind}{named}" + (f" in {self.namespace}" if self.namespace else "")
 
 
-class Cluster:
+class ClusterAccess:
     """Questions to a cluster; nothing is changed, and no object is kept.
 
     Args:

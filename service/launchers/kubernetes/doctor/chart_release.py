@@ -10,13 +10,13 @@ import yaml
 from driftline.errors import InvalidSpec
 from driftline.study.yaml_files import parse
 from service.launchers.kubernetes.config import Config
-from service.launchers.kubernetes.doctor.cluster import Cluster, Item
+from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Item
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
-class Release:
+class ChartRelease:
     """What is to run.
 
     Attributes:
@@ -31,7 +31,7 @@ class Release:
         """The objects of a kind."""
         return [item for item in self.objects if item["kind"] == kind]
 
-    def namespaces(self, cluster: Cluster) -> Iterator[tuple[str, str, Config]]:
+    def namespaces(self, cluster: ClusterAccess) -> Iterator[tuple[str, str, Config]]:
         """Each namespace of studies once: its name, a project that uses it ("" for all others), its settings."""
         seen: set[str] = set()
         for project in ("", *self.settings.projects) if self.settings else ():
@@ -42,7 +42,7 @@ class Release:
                 yield namespace, project, config
 
 
-def read_manifest(text: str) -> Release:
+def read_manifest(text: str) -> ChartRelease:
     """Reads what `helm template` or `helm get manifest` prints for Driftline's chart.
 
     Raises:
@@ -59,7 +59,7 @@ def read_manifest(text: str) -> Release:
     if len(files) != 1:
         rule = "must be what `helm template` or `helm get manifest` prints for one release of Driftline's chart"
         raise InvalidSpec("MANIFEST", f"{rule}, got {len(files)} ConfigMaps with launcher.yaml")
-    return Release(tuple(objects), read_settings(files[0], "launcher.yaml"))
+    return ChartRelease(tuple(objects), read_settings(files[0], "launcher.yaml"))
 
 
 def read_settings(text: str, origin: str) -> Config | None:
