@@ -47,7 +47,7 @@ class StudiesRecorder:
         self._recorders: dict[str, Recorder] = {}
         self._done: dict[str, int] = {}  # finished study to the version that MLflow shows
         self._lost: set[str] = set()  # runs that the store knows and MLflow does not
-        self._skip = 0  # deleted studies that could not be forgotten in this round through all of them
+        self._after = ""  # the last deleted study of the previous page of this round through all of them
         self._asks: Any = None
         self._holder = holder()
 
@@ -73,15 +73,13 @@ class StudiesRecorder:
                 self._recorders.pop(study.id, None)
             except Exception as error:
                 failure = error
-        deletions = self._store.deletions.pending("mlflow", _FORGET, self._skip)
-        failed = 0
+        deletions = self._store.deletions.pending("mlflow", _FORGET, self._after)
         for deletion in deletions:
             try:
                 wrote |= self._forget(deletion)
             except Exception as error:
-                failed += 1
                 failure = error
-        self._skip = self._skip + failed if len(deletions) == _FORGET else 0
+        self._after = deletions[-1].study_id if len(deletions) == _FORGET else ""
         if failure is not None:
             raise failure
         return wrote

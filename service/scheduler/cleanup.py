@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from driftline.errors import DriftlineError
 from driftline.wire.access import Quota
 from service.driver import checkpoints
 from service.launchers.base import Launcher
@@ -78,8 +79,8 @@ class Cleanup:
         self._removal: Future[Removed] | None = None
         self._clock_ahead = store.session.clock() - steady()  # at the last look
         self._trust_clock_at = float("-inf")  # before, nothing expires
-        self._handed: Sequence[str] = ()  # deleted studies whose files the thread removes
-        self._skip = 0  # deleted studies whose files could not be removed in this round through all of them
+        self._page: Sequence[str] = ()  # deleted studies that are dealt with now
+        self._after = ""  # the last study of the pages of this round of which some files remain
 
     def step(self) -> None:
         """Do some of the pending work.
@@ -116,17 +117,33 @@ class Cleanup:
         self._note_removed()
         if now < self._files_at:
             return
-        pending = self._store.deletions.pending("files", STUDIES, self._skip)
-        if not pending and self._skip:
-            self._skip, self._files_at = 0, now + SWEEP_S
+        pending = self._store.deletions.pending("files", STUDIES, self._after)
+        if not pending and self._after:
+            self._after, self._files_at = "", now + SWEEP_S
             return
-        deleted = [deletion.study_id for deletion in pending if self._driver_gone(deletion.study_id)]
+        self._page, deleted = self._without_driver([deletion.study_id for deletion in pending])
         sweep = now >= self._sweep_at
         if deleted or sweep:
             self._sweep_at = now + SWEEP_S if sweep else self._sweep_at
-            self._handed = deleted
             failed_before = now + self._clock_ahead - FAILED_KEPT_S if now >= self._trust_clock_at else 0.0
             self._start(self._folder, deleted, failed_before if sweep else None)
+        elif self._page:
+            self._after = self._page[-1]
+
+    def _without_driver(self, studies: Sequence[str]) -> tuple[Sequence[str], list[str]]:
+        """The deleted studies up to the first about which the launcher cannot say anything, and those without a driver.
+
+        The launcher may be away, which takes time: the next look asks about the others.
+        """
+        gone: list[str] = []
+        for number, study_id in enumerate(studies, 1):
+            try:
+                if self._driver_gone(study_id):
+                    gone.append(study_id)
+            except DriftlineError as error:
+                _warn(error)
+                return studies[:number], gone
+        return studies, gone
 
     def _driver_gone(self, study_id: str) -> bool:
         """Whether a deleted study has no live driver; stops a live one."""
@@ -168,7 +185,8 @@ class Cleanup:
                 self._launcher.forget(study_id)
                 self._store.deletions.done(study_id, "files")
                 done += 1
-        self._skip += len(self._handed) - done
+        if done < len(self._page):
+            self._after = self._page[-1]
         if removed.errors:
             _warn(removed.errors[0])
 

@@ -138,11 +138,11 @@ class Deletions:
             connection.execute(sa.delete(STUDIES).where(STUDIES.c.id == study_id))  # the other tables' rows cascade
             return connection.execute(oldest.limit(1)).first() is not None
 
-    def pending(self, part: Part, limit: int, skip: int = 0) -> list[Deletion]:
-        """At most `limit` deleted studies of which this part remains, the oldest first, without the first `skip`."""
+    def pending(self, part: Part, limit: int, after: str = "") -> list[Deletion]:
+        """At most `limit` deleted studies of which this part remains, in the order of their ids, after this id."""
         columns = DELETIONS.c
-        query = sa.select(*columns["study_id", "name"]).where(columns[part])
-        query = query.order_by(columns.deleted_at, columns.study_id).limit(limit).offset(skip)
+        query = sa.select(*columns["study_id", "name"]).where(columns[part], columns.study_id > after)
+        query = query.order_by(columns.study_id).limit(limit)
         with self._session.read() as connection:
             return [Deletion(*row) for row in connection.execute(query)]
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import Unavailable
 from driftline.wire.access import Quota
 from driftline.wire.driver_messages import Released
 from service.driver import checkpoints
+from service.launchers.base import Seen
 from service.launchers.local.launcher import LocalLauncher
 from service.scheduler import cleanup
 from service.scheduler.cleanup import FAILED_KEPT_S, SWEEP_S, Cleanup
@@ -237,6 +239,39 @@ def test_studies_whose_files_cannot_be_removed_block_no_later_deletion(
     clock.now += SWEEP_S
     until(rests)
     assert (left(folder), store.deletions.pending("files", 9)) == (set(), [])
+
+
+def test_studies_whose_drivers_live_or_cannot_be_seen_block_no_later_deletion(
+    store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cleanup, "STUDIES", 2)
+    deleted = [ended(store, clock, folder, "PAUSED") for _ in range(6)]
+    for study in deleted:
+        store.deletions.request(study)
+    launcher, tried = FakeLauncher(), []
+    seen, clear = launcher.seen, checkpoints.clear
+    launcher.says = dict.fromkeys(deleted[:3], Seen(True))
+
+    def refuse(path: str, attempt: int) -> None:
+        tried.append(path.rpartition("/")[2])
+        if launcher.says and tried[-1] == deleted[3]:
+            raise PermissionError(path)
+        clear(path, attempt)
+
+    def closed(study_id: str) -> Seen:
+        if launcher.says and study_id == deleted[4]:
+            raise Unavailable("its namespace is closed")
+        return seen(study_id)
+
+    monkeypatch.setattr(checkpoints, "clear", refuse)
+    monkeypatch.setattr(launcher, "seen", closed)
+    worker = cleaner(store, launcher, folder)
+    until(lambda: worker.step() or left(folder) == set(deleted[:5]))
+    assert sorted(tried) == [deleted[3], deleted[5]]  # nothing twice
+    assert "its namespace is closed" in caplog.text
+    launcher.says.clear()
+    until(lambda: turns(worker, clock) or not store.deletions.pending("files", 9))
+    assert left(folder) == set()
 
 
 def test_a_launcher_that_is_away_or_cannot_remove_logs_is_asked_again(
