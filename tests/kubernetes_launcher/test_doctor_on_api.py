@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.launchers.kubernetes.doctor import Release, diagnose, read_manifest
+from service.launchers.kubernetes.doctor import ChartRelease, diagnose, read_manifest
 from tests.kubernetes_launcher.made import config
 from tests.kubernetes_launcher.test_api import allow_scheduler
 from tests.waiting import until
@@ -29,7 +29,7 @@ def kinds(plane, version):
 def test_an_administrator_sees_all_and_changes_nothing(plane):
     namespace = plane.namespace()
     until(lambda: {"RayJob", "RayCluster"} <= kinds(plane, "ray.io/v1"))  # discovery lags behind a new CRD
-    found = seen(plane.api(namespace), Release(settings=config(namespace=namespace)))
+    found = seen(plane.api(namespace), ChartRelease(settings=config(namespace=namespace)))
     assert found["kuberay crds"] == ("ok", "those of KubeRay 1.6 or newer")
     assert {check: status for check, (status, _) in found.items()} == {
         "kubernetes": "problem",  # 1.20
@@ -49,14 +49,14 @@ def test_an_administrator_sees_all_and_changes_nothing(plane):
 
 def test_a_rayjob_that_the_crd_refuses_is_a_problem(plane):
     namespace = plane.namespace()
-    release = Release(settings=config(namespace=namespace, volumes=[{"name": "x", "emptyDir": "large"}]))
+    release = ChartRelease(settings=config(namespace=namespace, volumes=[{"name": "x", "emptyDir": "large"}]))
     assert "emptyDir" in seen(plane.api(namespace), release)["rayjob"][1]
 
 
 def test_the_schedulers_account_may_run_studies_and_sees_little_else(plane):
     namespace = plane.namespace()
     allow_scheduler(plane, namespace, namespace)
-    found = seen(plane.api_of(namespace, "scheduler"), Release(settings=config(namespace=namespace)))
+    found = seen(plane.api_of(namespace, "scheduler"), ChartRelease(settings=config(namespace=namespace)))
     assert found["rights"] == (
         "problem",
         f"missing for running studies: get rayjobs.ray.io in {namespace}",  # allow_scheduler leaves it out
