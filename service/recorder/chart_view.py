@@ -21,7 +21,7 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 FRONTIER = ("frontier", "frontier_low", "frontier_high")
 """Metrics of a label's run, drawn in one chart: median, smallest and largest over seeds."""
 
-_TALL = 460  # pixels; the chart is as wide as the window, and its whole height fits into one of 900 pixels
+_TALL = 460  # pixels; the chart is as wide as the window, and its axes fit into one of 850 pixels
 _SMALL = 300
 
 
@@ -34,10 +34,11 @@ def labels_view(result: Mapping[str, Any], reading: Reading, created_ms: int) ->
         created_ms: When the study was created, milliseconds since 1970.
     """
     step = "milliseconds" if reading.cost == "seconds" else unit(reading.cost)
-    first, second = _section("trade-off", "Trade-off", 1), _section("numbers", "Numbers", 3)
+    first = _section("trade-off", f"{reading.quality} by {step}", 1)  # MLflow cuts longer titles
+    second = _section("numbers", "Area (1 is best), end, diverged", 3)
     charts = [
         {
-            **_card("LINE", FRONTIER[0], first, f"{reading.quality} within a budget of {step}; dashed: over seeds"),
+            **_card("LINE", FRONTIER[0], first),
             "selectedMetricKeys": list(FRONTIER),
             "lineSmoothness": 0,
             "xAxisKey": "step",
@@ -50,9 +51,7 @@ def labels_view(result: Mapping[str, Any], reading: Reading, created_ms: int) ->
             "yAxisKey": "metric",
             "range": {},
         },
-        _card("BAR", "area", second, "Area under the trade-off (1 is best)"),
-        _card("BAR", final_metric(reading.quality), second, f"Final {reading.quality}"),
-        _card("BAR", "diverged", second, "Diverged trials"),
+        *(_card("BAR", name, second) for name in ("area", final_metric(reading.quality), "diverged")),
     ]
     return _saved(
         "Trade-off",
@@ -74,9 +73,9 @@ def trials_view(reading: Reading, targets: Iterable[str], hyperparameters: Seque
         created_ms: When the study was created, milliseconds since 1970.
     """
     final = final_metric(reading.quality)
-    section = _section("trials", "Trials", 1)
+    section = _section("trials", f"Final {reading.quality} by hyperparameter", 1)
     parallel = {
-        **_card("PARALLEL", final, section, f"Final {reading.quality} by hyperparameter"),
+        **_card("PARALLEL", final, section),
         "selectedParams": list(hyperparameters),
         "selectedMetrics": [final],
         "showAllRuns": True,
@@ -122,11 +121,10 @@ def _section(key: str, name: str, columns: int) -> dict[str, Any]:
     }
 
 
-def _card(kind: str, metric: str, section: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _card(kind: str, metric: str, section: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": kind,
         "uuid": f"driftline-{kind.lower()}-{metric}",
-        "displayName": name,
         "metricKey": metric,
         "metricSectionId": section["uuid"],
         "deleted": False,

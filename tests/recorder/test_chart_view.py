@@ -35,9 +35,9 @@ def test_the_frontier_with_its_band_is_the_first_chart_and_as_wide_as_the_page(
     first = state["compareRunCharts"][0]
     assert first["selectedMetricKeys"] == ["frontier", "frontier_low", "frontier_high"]
     assert (first["xAxisScaleType"], first["scaleType"]) == ("log", scale)
-    assert first["displayName"] == f"{quality} within a budget of rounds; dashed: over seeds"
     section = state["compareRunSections"][0]
     assert (section["uuid"], section["columns"]) == (first["metricSectionId"], 1)
+    assert section["name"] == f"{quality} by rounds"
     sections = {section["uuid"] for section in state["compareRunSections"]}
     assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
 
