@@ -132,6 +132,28 @@ class Frontier:
             for row in method["configurations"]
         ]
 
+    def warm_started(self, study: Study) -> Study:
+        """A study of yours, which first tries what this result recommends.
+
+        They become starting points (`start`), after those that the study has, of its entries with the same method and
+        optimizers: at most 8 each, those for the largest costs first. A value outside the entry's space is moved to the
+        nearest one in it.
+
+        Args:
+            study: The study.
+
+        Raises:
+            InvalidSpec: Nothing is recommended for any of its entries.
+        """
+        from driftline.study.spec import Study
+        from driftline.study.warm_start import warm_started
+
+        recommended: dict[str, dict[int, dict[str, Any]]] = {label: {} for label in self.labels}
+        for row in reversed(self.recommendations):
+            recommended[row.label].setdefault(row.configuration, row.hyperparameters)
+        earlier = Study.from_json(self.data["specification"])
+        return warm_started(study, earlier, {label: list(rows.values()) for label, rows in recommended.items()})
+
     def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
         """What to run for a cost: the numbers that `table` prints for it.
 

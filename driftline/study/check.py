@@ -15,7 +15,7 @@ from typing import Any
 import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
-from driftline.study.outlook import cost_remark, sample_remark, share_remark
+from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
 from driftline.study.sampler import name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
@@ -43,6 +43,12 @@ from trainers import (
 MOST_POINTS = 100_000
 """Most points of a range on a grid."""
 
+LARGEST_GRID = 1_000_000
+"""Most configurations on a grid with constraints, all of which are checked."""
+
+LEAST_SHARE = 0.01
+"""Least share of a space that constraints must leave."""
+
 
 def check(study: Study) -> list[str]:
     """Checks everything that can be checked before a study runs; imports the trainers and torch.
@@ -66,6 +72,7 @@ def check(study: Study) -> list[str]:
             read = _corners_read(study, index)
             first = first or read[0]
             remarks += _step_sizes(read[:2], f"methods[{index}]")
+            _check_constraints(study, index)
             remarks += [*_start(study, index), *_grid(study, index)]
     if first is not None:
         with errors.collected():
@@ -282,6 +289,27 @@ def _start(study: Study, index: int) -> list[str]:
     return remarks
 
 
+def _check_constraints(study: Study, index: int) -> None:
+    """Refuses constraints that leave next to nothing of a space, or of what a starting point leaves open.
+
+    Raises:
+        InvalidSpec: They leave less than `LEAST_SHARE`, or a grid is too large to be checked.
+    """
+    entry, path = study.methods[index], f"methods[{index}]"
+    if not entry.constraints:
+        return
+    if name_of(study.sampler) == "grid" and (size := grid_size(entry.parameters())) > LARGEST_GRID:
+        raise InvalidSpec(f"{path}.space", f"must have at most {LARGEST_GRID} configurations on its grid, got {size}")
+    places = [(f"{path}.constraints", None), *((f"{path}.start[{at}]", point) for at, point in enumerate(entry.start))]
+    for place, point in places:
+        share = share_left(study, entry, point)
+        if share < LEAST_SHARE:
+            left = "the space" if point is None else "what the point leaves open"
+            about = f"about {100 * share:.2g} %" if share else "nothing"
+            problem = f"must leave at least {100 * LEAST_SHARE:g} % of {left}, got {about}: allow more"
+            raise InvalidSpec(place, problem)
+
+
 def _grid(study: Study, index: int) -> list[str]:
     """For the grid sampler: refuses a budget beyond the grid, and returns a warning if it is smaller."""
     if name_of(study.sampler) != "grid":
@@ -290,7 +318,7 @@ def _grid(study: Study, index: int) -> list[str]:
     space = entry.parameters()
     points = {name: parameter.grid() for name, parameter in space.items()}
     off = sum(any(not _among(value, points[name]) for name, value in point.items()) for point in entry.start)
-    size = grid_size(space) + off
+    size = round(grid_size(space) * share_left(study, entry)) + off
     if trials > size:
         raise InvalidSpec(
             "budget.trials_per_method",

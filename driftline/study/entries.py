@@ -13,11 +13,13 @@ from driftline.errors import InvalidSpec
 from driftline.study import starting_points as points
 from driftline.study.validation import Errors, Section, from_spec_error
 from search_spaces import parameters, presets, spaces
+from search_spaces.constraints import Constraint
 from search_spaces.parameters import Parameter, Space
 from trainers import ROLES, SpecError, shown, step
 
 MOST_CHOICES = 5_000
 MOST_STARTS = 1_000
+MOST_CONSTRAINTS = 20
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
@@ -90,6 +92,19 @@ def _preset(values: dict[str, Any]) -> dict[str, Any]:
         raise InvalidSpec("preset", str(error)) from error
 
 
+def _constraint(value: Any) -> Constraint:
+    try:
+        return value if isinstance(value, Constraint) else Constraint(value)
+    except SpecError as error:
+        raise from_spec_error(error) from error
+
+
+ConstraintField = Annotated[
+    Constraint,
+    PlainValidator(_constraint),
+    PlainSerializer(lambda constraint: constraint.text),
+    WithJsonSchema({"type": "string", "description": "such as client_lr * local_steps <= 2"}),
+]
 SpaceField = Annotated[
     Space,
     PlainValidator(_space),
@@ -164,6 +179,7 @@ class MethodEntry(Section):
         central: The optimizer of the server's branch, for methods with one; sgd by default.
         merge: The optimizer of the merge, for the same methods; sgd by default.
         schedule: The schedule of the rates; constant by default.
+        constraints: What every configuration satisfies, see `search_spaces.constraints`; nothing by default.
         start: Configurations to try first, see `driftline.study.starting_points`; none by default.
     """
 
@@ -175,6 +191,7 @@ class MethodEntry(Section):
     central: CentralOptimizerEntry | None = None
     merge: MergeOptimizerEntry | None = None
     schedule: ScheduleEntry = ScheduleEntry(name="constant")
+    constraints: list[ConstraintField] = Key(default_factory=list, max_length=MOST_CONSTRAINTS)
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
 
     @model_validator(mode="before")
@@ -190,7 +207,15 @@ class MethodEntry(Section):
 
     @model_validator(mode="after")
     def _start_in_the_space(self) -> Self:
-        object.__setattr__(self, "start", points.read(self.start, self.parameters()))
+        space = self.parameters()
+        errors = Errors()
+        for index, constraint in enumerate(self.constraints):
+            try:
+                constraint.check(space)
+            except SpecError as error:
+                errors.add(from_spec_error(error, f"constraints[{index}]"))
+        errors.raise_any()
+        object.__setattr__(self, "start", points.read(self.start, space, self.constraints))
         return self
 
     def parameters(self) -> Space:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 import trainers
 from driftline.study.chance import nothing_random
+from driftline.study.entries import MethodEntry
 from driftline.study.rung_rounds import FACTOR
+from driftline.study.sampler import name_of
 from driftline.study.spec import LEAST_PAIRS, Study
 from driftline.study.trial_document import trial_document
+from search_spaces.constraints import allowed_on_grid, allowed_share
+from search_spaces.parameters import fixed
 from trainers import evaluation_grid, evaluation_work
 
 SHARE = 0.15
@@ -24,7 +30,7 @@ def outlook(study: Study) -> list[str]:
     """
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
-    return [evaluated, *_rungs(study), *_claims(study)]
+    return [evaluated, *_constraints(study), *_rungs(study), *_claims(study)]
 
 
 def evaluation_share(study: Study) -> float:
@@ -65,6 +71,25 @@ def sample_remark(study: Study, trial: trainers.TrialSpec) -> list[str]:
     sample = f"{trial.evaluation.clients} of {held_out} held-out clients, drawn anew for each round"
     after = "confirmation measures all clients" if study.budget.seeds else "with seeds: 0 so are the results"
     return [f"evaluation: search trials are measured on {sample}, so their test metrics are noisy; {after}"]
+
+
+def share_left(study: Study, entry: MethodEntry, point: Mapping[str, Any] | None = None) -> float:
+    """Share of the configurations of an entry that its constraints leave: of its grid, or of random ones.
+
+    Args:
+        study: The study, for its sampler.
+        entry: The entry.
+        point: Values that are fixed.
+    """
+    space = entry.parameters() | {name: fixed(value) for name, value in (point or {}).items()}
+    share = allowed_on_grid if name_of(study.sampler) == "grid" else allowed_share
+    return share(space, entry.constraints)
+
+
+def _constraints(study: Study) -> list[str]:
+    """How much of the space of each entry its constraints leave."""
+    shares = [(entry.label, share_left(study, entry)) for entry in study.methods if entry.constraints]
+    return [f"Constraints of {label} leave about {100 * share:.2g} % of its space." for label, share in shares]
 
 
 def _rungs(study: Study) -> list[str]:

@@ -12,14 +12,15 @@ Example::
         schedule: {name: plateau, space: default}
       - name: fedprox
         space: default
+        constraints: ["client_lr * local_steps <= 2"]     # never tried otherwise
         start: [{client_lr: 0.1, server_lr: 1.0}]         # tried first; the sampler fills in the rest
     objective: {quality: test_accuracy, cost: rounds}
     budget: {trials_per_method: 64, rounds: 200, seeds: 3}
     resources: {gpu: auto, packs: auto}
     sampler: tpe                                          # or {name: tpe, startup: 20}
 
-Forms of a space: `search_spaces.parameters`; of a sampler: `driftline.study.sampler`; of `start`:
-`driftline.study.starting_points`.
+Forms of a space: `search_spaces.parameters`; of `constraints`: `search_spaces.constraints`; of a sampler:
+`driftline.study.sampler`; of `start`: `driftline.study.starting_points`.
 ``space: default`` is the method's default space, which an entry without `space` also gets; an optimizer or schedule
 without `space` keeps its default settings. A task, an entry, an optimizer or a schedule can be a name alone:
 ``task: digits`` stands for ``task: {name: digits}``, ``methods: [fedavg]`` for ``methods: [{name: fedavg}]``.
@@ -351,7 +352,7 @@ class Study(Section):
             if document["budget"][name] == default:
                 del document["budget"][name]
         for entry in document["methods"]:
-            for key in ("start", "client", "central", "merge"):
+            for key in ("constraints", "start", "client", "central", "merge"):
                 if not entry[key]:
                     del entry[key]
         return document

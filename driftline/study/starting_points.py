@@ -2,8 +2,9 @@
 
     start: [{client_lr: 0.1, server_lr: 1.0, local_steps: 10}, {client_lr: 0, server.momentum: 0.9}]
 
-Names are dotted for optimizers and the schedule. Every value must lie in its space; the sampler fills in what a point
-leaves out. The points are among the entry's `trials_per_method`, so that all labels have the same number of trials.
+Names are dotted for optimizers and the schedule. Every value must lie in its space, and no point may break a
+constraint; the sampler fills in what a point leaves out. The points are among the entry's `trials_per_method`, so that
+all labels have the same number of trials.
 """
 
 from __future__ import annotations
@@ -12,26 +13,42 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.errors import InvalidSpec
-from search_spaces.parameters import Choice, Float, Parameter, Space
+from search_spaces.constraints import Constraint
+from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
 from search_spaces.values import plain, same
 from trainers import ROLES, hint, shown, step
 
 
-def read(points: Sequence[Any], space: Space) -> list[dict[str, Any]]:
+def read(points: Sequence[Any], space: Space, constraints: Sequence[Constraint] = ()) -> list[dict[str, Any]]:
     """Checks the points, and converts each value to the type of its space.
 
     Args:
         points: Mappings of dotted names to values.
         space: Search spaces by dotted name.
+        constraints: What a point satisfies, as far as its values and the fixed ones of the space tell.
 
     Raises:
-        InvalidSpec: A name or value outside the space; the path is like ``start[1].client_lr``.
+        InvalidSpec: A name or value outside the space, or a point that breaks a constraint; the path is like
+            ``start[1].client_lr``.
 
     Examples:
         >>> read([{"client_lr": "1e-1"}], {"client_lr": Float(0.01, 1), "local_steps": Choice((1, 5))})
         [{'client_lr': 0.1}]
     """
-    return [_point(point, space, f"start[{index}]") for index, point in enumerate(points)]
+    read = [_point(point, space, f"start[{index}]") for index, point in enumerate(points)]
+    for index, point in enumerate(read):
+        if broken := broken_by(point, space, constraints):
+            values = ", ".join(f"{name}={shown(value)}" for name, value in point.items() if name in broken.names)
+            raise InvalidSpec(f"start[{index}]", f"must satisfy {broken.text}, got {values}")
+    return read
+
+
+def broken_by(point: Mapping[str, Any], space: Space, constraints: Sequence[Constraint]) -> Constraint | None:
+    """The first constraint that a point breaks, whatever is filled in; None if there is none."""
+    fixed = {name: parameter.ends()[0] for name, parameter in space.items() if is_fixed(parameter)}
+    values = {**fixed, **point}
+    told = (constraint for constraint in constraints if values.keys() >= set(constraint.names))
+    return next((constraint for constraint in told if not constraint.holds(values)), None)
 
 
 def _point(point: Any, space: Space, path: str) -> dict[str, Any]:

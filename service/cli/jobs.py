@@ -65,9 +65,22 @@ def say_waiting(url: str) -> None:
     typer.echo(f"Waiting for an answer from {url} ...", err=True)
 
 
-def submit(client: Client, file: Path, *, wait: bool, key: str | None, as_json: bool) -> None:
-    """Submits a study; prints its id or record, or with `wait` its result."""
+def submit(
+    client: Client, file: Path, warm_start: str | None = None, *, wait: bool, key: str | None, as_json: bool
+) -> None:
+    """Submits a study; prints its id or record, or with `wait` its result.
+
+    Args:
+        client: Connection to the service.
+        file: The study's file.
+        warm_start: An earlier study on the service, whose recommendations are tried first.
+        wait: Whether to wait for the result.
+        key: Idempotency key.
+        as_json: Whether to print JSON.
+    """
     study = Study.from_yaml(file)
+    if warm_start is not None:
+        study = client.job(warm_start).frontier().warm_started(study)
     job = client.submit(study, key)
     if not wait:
         _print_record(job) if as_json else typer.echo(job.id)

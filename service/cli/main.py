@@ -107,11 +107,15 @@ def run(
     ray_address: Annotated[
         str | None, typer.Option(help="A Ray cluster to use; without it a local one is started.")
     ] = None,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="First try what the study in this output folder recommends."),
+    ] = None,
 ) -> None:
     """Run a study on this computer; repeating the command resumes it, or shows its result."""
     from service.cli.run import run_study
 
-    run_study(study, out, ray_address)
+    run_study(study, out, ray_address, warm_start)
 
 
 @app.command(rich_help_panel="Studies")

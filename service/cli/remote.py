@@ -30,6 +30,10 @@ def submit(
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: using it again returns the study submitted before.")
     ] = None,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(metavar="STUDY", help="First try what this study on the service recommends."),
+    ] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -38,7 +42,7 @@ def submit(
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
-        jobs.submit(client, study, wait=wait, key=key, as_json=as_json)
+        jobs.submit(client, study, warm_start, wait=wait, key=key, as_json=as_json)
 
 
 @app.command("list", rich_help_panel=STUDIES)

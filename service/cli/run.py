@@ -11,20 +11,32 @@ from pathlib import Path
 from types import FrameType
 
 import typer
+import yaml
 
 from driftline.client.environment import environment
+from driftline.sdk.shortcuts import frontier
 from driftline.study.spec import Study
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 
 
-def run_study(file: Path, out: Path | None, ray_address: str | None) -> None:
-    """Runs a study into a folder, resumes it, or shows its result if it is finished."""
-    study = Study.from_yaml(file)
+def run_study(file: Path, out: Path | None, ray_address: str | None, warm_start: Path | None = None) -> None:
+    """Runs a study into a folder, resumes it, or shows its result if it is finished.
+
+    Args:
+        file: The study's file.
+        out: The folder.
+        ray_address: A Ray cluster to use.
+        warm_start: Folder of an earlier study, whose recommendations are tried first.
+    """
+    study, source = Study.from_yaml(file), file.read_text(encoding="utf-8")
+    if warm_start is not None:
+        study = frontier(warm_start).warm_started(study)
+        source = yaml.safe_dump(study.to_json(), sort_keys=False)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
     folder = out or environment().out / study.name
-    with EmbeddedRun(folder, study, ray_address=ray_address, source=file.read_text(encoding="utf-8")) as run:
+    with EmbeddedRun(folder, study, ray_address=ray_address, source=source) as run:
         _follow(run)
 
 

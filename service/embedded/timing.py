@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from service.api.check_process import limit_memory
 from service.driver.search.actions import SearchPlan
 from service.driver.search.policy import packs
 from service.driver.search.study_plan import decided
+from service.samplers.allowed import first_allowed
 
 if TYPE_CHECKING:
     from trainers import Pack  # with torch, which the parent does not need
@@ -166,10 +168,10 @@ def _document(study: Study, label: str) -> dict[str, Any]:
     generator = np.random.default_rng(study.seed)
     packs = study.resources.packs
     wanted = min(8, study.budget.trials_per_method) if packs == "auto" else int(packs)
-    configurations = [
-        {name: parameter.sample(generator) for name, parameter in study.entry(label).parameters().items()}
-        for _ in range(wanted)
-    ]
+    entry = study.entry(label)
+    space = entry.parameters()
+    draws = ({name: parameter.sample(generator) for name, parameter in space.items()} for _ in count())
+    configurations = [first_allowed(draws, entry.constraints) for _ in range(wanted)]
     return trial_document(study, label, configurations, study.seed)
 
 

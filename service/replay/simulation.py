@@ -202,7 +202,8 @@ class Replay:
     def _sampler(self, name: str, seed: int) -> ByRung:
         entry = self.study.entry(self.source[name])
         space, names = entry.parameters(), self.study.objective.objectives
-        made = [build(self.sampler, space, names, seed, start=entry.start) for _ in self.rungs]
+        given: dict[str, Any] = {"start": entry.start, "constraints": entry.constraints}
+        made = [build(self.sampler, space, names, seed, **given) for _ in self.rungs]
         return ByRung(made, enough(self.sampler, space))
 
     def _values(self, curve: TrialCurve) -> list[dict[str, float]]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, cast
 
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
+from search_spaces.constraints import Constraint
 from search_spaces.parameters import Space
 from service.samplers import grid, quasi_random
+from service.samplers.allowed import Filtered, Replaced, first_allowed
 from service.samplers.given_points import Started
-from service.samplers.sampler import Sampler, SamplerModule
+from service.samplers.optuna_base import Learner
+from service.samplers.sampler import Hyperparameters, Sampler, SamplerModule
 
 NAMES = samplers.NAMES
 
@@ -21,6 +25,7 @@ def build(
     objectives: Sequence[str],
     seed: int,
     start: Sequence[Mapping[str, Any]] = (),
+    constraints: Sequence[Constraint] = (),
 ) -> Sampler:
     """A new sampler, before any results.
 
@@ -32,6 +37,7 @@ def build(
         start: Configurations inside the space that are tried first, as trials 0, 1, ... Values that one leaves out come
             from the random or grid sampler's own proposal for this trial; for all other samplers, from the quasi-random
             one. A grid then proposes every other configuration once.
+        constraints: What every configuration satisfies.
 
     Raises:
         InvalidSpec: There is no sampler of this name, a setting is invalid, or the sampler cannot search this space.
@@ -49,10 +55,21 @@ def build(
         raise error.moved(lambda path: f"sampler.{path}".rstrip(".")) from error
     name, settings = samplers.name_of(chosen), samplers.settings_of(chosen)
     made = cast(SamplerModule, samplers.registry()[name]).Sampler(space, objectives, seed, **settings)
-    if not start:
+    points: list[Hyperparameters] = []
+    if start:
+        filler = made if name in ("grid", "random") else quasi_random.Sampler(space, objectives, seed)
+        drawn = map(filler.ask, count())  # each is used once at most
+        points = [first_allowed((draw | dict(point) for draw in drawn), constraints) for point in start]
+        if name == "grid":
+            made = grid.Sampler(space, objectives, seed, without=points)
+    if constraints:
+        made = _constrained(made, constraints, samplers.learns(chosen), quasi_random.Sampler(space, objectives, seed))
+    return Started(made, points, ahead=len(points) if name == "grid" else 0) if points else made
+
+
+def _constrained(made: Sampler, constraints: Sequence[Constraint], learns: bool, spare: Sampler) -> Sampler:
+    """The sampler, with proposals that break no constraint."""
+    if isinstance(made, Learner):
+        made.constrain(constraints)
         return made
-    filler = made if name in ("grid", "random") else quasi_random.Sampler(space, objectives, seed)
-    points = [filler.ask(number) | dict(point) for number, point in enumerate(start)]
-    if name == "grid":
-        return Started(grid.Sampler(space, objectives, seed, without=points), points, ahead=len(points))
-    return Started(made, points)
+    return Replaced(made, constraints, Filtered(spare, constraints)) if learns else Filtered(made, constraints)

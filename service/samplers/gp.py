@@ -14,21 +14,28 @@ trials, so that parallel proposals differ. A separate Gaussian process models wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftline.results.pareto import select
+from search_spaces.constraints import all_hold
 from search_spaces.parameters import Space
+from service.samplers import random
+from service.samplers.allowed import Filtered
 from service.samplers.optuna_base import Heard, Learner
+from service.samplers.optuna_parameters import encode, suggest
 from service.samplers.sampler import Hyperparameters
 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["CAP", "chosen", "raised"]
+__all__ = ["CANDIDATES", "CAP", "chosen", "raised"]
 
 CAP = 64
+CANDIDATES = 1024
+"""Random configurations among which to look for the best one, where the best of all breaks a constraint."""
 
 
 class Sampler(Learner):
@@ -40,6 +47,7 @@ class Sampler(Learner):
 
     fixed = True
     tries = 1
+    constrained_tries = 1
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int, cap: int | None = None) -> None:
         super().__init__(space, objectives, seed)
@@ -48,7 +56,32 @@ class Sampler(Learner):
     def _optuna(self, number: int, seed: int) -> optuna.samplers.BaseSampler:
         import optuna
 
-        return optuna.samplers.GPSampler(seed=seed, n_startup_trials=0)
+        if not self._constraints:
+            return optuna.samplers.GPSampler(seed=seed, n_startup_trials=0)
+        from service.samplers.gp_within import Within
+
+        return Within(seed, self._keeps, self._candidates)
+
+    def _keeps(self, params: Mapping[str, Any]) -> bool:
+        """Whether Optuna's parameters stand for a configuration that breaks no constraint."""
+        import optuna
+
+        trial = optuna.trial.FixedTrial(dict(params))
+        values = {name: suggest(trial, name, parameter, fixed=True) for name, parameter in self._space.items()}
+        return all_hold(self._constraints, values)
+
+    @cached_property
+    def _candidates(self) -> list[dict[str, Any]]:
+        """Random configurations that break no constraint, as Optuna's parameters."""
+        drawn = Filtered(random.Sampler(self._space, self._objectives, self._seed), self._constraints)
+        return [
+            {
+                key: value
+                for name in self._free
+                for key, _, value in encode(name, self._space[name], configuration[name], fixed=True)
+            }
+            for configuration in map(drawn.ask, range(CANDIDATES))
+        ]
 
     def _ready(self, number: int) -> bool:
         told = {values for _, values in self._finished.values() if values is not None}

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from search_spaces.constraints import Constraint, all_hold
 from search_spaces.parameters import Space
 from search_spaces.spaces import free
 from service.samplers import quasi_random
+from service.samplers.allowed import Filtered
 from service.samplers.optuna_parameters import suggest
-from service.samplers.sampler import Hyperparameters
+from service.samplers.sampler import Hyperparameters, Sampler
 
 if TYPE_CHECKING:
     import optuna
@@ -51,6 +53,8 @@ class Learner:
     """Whether every configuration has the same coordinates, see `service.samplers.optuna_parameters`."""
     tries: ClassVar[int]
     """How many proposals to draw until one is new; if none is, the configuration is quasi-random."""
+    constrained_tries: ClassVar[int] = 64
+    """The same where a proposal must also break no constraint."""
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
         self._space = {name: space[name] for name in sorted(space)}
@@ -58,9 +62,15 @@ class Learner:
         self._objectives = tuple(objectives)
         self._seed = seed
         self._startup = max(STARTUP, len(self._free) + 2)
-        self._first = quasi_random.Sampler(space, objectives, seed)
+        self._first: Sampler = quasi_random.Sampler(space, objectives, seed)
+        self._constraints: Sequence[Constraint] = ()
         self._pending: dict[int, Hyperparameters] = {}
         self._finished: Heard = {}
+
+    def constrain(self, constraints: Sequence[Constraint]) -> None:
+        """From now on, proposes only configurations that break no constraint."""
+        self._constraints = constraints
+        self._first = Filtered(self._first, constraints)
 
     def ask(self, number: int) -> Hyperparameters:
         """A configuration for trial `number`, based on all results so far; the trial is pending from now on."""
@@ -130,18 +140,18 @@ class Learner:
         known += Learner._running(self, number).values()
         with _quiet():
             study = self._study(number, seed)
-            for _ in range(self.tries):
+            for _ in range(self.constrained_tries if self._constraints else self.tries):
                 trial = study.ask()
                 hyperparameters = {
                     name: suggest(trial, name, parameter, fixed=self.fixed) for name, parameter in self._space.items()
                 }
-                if hyperparameters not in known:
+                if hyperparameters not in known and all_hold(self._constraints, hyperparameters):
                     return hyperparameters
         for other in range(number, number + _FURTHER):
             fresh = self._first.ask(other)
             if fresh not in known:
                 return fresh
-        return hyperparameters  # no new configuration was found
+        return self._first.ask(number) if self._constraints else hyperparameters  # no new configuration was found
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ IN_RANGE = "range"
 """The switch's value for a value in the range instead of at one of its extra points."""
 
 
-def suggest(trial: optuna.Trial, name: str, parameter: Parameter, *, fixed: bool) -> Any:
+def suggest(trial: optuna.trial.BaseTrial, name: str, parameter: Parameter, *, fixed: bool) -> Any:
     """The value of one hyperparameter that Optuna's trial proposes.
 
     Args:
@@ -80,7 +80,7 @@ def encode(name: str, parameter: Parameter, value: Any, *, fixed: bool) -> Itera
         yield name, kinds.FloatDistribution(low, high, log=parameter.log), float(value)
 
 
-def _in_range(trial: optuna.Trial, name: str, parameter: Float | Int) -> float | int:
+def _in_range(trial: optuna.trial.BaseTrial, name: str, parameter: Float | Int) -> float | int:
     if not isinstance(parameter, Float):
         return trial.suggest_int(name, parameter.low, parameter.high, log=parameter.log)
     if parameter.complement:

@@ -90,6 +90,16 @@ def test_neither_workers_nor_deaths_change_a_trial(client: StoreClient, tmp_path
     check_disturbed(client, study, tmp_path, whole, least=2)
 
 
+def test_constraints_hold_in_every_trial_whatever_dies(client: StoreClient, tmp_path: Path) -> None:
+    entries = learning().to_json()["methods"]
+    study = learning(12, methods=[{**entry, "constraints": ["client_lr * local_steps <= 0.1"]} for entry in entries])
+    whole = client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    tried = [trial.hyperparameters for trial in client.store.trials.find(whole)]
+    assert max(values["client_lr"] * values["local_steps"] for values in tried) <= 0.1
+    check_disturbed(client, study, tmp_path, whole, least=2)
+
+
 def test_a_driver_of_a_service_gives_the_same_trials(client: StoreClient, tmp_path: Path) -> None:
     """Its requests go over HTTP, and it trains one pack after the other."""
     study = learning(10, methods=[one()])

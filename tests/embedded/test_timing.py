@@ -47,6 +47,17 @@ def test_each_label_is_timed() -> None:
     assert (found.trials, found.packs, found.rounds) == (4, 4, 40)
 
 
+def test_what_is_timed_breaks_no_constraint() -> None:
+    document = digits(4).to_json()
+    space = {**SPACE, "client_lr": {"float": [0.01, 1]}}
+    entry = {"name": "fedavg", "space": space, "constraints": ["client_lr * local_steps <= 0.2"]}
+    budget = {**document["budget"], "trials_per_method": 8}
+    study = Study.from_json({**document, "methods": [entry], "budget": budget})
+    timed = timing._document(study, "fedavg")["members"]
+    assert len({member["client_lr"] for member in timed}) == 8
+    assert max(member["client_lr"] for member in timed) <= 0.1
+
+
 def test_training_that_needs_too_much_memory_is_unknown() -> None:
     found = estimate(digits(1_000_000), training_s=PLENTY_S, most_bytes=2**28)
     assert found.seconds is None

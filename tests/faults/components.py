@@ -19,14 +19,14 @@ from driftline.study.spec import Study
 from service.api.app import create_app
 from service.api.auth.tokens import Access, Tokens
 from service.api.http_server import Server
+from service.driver import command_line as driver_main
 from service.driver import lifecycle as driver_run
-from service.driver import main as driver_main
 from service.driver.lease import Watch
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from service.driver.ray.worker import Worker
+from service.embedded import embedded_run
 from service.embedded import folder as embedded_folder
-from service.embedded import run as embedded_run
 from service.embedded.embedded_run import EmbeddedRun
 from service.launchers.local import launcher as local
 from service.recorder import study_recorder

@@ -171,7 +171,12 @@ def test_copies_are_a_trial_and_a_study_of_one_entry() -> None:
         name="digits",
         task="digits",
         methods=[
-            {"name": "fedavg", "start": [{"client_lr": 0.1}], "server": {"name": "sgd", "space": {"momentum": 0.9}}},
+            {
+                "name": "fedavg",
+                "constraints": ["client_lr <= 1"],
+                "start": [{"client_lr": 0.1}],
+                "server": {"name": "sgd", "space": {"momentum": 0.9}},
+            },
             {"name": "fedprox"},
         ],
         budget={"trials_per_method": 12, "rounds": 60, "searches": 2, "seeds": 3},
@@ -191,7 +196,7 @@ def test_copies_are_a_trial_and_a_study_of_one_entry() -> None:
     one = Study.from_json(copies["fedavg"]["study"])
     assert one.labels == ("fedavg",)
     assert one.methods[0].parameters() == {}
-    assert one.methods[0].start == []
+    assert one.methods[0].start == one.methods[0].constraints == []
     assert (one.budget.trials_per_method, one.budget.searches, one.budget.seeds) == (1, 1, 3)
 
 

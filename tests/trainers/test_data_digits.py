@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainers.data import digits as data
+from trainers.data import digits_images as data
 from trainers.data.federated import Federated
 from trainers.errors import MissingDataError, SpecError
 from trainers.tasks import digits
@@ -35,7 +35,9 @@ def test_the_whole_set_is_there() -> None:
 
 
 def test_scikit_learn_is_not_imported() -> None:
-    script = "import sys; from trainers.data import digits; digits.load(); print('sklearn' in sys.modules)"
+    script = "import sys; from trainers.data.digits_images import load; load(); print('sklearn' in sys.modules)"
+        "import sys; from trainers.data import digits_images; digits_images.load(); print('sklearn' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -155,7 +155,7 @@ def _copies(result: Json) -> dict[str, Json] | None:
         trial = trial_document(study, entry["label"], [{}], study.seed, phase="confirmation")
         del trial["members"]
         parts = {key: part | {"space": {}} if isinstance(part, dict) else part for key, part in entry.items()}
-        parts.pop("start", None)
+        parts = {key: part for key, part in parts.items() if key not in ("constraints", "start")}
         copied[entry["label"]] = {
             "trial": trial,
             "study": document | {"methods": [parts | {"space": {}}], "budget": budget},

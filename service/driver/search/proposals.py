@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from driftline.study.spec import Study
 from driftline.wire.records import Hyperparameters, StudyPlan, TrialRecord
@@ -33,7 +34,8 @@ class Proposals:
             space = entry.parameters()
             for search in range(study.budget.searches):
                 seed = study.seed if plan.one_seed else sampler_seed(study.seed, entry.label, search)
-                made = [build_sampler(study.sampler, space, names, seed, start=entry.start) for _ in rungs]
+                given: dict[str, Any] = {"start": entry.start, "constraints": entry.constraints}
+                made = [build_sampler(study.sampler, space, names, seed, **given) for _ in rungs]
                 self._samplers[entry.label, search] = ByRung(made, enough(study.sampler, space))
 
     def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:

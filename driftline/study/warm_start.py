@@ -1,0 +1,98 @@
+"""Starting points of a study from what the result of an earlier one recommends.
+
+An entry takes configurations from the earlier entries of the same method with the same optimizers; if one of these has
+its label, from this one alone. Settings of another schedule are left out. A value outside the entry's space becomes the
+nearest one of the space, or is left to the sampler if it has no nearest one. Configurations that break a constraint are
+left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from driftline.errors import InvalidSpec
+from driftline.study.entries import MethodEntry
+from driftline.study.spec import Study
+from driftline.study.starting_points import broken_by
+from search_spaces.parameters import Choice, Float, Parameter
+from search_spaces.values import is_real, plain
+from trainers import ROLES
+
+MOST = 8
+"""Most configurations that an entry takes."""
+
+
+def warm_started(study: Study, earlier: Study, recommended: Mapping[str, Sequence[Mapping[str, Any]]]) -> Study:
+    """The study, which tries the recommended configurations after its own starting points.
+
+    Args:
+        study: The study.
+        earlier: The study that they are from.
+        recommended: Configurations by label of the earlier study, most important ones first.
+
+    Raises:
+        InvalidSpec: No entry of the study can take a configuration.
+    """
+    document = study.to_json()
+    taken = 0
+    for entry, form in zip(study.methods, document["methods"], strict=True):
+        start = list(entry.start)
+        room = min(MOST, study.budget.trials_per_search - len(start))
+        for point in _points(entry, earlier, recommended):
+            if room > 0 and point not in start:
+                start.append(point)
+                room, taken = room - 1, taken + 1
+        if start:
+            form["start"] = start
+    if not taken:
+        problem = f"{earlier.name} recommends nothing for a method of {study.name} with the same optimizers"
+        raise InvalidSpec("warm_start", f"{problem}, or there is no room for it: leave it out")
+    return Study.from_json(document)
+
+
+def _points(
+    entry: MethodEntry, earlier: Study, recommended: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
+    """What an entry can take, most important ones first."""
+    space = entry.parameters()
+    sources = [other for other in earlier.methods if _algorithm(other) == _algorithm(entry)]
+    sources = [other for other in sources if other.label == entry.label] or sources
+    points = []
+    for other in sources:
+        names = [
+            name for name in space if not name.startswith("schedule.") or other.schedule.name == entry.schedule.name
+        ]
+        for configuration in recommended.get(other.label, ()):
+            values = {name: _moved(configuration[name], space[name]) for name in names if name in configuration}
+            point = {name: value[0] for name, value in sorted(values.items()) if value}
+            if point and broken_by(point, space, entry.constraints) is None:
+                points.append(point)
+    return points
+
+
+def _algorithm(entry: MethodEntry) -> tuple[str, ...]:
+    """Names of the method and its optimizers; an optimizer that is not named is sgd."""
+    parts = entry.parts()
+    return (entry.name, *(parts[role].name if role in parts else "sgd" for role in ROLES))
+
+
+def _moved(value: Any, parameter: Parameter) -> tuple[Any, ...]:
+    """The value itself if it is in a space, otherwise the nearest one as a tuple; empty if there is none.
+
+    In a range that is a value of the range, not one of its extra points. Options are compared by their ratio to the
+    value if all are positive.
+    """
+    value = plain(value)
+    if parameter.contains(value):
+        return (value,)
+    if not is_real(value):
+        return ()
+    if isinstance(parameter, Choice):
+        options = [option for option in parameter.options if is_real(option)]
+        ratios = value > 0 and all(option > 0 for option in options)
+        by = (lambda option: abs(math.log(option / value))) if ratios else (lambda option: abs(option - value))
+        return (min(options, key=by),) if options else ()
+    clipped = min(max(value, parameter.low), parameter.high)
+    return (clipped if isinstance(parameter, Float) else round(clipped),)

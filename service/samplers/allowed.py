@@ -1,0 +1,116 @@
+"""Configurations that satisfy an entry's constraints (`search_spaces.constraints`), from any sampler.
+
+A configuration that breaks a constraint is drawn again before anybody hears of it:
+
+* Samplers that do not learn are sequences. Trial n gets the n-th configuration of the sequence that breaks no
+  constraint (`Filtered`).
+* The samplers that learn draw again while they propose (`service.samplers.optuna_base`).
+* A proposal of another package's sampler that learns is replaced by the n-th such point of the quasi-random sequence
+  (`Replaced`), and the sampler is told so.
+
+A proposal therefore remains a function of (space, constraints, seed, number, all that was told).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from driftline.errors import InvalidSpec
+from search_spaces.constraints import Constraint, all_hold
+from service.samplers.sampler import Hyperparameters, Sampler
+
+MOST_DRAWS = 10_000
+"""Configurations in a row that may break a constraint; `Study.check` refuses spaces where this could happen."""
+
+
+def first_allowed(draws: Iterator[Hyperparameters], constraints: Sequence[Constraint]) -> Hyperparameters:
+    """The first configuration that breaks no constraint.
+
+    Raises:
+        InvalidSpec: `MOST_DRAWS` configurations in a row break one.
+    """
+    for hyperparameters in islice(draws, MOST_DRAWS):
+        if all_hold(constraints, hyperparameters):
+            return hyperparameters
+    texts = ", ".join(constraint.text for constraint in constraints)
+    share = f"less than {100 / MOST_DRAWS:g} % of the space"
+    raise InvalidSpec(
+        "constraints", f"{share} satisfies {texts}: {MOST_DRAWS} configurations in a row did not: allow more of it"
+    )
+
+
+class Filtered:
+    """A sampler that does not learn, without the configurations that break a constraint.
+
+    Args:
+        inner: Its proposals depend on their number alone.
+        constraints: What every proposal satisfies.
+    """
+
+    def __init__(self, inner: Sampler, constraints: Sequence[Constraint]) -> None:
+        self._inner = inner
+        self._constraints = constraints
+        self._drawn = 0
+        self._allowed: list[Hyperparameters] = []
+
+    def ask(self, number: int) -> Hyperparameters:
+        """Configuration `number` of those that break no constraint."""
+        while len(self._allowed) <= number:
+            self._allowed.append(first_allowed(self._draws(), self._constraints))
+        return dict(self._allowed[number])
+
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
+        """Does nothing."""
+
+    def tell(
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
+    ) -> None:
+        """Does nothing."""
+
+    def _draws(self) -> Iterator[Hyperparameters]:
+        while True:
+            self._drawn += 1
+            yield self._inner.ask(self._drawn - 1)
+
+
+class Replaced:
+    """A sampler whose proposals are replaced where they break a constraint.
+
+    Args:
+        inner: Hears of the replacements.
+        constraints: What every proposal satisfies.
+        spare: Proposes the replacements.
+    """
+
+    def __init__(self, inner: Sampler, constraints: Sequence[Constraint], spare: Filtered) -> None:
+        self._inner = inner
+        self._constraints = constraints
+        self._spare = spare
+
+    def ask(self, number: int) -> Hyperparameters:
+        """The inner sampler's proposal, or its replacement."""
+        hyperparameters = self._inner.ask(number)
+        if not all_hold(self._constraints, hyperparameters):
+            hyperparameters = self._spare.ask(number)
+            self._inner.pending(number, hyperparameters)
+        return hyperparameters
+
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
+        """Trial `number` has been proposed and is not finished."""
+        self._inner.pending(number, hyperparameters)
+
+    def tell(
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
+    ) -> None:
+        """Takes the result of trial `number`."""
+        self._inner.tell(number, hyperparameters, values, diverged)

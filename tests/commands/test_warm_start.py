@@ -1,0 +1,65 @@
+"""--warm-start of `driftline run` and `driftline submit`: which study begins."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from driftline import Frontier
+from driftline.results.document import Reading, frontier_document
+from driftline.study.spec import Study
+from service.cli import jobs
+from service.cli import run as run_command
+from service.cli.main import app
+from tests.driver.stand_ins import quadratic
+from tests.results.samples import study as sample_trials
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    space = {"client_lr": {"float": [1e-9, 1e9], "log": True}, "server_lr": 1.0, "local_steps": 1}
+    study = quadratic(methods=[{"name": "fedavg", "space": space}], budget={"trials_per_method": 16, "rounds": 2})
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(study.to_json()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def first(file: Path) -> Frontier:
+    reading = Reading("test_accuracy", "rounds")
+    document = frontier_document("digits", sample_trials(("fedavg",), 16, confirm=3), reading, 200)
+    return Frontier({**document, "specification": Study.from_yaml(file).to_json()})
+
+
+def test_run_starts_from_a_folder(file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: dict[str, Any] = {}
+
+    def run(folder: Path, study: Study, *, ray_address: str | None, source: str) -> Any:
+        begun.update(study=study, source=source)
+        return nullcontext()
+
+    monkeypatch.setattr(run_command, "EmbeddedRun", run)
+    monkeypatch.setattr(run_command, "_follow", lambda run: None)
+    monkeypatch.setattr(run_command, "frontier", {Path("out/first"): first}.__getitem__)
+    command = ["run", str(file), "--out", "out/second", "--warm-start", "out/first"]
+    CliRunner().invoke(app, command, catch_exceptions=False)
+    assert begun["study"] == first.warm_started(Study.from_yaml(file)) != Study.from_yaml(file)
+    assert Study.from_json(yaml.safe_load(begun["source"])) == begun["study"]
+
+
+def test_submit_starts_from_a_study(file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Study] = []
+
+    def submit(study: Study, key: str | None) -> Any:
+        begun.append(study)
+        return SimpleNamespace(id="second")
+
+    client = SimpleNamespace(job={"first": SimpleNamespace(frontier=lambda: first)}.__getitem__, submit=submit)
+    monkeypatch.setattr(jobs, "connected", lambda url, token_file: nullcontext(client))
+    shown = CliRunner().invoke(app, ["submit", str(file), "--warm-start", "first"], catch_exceptions=False)
+    assert shown.stdout == "second\n"
+    assert begun == [first.warm_started(Study.from_yaml(file))]
