@@ -36,8 +36,6 @@ def test_the_whole_set_is_there() -> None:
 
 def test_scikit_learn_is_not_imported() -> None:
     script = "import sys; from trainers.data.digits_images import load; load(); print('sklearn' in sys.modules)"
-        "import sys; from trainers.data import digits_images; digits_images.load(); print('sklearn' in sys.modules)"
-    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
