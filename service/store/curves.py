@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from driftline.errors import Conflict
+from driftline.errors import Conflict, StaleDriver
 from driftline.wire.curve_codec import SEGMENT_ROUNDS, Arrays, Columns, head
 from driftline.wire.driver_messages import Report, Stored
 from service.store import trial_rows
@@ -18,6 +18,7 @@ _Part = TypeVar("_Part")
 _ROWS = 500  # segments fetched from the database at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
+_SELECT = sa.select(CURVE_SEGMENTS.c.payload).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 _UPDATE = sa.update(CURVE_SEGMENTS).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
 
 
@@ -109,7 +110,8 @@ class Curves:
             The study's version afterwards, and what its owner wants the driver to do.
 
         Raises:
-            StaleDriver: The attempt no longer holds the study.
+            StaleDriver: The attempt no longer holds the study, or rounds before these were stored in a database that
+                has been replaced by a backup; nothing is stored.
             NotFound: The study has no such trial.
             Conflict: The report holds something new about a trial that this pack does not run; nothing is stored.
         """
@@ -119,9 +121,10 @@ class Curves:
             stored = self._payloads(connection, report)
             fresh: dict[tuple[str, int], bytes] = {}
             for row in rows:
-                ours = row.state == "RUNNING" and row.pack == report.pack
+                ours, reached = row.state == "RUNNING" and row.pack == report.pack, row.rounds_done
                 for block in report.reports.get(row.id, ()):
-                    place = row.id, head(block).segment
+                    about = head(block)
+                    place = row.id, about.segment
                     old = fresh.get(place, stored.get(place, b""))
                     payload = add(old, block)
                     if payload is old:
@@ -130,6 +133,10 @@ class Curves:
                         where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
                         problem = f"is {row.state} and runs {where}, got a new report of pack {report.pack}"
                         raise Conflict(f"trial {row.id} {problem}", state=row.state)
+                    if about.first > reached + 1 and not self._stores(connection, row.id, about.first - 1):
+                        problem = f"got rounds from {about.first} after round {reached}: a backup was restored"
+                        raise StaleDriver(f"trial {row.id} must report every round, {problem}; stop this driver")
+                    reached = max(reached, about.last)
                     fresh[place] = payload
             self._write(connection, fresh, stored.keys())
             running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
@@ -157,6 +164,12 @@ class Curves:
             for trial, segment, payload in connection.execute(query.where(columns.trial_id.in_(ids))):
                 payloads[trial, segment] = payload
         return payloads
+
+    def _stores(self, connection: sa.Connection, trial: str, number: int) -> bool:
+        """Whether this round of a trial is stored: of one that began anew, later ones may be."""
+        place = {"trial": trial, "part": number // SEGMENT_ROUNDS}
+        payload = connection.scalar(_SELECT, place)
+        return payload is not None and number in decode(payload, {"round"})["round"]
 
     def _write(
         self, connection: sa.Connection, fresh: Mapping[tuple[str, int], bytes], known: Container[tuple[str, int]]

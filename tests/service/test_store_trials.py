@@ -8,9 +8,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from driftline.errors import Conflict, NotFound
+from driftline.errors import Conflict, NotFound, StaleDriver
 from driftline.wire.curve_codec import HEAD, encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.ids import holder
 from driftline.wire.records import Values
 from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
@@ -232,7 +233,7 @@ def test_a_curve_that_version_0_1_began_goes_on(store: Store) -> None:
     version = store.studies.get(study).version
     again = report(attempt, trial, range(250)).model_copy(update={"rounds_done": 0})
     assert store.curves.report(study, again).version == version
-    store.curves.report(study, report(attempt, trial, range(240, 300)))
+    store.curves.report(study, report(attempt, trial, range(300)))
     assert store.curves.columns(study)[trial] == {
         "round": list(range(300)),
         "train_loss": [1.0 / (1 + number) for number in range(300)],
@@ -266,6 +267,24 @@ def test_a_late_report_may_say_nothing_new(store: Store) -> None:
     with pytest.raises(Conflict, match="runs in pack p2"):
         store.curves.report(study, report(attempt, other, range(3)))
     assert store.curves.columns(study, [other]) == {other: {"round": []}}
+
+
+def test_a_report_that_would_leave_a_gap_stores_nothing_and_ends_its_driver(store: Store) -> None:
+    study, attempt, (trial, other) = driven(store)
+    store.trials.start_pack(study, attempt, "p1", [trial, other])
+    store.curves.report(study, report(attempt, trial, range(300)))
+    version = store.curves.report(study, report(attempt, trial, range(300, 520))).version
+    with pytest.raises(StaleDriver, match="got rounds from 521 after round 519: a backup was restored"):
+        store.curves.report(study, report(attempt, trial, range(521, 530)))
+    assert store.curves.columns(study)[trial]["round"] == list(range(520))
+    assert (store.trials.get(study, trial).rounds_done, store.studies.get(study).version) == (519, version)
+    again = store.leases.acquire(study, holder()).attempt
+    store.trials.start_pack(study, again, "p2", [trial])
+    store.curves.report(study, report(again, trial, range(40), pack="p2"))  # from the beginning
+    store.curves.report(study, report(again, trial, range(40, 90), pack="p2"))
+    store.curves.report(study, report(again, trial, range(400, 520), pack="p2"))  # from a checkpoint
+    store.curves.report(study, report(again, trial, range(520, 530), pack="p2"))
+    assert store.curves.columns(study)[trial]["round"] == list(range(530))
 
 
 def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
