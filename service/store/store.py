@@ -37,7 +37,7 @@ from service.store.stored_trials import Trials
 
 
 class Store:
-    """A database of studies; each attribute is one part, from the module of the same name.
+    """A database of studies; each attribute is one part, with a module of its own.
 
     Args:
         url: Path of a SQLite file, ``sqlite:///file`` or ``postgresql://user:password@host/name``; migrated as needed.
