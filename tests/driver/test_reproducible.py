@@ -197,8 +197,8 @@ def test_a_study_that_an_older_version_began_goes_on(client: StoreClient, tmp_pa
     study = learning(6, sampler="grid", methods=[{**one(), "space": grid}])
     study_id = client.submit(study)
 
-    def one_seed(sampler: Any, space: Any, names: Any, seed: int, start: Any) -> Sampler:
-        return build(sampler, space, names, study.seed, start=start)
+    def one_seed(sampler: Any, space: Any, names: Any, seed: int, **given: Any) -> Sampler:
+        return build(sampler, space, names, study.seed, **given)
 
     old = Bench(client, study_id, study, tmp_path, OneRound, build_sampler=one_seed, checkpoint_seconds=0.0)
     old.search.plan = replace(old.search.plan, width=3)

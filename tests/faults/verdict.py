@@ -116,9 +116,10 @@ def _mlflow(uri: str) -> Facts:
             rows[name] = {
                 metric: [(row.step, row.value) for row in client.get_metric_history(run.info.run_id, metric)]
                 for metric in sorted(run.data.metrics)
-                if metric != "wall_seconds"
+                if metric not in ("wall_seconds", "on_frontier")
             }
             rows[name]["status"] = run.info.status
+            rows[name]["on_frontier"] = run.data.metrics.get("on_frontier")  # its steps count the study's versions
     return {"names": dict(names), "rows": rows}
 
 
