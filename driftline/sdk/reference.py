@@ -65,7 +65,8 @@ The commands in Python:
 | `compare --with` | `job.first_difference(other)` |
 | `export` | `driftline.results.recorded_table.write(job.table(), path)` |
 | `theory` | `trainers.theory` |
-| `init`, `methods`, `tasks`, `replay`, `ui`, `serve`, `migrate`, `whoami`, `quota`, `token` | only as commands |
+| `init`, `methods`, `tasks`, `replay`, `ui`, `whoami`, `quota`, `token` | only as commands |
+| `serve`, `migrate`, `doctor` | only as commands |
 """
 
 

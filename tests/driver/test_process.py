@@ -89,13 +89,13 @@ def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
     service.until(lambda: service.begun(study_id), study_id)
     os.kill(first, signal.SIGKILL)
     service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
-    assert service.store.stored_studies.get(study_id).state == "RUNNING"
+    assert service.store.studies.get(study_id).state == "RUNNING"
 
-    known = {trial.id: trial.rounds_done for trial in service.store.stored_trials.find(study_id)}
+    known = {trial.id: trial.rounds_done for trial in service.store.trials.find(study_id)}
 
     def trained() -> bool:
         """Whether the second driver has trained all that it has begun; without a checkpoint it begins at round 0."""
-        running = [trial for trial in service.store.stored_trials.find(study_id) if trial.state == "RUNNING"]
+        running = [trial for trial in service.store.trials.find(study_id) if trial.state == "RUNNING"]
         return bool(running) and all(trial.rounds_done != known.get(trial.id, 0) for trial in running)
 
     second = service.start(study_id)
@@ -104,18 +104,18 @@ def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
     service.until(trained, study_id)
     service.launcher.stop(study_id)
     service.until(lambda: not service.store.leases.driven()[0].held, study_id)
-    assert service.store.stored_studies.get(study_id).state == "PENDING"
+    assert service.store.studies.get(study_id).state == "PENDING"
     assert all(
         trial.checkpoint
-        for trial in service.store.stored_trials.find(study_id)
+        for trial in service.store.trials.find(study_id)
         if trial.state == "WAITING" and trial.rounds_done
     )
 
     service.until(lambda: not service.launcher.seen(study_id).alive, study_id)  # it still ends its Ray
     service.start(study_id)
-    service.until(lambda: service.store.stored_studies.get(study_id).state == "SUCCEEDED", study_id)
+    service.until(lambda: service.store.studies.get(study_id).state == "SUCCEEDED", study_id)
     service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
-    trials = service.store.stored_trials.find(study_id)
+    trials = service.store.trials.find(study_id)
     assert len(trials) == 16
     assert all(trial.finished for trial in trials)
     curves = service.store.curves.columns(study_id)

@@ -118,7 +118,7 @@ def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
 
 
 def test_a_driver_from_acquire_to_release(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client(service.tokens.driver(study)) as driver, service.client() as owner:
         lease = driver.acquire(study, "here/1")
         assert (lease.attempt, lease.lease_seconds) == (1, 30.0)
@@ -152,7 +152,7 @@ def test_a_driver_from_acquire_to_release(service: Service) -> None:
 
 
 def test_stale_drivers_hear_it_on_every_write(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client(service.tokens.driver(study)) as old:
         old.acquire(study, "here/1")
         trials = [trial.id for trial in old.create_trials(study, 1, new_trials("fedavg", 1))]
@@ -176,12 +176,12 @@ def test_results_of_a_study(service: Service) -> None:
 
 
 def test_frontiers_are_kept_until_something_is_stored(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client() as client:
         assert [client.frontier(study)["asked"] for _ in range(3)] == [1, 1, 1]
         attempt = service.store.leases.acquire(study, "h/1").attempt
         assert client.frontier(study)["asked"] == 1  # nothing new was stored
-        service.store.stored_trials.create(study, attempt, new_trials("fedavg", 1))
+        service.store.trials.create(study, attempt, new_trials("fedavg", 1))
         assert client.frontier(study)["asked"] == 2
 
 
@@ -189,10 +189,10 @@ def test_frontiers_are_kept_until_something_is_stored(service: Service) -> None:
 
 
 def test_trials_and_curves_in_pages(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     service.store.leases.acquire(study, "h/1")
-    service.store.stored_trials.create(study, 1, new_trials("fedavg", 5) + new_trials("fedprox", 2))
-    everything = [trial.id for trial in service.store.stored_trials.find(study)]
+    service.store.trials.create(study, 1, new_trials("fedavg", 5) + new_trials("fedprox", 2))
+    everything = [trial.id for trial in service.store.trials.find(study)]
     with service.http() as http:
         for name, ids_of in (
             ("trials", lambda page: [trial["id"] for trial in page["trials"]]),
@@ -226,9 +226,9 @@ def test_studies_in_pages(service: Service) -> None:
 
 
 def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     service.store.leases.acquire(study, "h/1")
-    service.store.stored_trials.create(study, 1, new_trials("fedavg", 3))
+    service.store.trials.create(study, 1, new_trials("fedavg", 3))
     with service.http() as http:
         token = http.get(f"/v1/studies/{study}/trials", params={"page_size": 1}).json()["next_page_token"]
         for where, params in (
@@ -250,7 +250,7 @@ def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
 
 
 def test_errors_are_problems(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http() as http:
         problem(http.get("/v1/studies/none"), 404, "not-found")
         body = problem(http.post(f"/v1/studies/{study}/driver:acquire", json={"holders": "x"}), 422, "invalid-spec")
@@ -306,7 +306,7 @@ def test_a_driver_of_0_2_sends_columns(sqlite_store: Store) -> None:
     with running(sqlite_store) as service, service.http() as http:
 
         def send(columns: object) -> httpx.Response:
-            body = {"attempt": attempt, "pack": "p", "rounds_done": 1, "reports": {trial: columns}}
+            body = {"attempt": attempt, "pack": "p", "rounds_done": 256, "reports": {trial: columns}}
             return http.post(f"/v1/studies/{study}/reports", json=body)
 
         assert send({"round": [0, 255], "loss": [0.5, None]}).status_code == 200
@@ -350,7 +350,7 @@ def test_what_fails_unexpectedly_is_a_problem_without_secrets(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(service.store.stored_studies, "find", fail)
+    monkeypatch.setattr(service.store.studies, "find", fail)
     with service.http() as http:
         body = problem(http.get("/v1/studies"), 500, "error")
     assert "hunter2" not in json.dumps(body)
@@ -373,9 +373,9 @@ def test_bodies_that_are_too_large(service: Service) -> None:
 
 
 def test_large_answers_are_compressed(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     service.store.leases.acquire(study, "h/1")
-    service.store.stored_trials.create(study, 1, new_trials("fedavg", 20))
+    service.store.trials.create(study, 1, new_trials("fedavg", 20))
     with service.http() as http, http.stream("GET", f"/v1/studies/{study}/trials") as response:
         raw = b"".join(response.iter_raw())
         assert response.headers["content-encoding"] == "gzip"
@@ -411,7 +411,7 @@ def test_the_openapi_document(service: Service) -> None:
 
 def test_requests_in_the_shape_that_the_protocol_has(service: Service) -> None:
     """A search trial must not name a setting: the error says where it stands in the request."""
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     new = NewTrial(label="a", phase="search", number=0, seed=0, configuration=0, hyperparameters={}).model_dump() | {
         "configuration": 1
     }

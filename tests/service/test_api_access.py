@@ -142,7 +142,7 @@ def test_only_admins_make_tokens_set_quotas_and_see_the_trail(service: Service) 
 
 
 def test_a_drivers_token_knows_itself(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client(service.tokens.driver(study)) as driver:
         who = driver.whoami()
         assert (who.study, who.scopes) == (study, ["driver"])
@@ -172,7 +172,7 @@ def test_tokens_that_cannot_be(service: Service, body: dict[str, Any]) -> None:
 
 
 def test_tokens_and_the_trail_in_pages(service: Service) -> None:
-    ids = [service.store.stored_tokens.create(NewToken(name=f"n{number}")).id for number in range(5)]
+    ids = [service.store.tokens.create(NewToken(name=f"n{number}")).id for number in range(5)]
     with service.http() as http:
         for path, key in (("/v1/tokens", "tokens"), ("/v1/audit", "events")):
             found: list[Any] = []

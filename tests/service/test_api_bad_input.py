@@ -107,7 +107,7 @@ def test_numbers_that_no_estimate_can_hold(service: Service) -> None:
 def test_fuzzed_bodies_and_addresses(service: Service, seed: int) -> None:
     """Good requests with some bytes changed: refused, or so little changed that they still are right."""
     chance = random.Random(seed)
-    study = service.store.stored_studies.create(study_checks.check(GOOD).spec, "f" * 64).id
+    study = service.store.studies.create(study_checks.check(GOOD).spec, "f" * 64).id
     tokens = [service.tokens.driver(study), *TOKENS, "wrong"]
     with service.http(None) as http:
         for _ in range(120):
@@ -215,7 +215,7 @@ POSITIONS = [
 
 
 def test_forged_page_tokens_are_refused(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     listings = [
         ("/v1/studies", ("studies", "default"), "1"),
         ("/v1/tokens", ("tokens",), "1"),

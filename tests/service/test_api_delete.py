@@ -21,7 +21,7 @@ def service(store: Store) -> Iterator[Service]:
 
 def test_a_study_is_deleted_once(service: Service) -> None:
     study = make(service.store)
-    service.store.stored_studies.intend(study, "cancel")
+    service.store.studies.intend(study, "cancel")
     with service.http("writer") as http:
         answer = http.delete(f"/v1/studies/{study}")
         assert (answer.status_code, answer.content) == (204, b"")
@@ -53,20 +53,20 @@ def test_a_study_that_runs_is_refused(service: Service) -> None:
 
 def test_who_may_delete(service: Service) -> None:
     study = make(service.store)
-    service.store.stored_studies.intend(study, "pause")
+    service.store.studies.intend(study, "pause")
     for token, error in (("reader", Forbidden), ("stranger", NotFound), (service.tokens.driver(study), Forbidden)):
         with service.client(token) as client:
             with pytest.raises(error):
                 client.delete(study)
             with pytest.raises(error):
                 client._request("DELETE", f"/v1/studies/{study}")
-    assert service.store.stored_studies.get(study).state == "PAUSED"
+    assert service.store.studies.get(study).state == "PAUSED"
 
 
 def test_an_answer_that_is_lost_costs_nothing(service: Service) -> None:
     """The first request deletes the study and its answer is lost; the retry gets 404."""
     study = make(service.store)
-    service.store.stored_studies.intend(study, "cancel")
+    service.store.studies.intend(study, "cancel")
     inside = httpx.HTTPTransport(uds=str(service.server.socket))
     lost = []
 
@@ -90,7 +90,7 @@ def test_an_answer_that_is_lost_costs_nothing(service: Service) -> None:
 
 def test_the_stream_of_a_deleted_study_ends(service: Service) -> None:
     study = make(service.store)
-    service.store.stored_studies.intend(study, "pause")
+    service.store.studies.intend(study, "pause")
     with service.client() as client:
         events = client.events(study)
         assert [next(events).data["state"] for _ in range(2)] == ["PENDING", "PAUSED"]

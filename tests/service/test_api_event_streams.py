@@ -101,7 +101,7 @@ def test_no_limit(sqlite_store: Store) -> None:
 
 
 def end_by_study(service: Service, study: str, _response: httpx.Response) -> None:
-    service.store.stored_studies.intend(study, "cancel")
+    service.store.studies.intend(study, "cancel")
 
 
 def end_by_reader(_service: Service, _study: str, response: httpx.Response) -> None:
@@ -110,20 +110,20 @@ def end_by_reader(_service: Service, _study: str, response: httpx.Response) -> N
 
 def end_by_failure(service: Service, study: str, _response: httpx.Response) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        del service.store.stored_events.tail  # type: ignore[method-assign]  # of the instance: the next read is the class's
+        del service.store.events.tail  # type: ignore[method-assign]  # of the instance: the next read is the class's
         raise Unavailable("the database is away")
 
-    service.store.stored_events.tail = fail  # type: ignore[method-assign, assignment]
-    until(lambda: "tail" not in vars(service.store.stored_events))
+    service.store.events.tail = fail  # type: ignore[method-assign, assignment]
+    until(lambda: "tail" not in vars(service.store.events))
 
 
 def end_by_defect(service: Service, study: str, _response: httpx.Response) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        del service.store.stored_events.tail  # type: ignore[method-assign]
+        del service.store.events.tail  # type: ignore[method-assign]
         raise ZeroDivisionError
 
-    service.store.stored_events.tail = fail  # type: ignore[method-assign, assignment]
-    until(lambda: "tail" not in vars(service.store.stored_events))
+    service.store.events.tail = fail  # type: ignore[method-assign, assignment]
+    until(lambda: "tail" not in vars(service.store.events))
 
 
 @pytest.mark.parametrize("end", [end_by_study, end_by_reader, end_by_failure, end_by_defect])

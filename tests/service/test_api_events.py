@@ -37,8 +37,8 @@ def lines(service: Service, study: str, last: int | None = None) -> Iterator[str
 
 
 def test_a_stream_as_it_is_on_the_wire(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
-    service.store.stored_studies.intend(study, "cancel")
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.studies.intend(study, "cancel")
     received = list(lines(service, study))
     assert [line for line in received if line.startswith(("id", "event", "retry"))] == [
         "retry: 1000",
@@ -52,7 +52,7 @@ def test_a_stream_as_it_is_on_the_wire(service: Service) -> None:
 
 
 def test_events_arrive_as_they_happen(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     seen: list[Event] = []
 
     def follow() -> None:
@@ -70,11 +70,11 @@ def test_events_arrive_as_they_happen(service: Service) -> None:
 
 
 def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
-    service.store.stored_events.log(study, "info", "one")
-    service.store.stored_events.log(study, "info", "two")
-    service.store.stored_studies.intend(study, "cancel")
-    ids = [event.id for event in service.store.stored_events.read(study)]
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    service.store.events.log(study, "info", "one")
+    service.store.events.log(study, "info", "two")
+    service.store.studies.intend(study, "cancel")
+    ids = [event.id for event in service.store.events.read(study)]
     with service.client() as client:
         assert [event.id for event in client.events(study)] == ids
         assert [event.id for event in client.events(study, after=ids[1])] == ids[2:]
@@ -82,22 +82,22 @@ def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: Service) -
 
 
 def test_progress_that_was_replaced_is_seen_in_its_newest_form(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     service.store.leases.acquire(study, "h/1")
-    (trial,) = service.store.stored_trials.create(study, 1, new_trials("fedavg", 1))
-    service.store.stored_trials.start_pack(study, 1, "p", [trial.id])
-    seen = service.store.stored_events.read(study)[-1]
+    (trial,) = service.store.trials.create(study, 1, new_trials("fedavg", 1))
+    service.store.trials.start_pack(study, 1, "p", [trial.id])
+    seen = service.store.events.read(study)[-1]
     for last in range(5):
         service.store.curves.report(study, Report(attempt=1, pack="p", rounds_done=last))
     service.store.leases.release(study, 1, "FAILED", "so it is")
     with service.client() as client:
         events = list(client.events(study, after=seen.id))
     assert [event.kind for event in events] == ["progress", "state"]
-    assert events[0].data["version"] == service.store.stored_studies.get(study).version
+    assert events[0].data["version"] == service.store.studies.get(study).version
 
 
 def test_silence_is_broken_by_heartbeats(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     heard = []
     for line in lines(service, study):
         if line.startswith(":"):
@@ -108,7 +108,7 @@ def test_silence_is_broken_by_heartbeats(service: Service) -> None:
 
 
 def test_a_stream_of_an_unknown_study_and_a_wrong_position(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.client() as client, service.http() as http:
         with pytest.raises(NotFound):
             list(client.events("none"))
@@ -175,7 +175,7 @@ def test_a_loopback_port(sqlite_store: Store) -> None:
 
 
 def test_stopping_ends_open_streams_at_once(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     received: list[str] = []
     thread = threading.Thread(target=lambda: received.extend(lines(service, study)))
     thread.start()

@@ -77,7 +77,7 @@ def test_extensions_at_the_same_time_are_all_heard(service: Service) -> None:
 
 
 def test_logs_from_the_driver_to_the_reader(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with (
         service.client(service.tokens.driver(study)) as driver,
         service.client("reader") as reader,

@@ -19,7 +19,7 @@ from .conftest import SPEC, new_trials
 
 @pytest.mark.parametrize("what", ["", "/frontier"])
 def test_what_has_not_changed_is_not_sent_again(service: Service, what: str) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http() as http:
         path = f"/v1/studies/{study}{what}"
         first = http.get(path)
@@ -29,7 +29,7 @@ def test_what_has_not_changed_is_not_sent_again(service: Service, what: str) -> 
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
         assert http.get(path, headers={"If-None-Match": '"x"'}).json() == first.json()
         service.store.leases.acquire(study, "h/1")
-        service.store.stored_trials.create(study, 1, new_trials("fedavg", 1))
+        service.store.trials.create(study, 1, new_trials("fedavg", 1))
         changed = http.get(path, headers={"If-None-Match": etag})
         assert changed.status_code == 200
         assert changed.headers["etag"] != etag

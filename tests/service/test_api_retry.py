@@ -42,7 +42,7 @@ def test_who_may_retry(service: Service) -> None:
     for token, error in (("reader", Forbidden), ("stranger", NotFound), (service.tokens.driver(study), Forbidden)):
         with service.client(token) as client, pytest.raises(error):
             client.retry(study)
-    assert [trial.state for trial in service.store.stored_trials.find(study)].count("FAILED") == 2
+    assert [trial.state for trial in service.store.trials.find(study)].count("FAILED") == 2
 
 
 def test_bodies_and_keys(service: Service) -> None:
@@ -59,7 +59,7 @@ def test_bodies_and_keys(service: Service) -> None:
         assert (other.status_code, other.json()["path"]) == (422, "Idempotency-Key")
         assert http.post(path).status_code == 200  # no body: all of them
         assert http.post(path).status_code == 409
-        service.store.stored_trials.finish(study, attempt, [failed(trials[0])])
+        service.store.trials.finish(study, attempt, [failed(trials[0])])
         assert http.post(path, json={}).status_code == 200
 
 

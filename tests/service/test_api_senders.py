@@ -77,7 +77,7 @@ class Wire:
 @pytest.mark.parametrize("token", [None, "wrong"])
 @pytest.mark.parametrize("lines", [(f"Content-Length: {LARGE}",), ("Transfer-Encoding: chunked",)])
 def test_a_body_is_not_waited_for_without_a_token(service: Service, token: str | None, lines: tuple[str]) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     for path in ("/v1/studies", f"/v1/studies/{study}/reports", f"/v1/studies/{study}/logs", "/v1/tokens"):
         with Wire(service) as wire:
             wire.head(path, *lines, token=token)  # and nothing of the body, ever

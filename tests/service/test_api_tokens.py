@@ -15,8 +15,8 @@ from .store_setup import complete, driven
 
 
 def test_who_may_do_what(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
-    other = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    other = service.store.studies.create(SPEC, "f" * 64).id
     with service.client("reader") as reader:
         assert reader.study(study).id == study
         for refused in (
@@ -52,7 +52,7 @@ def test_who_may_do_what(service: Service) -> None:
 
 @pytest.mark.parametrize("token", [None, "wrong", "driver.x.default.00", "driver", "driver...", "é"])
 def test_without_a_known_token(service: Service, token: str | None) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http(None) as http:
         headers = {"Authorization": f"Bearer {token}".encode()} if token else {}
         for path in ("/v1/studies", f"/v1/studies/{study}", f"/v1/studies/{study}/events", "/v1/studies/none"):
@@ -78,12 +78,12 @@ def test_a_drivers_token_cannot_be_bent_to_another_study_or_project() -> None:
 @pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED", "CANCELLED"])
 def test_a_drivers_token_ends_with_its_study(service: Service, state: Released) -> None:
     study, attempt, trials = driven(service.store)
-    service.store.stored_trials.finish(study, attempt, [complete(trial) for trial in trials])
+    service.store.trials.finish(study, attempt, [complete(trial) for trial in trials])
     line = [NewLine(at=1.0, text="the end")]
     with service.client(service.tokens.driver(study)) as driver:
         assert driver.study(study).state == "RUNNING"
         if state == "CANCELLED":
-            service.store.stored_studies.intend(study, "cancel")
+            service.store.studies.intend(study, "cancel")
         assert driver.release(study, attempt, state).state == state
         for refused in (
             lambda: driver.study(study),
@@ -114,7 +114,7 @@ def test_a_drivers_token_is_good_again_when_its_study_goes_on(service: Service) 
         driver.release(study, attempt, "FAILED", "no")
         with pytest.raises(Unauthorized):
             driver.study(study)
-        service.store.stored_studies.intend(study, "resume")
+        service.store.studies.intend(study, "resume")
         assert driver.study(study).state == "PENDING"
         assert driver.acquire(study, "h/2").attempt == 2
         driver.release(study, 2, "FAILED", "no")
@@ -153,7 +153,7 @@ def test_a_service_that_cannot_write_is_not_ready_until_it_can(service: Service)
         assert http.get("/readyz").status_code == 200
         raw.execute("PRAGMA query_only = ON")
         with pytest.raises(Unavailable, match="readonly"):
-            service.store.stored_studies.create(SPEC, "f" * 64)
+            service.store.studies.create(SPEC, "f" * 64)
         assert "readonly" in problem(http.get("/readyz"), 503, "unavailable")["detail"]
         assert writer.studies() == []  # reading works
         raw.execute("PRAGMA query_only = OFF")

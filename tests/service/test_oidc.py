@@ -94,8 +94,8 @@ def test_groups(service: Service, issuer: Issuer, groups: Any, project: str, sco
 
 
 def test_other_projects_studies_and_more_than_is_granted(service: Service, issuer: Issuer) -> None:
-    own = service.store.stored_studies.create(SPEC, "f" * 64, project="vision").id
-    foreign = service.store.stored_studies.create(SPEC, "f" * 64, project="other").id
+    own = service.store.studies.create(SPEC, "f" * 64, project="vision").id
+    foreign = service.store.studies.create(SPEC, "f" * 64, project="other").id
     reader, writer = issuer.token(groups=["vision-viewers"]), issuer.token()
     assert asked(service, reader, f"/v1/studies/{own}").status_code == 200
     refused(asked(service, writer, f"/v1/studies/{foreign}"), 404, foreign)

@@ -48,16 +48,16 @@ def policy(answer: httpx.Response) -> dict[str, str]:
 
 def test_the_studies_of_the_project_with_state_owner_and_progress(service: Service) -> None:
     study, attempt, trials = driven(service.store, 1)
-    service.store.stored_trials.start_pack(study, attempt, "p1", trials)
+    service.store.trials.start_pack(study, attempt, "p1", trials)
     service.store.curves.report(study, report(attempt, trials[0], range(6)))
-    service.store.stored_studies.create({**SPEC, "name": "mine"}, "f" * 64, actor=ANN)
-    service.store.stored_studies.create({**SPEC, "name": "not-ours"}, "f" * 64, project="other")
+    service.store.studies.create({**SPEC, "name": "mine"}, "f" * 64, actor=ANN)
+    service.store.studies.create({**SPEC, "name": "not-ours"}, "f" * 64, project="other")
     with signed_in(service, "reader") as http:
         text = http.get("/").text
     rows = re.findall(r"<tr>.*?</tr>", text, re.DOTALL)[1:]
     assert len(rows) == 2
     assert [word in rows[0] for word in (">mine<", ">PENDING<", ">ann<", 'value="0"')] == [True] * 4
-    labels = service.store.stored_studies.get(study).progress.values()
+    labels = service.store.studies.get(study).progress.values()
     percent = 100 * sum(label.rounds_done for label in labels) // sum(label.rounds_total for label in labels)
     assert percent > 0
     assert [word in rows[1] for word in (">RUNNING<", f'value="{percent}"')] == [True] * 2
@@ -66,11 +66,11 @@ def test_the_studies_of_the_project_with_state_owner_and_progress(service: Servi
 
 def test_a_studys_page_shows_progress_log_and_events(service: Service) -> None:
     study, attempt, trials = driven(service.store, 2)
-    service.store.stored_trials.start_pack(study, attempt, "p1", trials)
+    service.store.trials.start_pack(study, attempt, "p1", trials)
     service.store.curves.report(study, report(attempt, trials[0], range(3)))
-    service.store.stored_trials.finish(study, attempt, [complete(trials[0])])
+    service.store.trials.finish(study, attempt, [complete(trials[0])])
     log(service.store, study, "first line", "second line")
-    service.store.stored_events.log(study, "info", "all is well")
+    service.store.events.log(study, "info", "all is well")
     with signed_in(service, "reader") as http:
         text = http.get(f"/studies/{study}").text
     assert "1 complete" in text
@@ -81,7 +81,7 @@ def test_a_studys_page_shows_progress_log_and_events(service: Service) -> None:
 
 
 def test_a_study_without_results_has_no_frontier_yet(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with signed_in(service, "reader") as http:
         text = http.get(f"/studies/{study}").text
     assert "No results yet." in text
@@ -89,7 +89,7 @@ def test_a_study_without_results_has_no_frontier_yet(service: Service) -> None:
 
 
 def test_other_projects_studies_are_not_there(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with signed_in(service, "stranger") as http:
         for path in (f"/studies/{study}", f"/studies/{study}/frontier", "/studies/none"):
             answer = http.get(path)
@@ -105,10 +105,10 @@ def test_an_address_that_no_database_can_hold_is_not_there(store: Store) -> None
 
 @pytest.mark.parametrize(("token", "shown"), [("all", True), ("writer", False), ("reader", False)])
 def test_who_changed_what_is_for_those_who_may_read_the_audit_trail(service: Service, token: str, shown: bool) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64, actor=ANN).id
-    other = service.store.stored_studies.create(SPEC, "f" * 64, actor=ANN).id
-    service.store.stored_studies.intend(study, "pause", actor=Actor("t2", "ben"))
-    service.store.stored_studies.intend(other, "cancel", actor=ANN)
+    study = service.store.studies.create(SPEC, "f" * 64, actor=ANN).id
+    other = service.store.studies.create(SPEC, "f" * 64, actor=ANN).id
+    service.store.studies.intend(study, "pause", actor=Actor("t2", "ben"))
+    service.store.studies.intend(other, "cancel", actor=ANN)
     with signed_in(service, token) as http:
         text = http.get(f"/studies/{study}").text
     assert ("ben" in text, "study.pause" in text) == (shown, shown)
@@ -145,7 +145,7 @@ def test_text_of_others_is_escaped_everywhere(service: Service) -> None:
      ("/assets/x", 404), (f"/?page_token={'x' * 3000}", 400), ("/studies/{}?log=%00", 400)],
 )  # fmt: skip
 def test_every_answer_has_a_strict_policy(service: Service, path: str, status: int) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with signed_in(service, "reader") as http:
         answer = http.get(path.format(study))
     assert answer.status_code == status, answer.text
@@ -162,7 +162,7 @@ def test_every_answer_has_a_strict_policy(service: Service, path: str, status: i
 
 def test_the_frontier_runs_in_an_origin_of_its_own(service: Service) -> None:
     study, attempt, trials = driven(service.store, 1)
-    service.store.stored_trials.start_pack(study, attempt, "p1", trials)
+    service.store.trials.start_pack(study, attempt, "p1", trials)
     service.store.curves.report(study, report(attempt, trials[0], range(6)))
     with signed_in(service, "reader") as http:
         for path in (f"/studies/{study}/frontier", "/studies/none/frontier"):
@@ -187,7 +187,7 @@ def test_the_frontier_page_is_made_once_per_version(service: Service, monkeypatc
 
     monkeypatch.setattr(study_pages, "frontier_html", counted)
     study, attempt, trials = driven(service.store, 1)
-    service.store.stored_trials.start_pack(study, attempt, "p1", trials)
+    service.store.trials.start_pack(study, attempt, "p1", trials)
     service.store.curves.report(study, report(attempt, trials[0], range(6)))
     with signed_in(service, "reader") as http:
         answers = [http.get(f"/studies/{study}/frontier") for _ in range(3)]
@@ -199,7 +199,7 @@ def test_the_frontier_page_is_made_once_per_version(service: Service, monkeypatc
         assert made == [False]
         service.store.curves.report(study, report(attempt, trials[0], range(6, 8)))
         assert http.get(f"/studies/{study}/frontier").headers["etag"] != answers[0].headers["etag"]
-        service.store.stored_trials.finish(study, attempt, [TrialResult(trial=trials[0], state="FAILED", error="lost")])
+        service.store.trials.finish(study, attempt, [TrialResult(trial=trials[0], state="FAILED", error="lost")])
         service.store.leases.release(study, attempt, "SUCCEEDED")
         http.get(f"/studies/{study}/frontier").raise_for_status()
         assert made == [False, False, True]
@@ -212,7 +212,7 @@ def older(text: str, parameter: str) -> str | None:
 
 def test_the_list_of_studies_has_pages(service: Service) -> None:
     for number in range(STUDIES_A_PAGE + 2):
-        service.store.stored_studies.create({**SPEC, "name": f"study-{number}"}, "f" * 64)
+        service.store.studies.create({**SPEC, "name": f"study-{number}"}, "f" * 64)
     with signed_in(service, "reader") as http:
         first = http.get("/").text
         assert re.findall(r">study-(\d+)<", first) == [str(number) for number in range(STUDIES_A_PAGE + 1, 1, -1)]

@@ -48,12 +48,12 @@ def signed_in(service: Service, token: str) -> Iterator[httpx.Client]:
 
 def token_of(service: Service, **fields: object) -> str:
     new = {"name": "ann", "scopes": ["read", "write"], **fields}
-    return service.store.stored_tokens.create(NewToken.model_validate(new)).token
+    return service.store.tokens.create(NewToken.model_validate(new)).token
 
 
 @pytest.mark.parametrize("path", ["/", "/studies/{}", "/studies/{}/frontier"])
 def test_pages_need_a_session(service: Service, path: str) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http(None) as http, service.http("all") as bearer:
         for client in (http, bearer):  # a page takes no bearer token
             answer = client.get(path.format(study))
@@ -63,7 +63,7 @@ def test_pages_need_a_session(service: Service, path: str) -> None:
 
 
 def test_a_token_gives_a_session_and_leads_to_the_page_asked_for(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http(None) as http:
         form = http.get(f"/studies/{study}").text
         assert f'name="wanted" value="/studies/{study}"' in form
@@ -96,8 +96,8 @@ def test_a_session_counts_on_no_route_of_the_api(sqlite_store: Store, monkeypatc
 
 
 def _check_api_without_token(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
-    before = service.store.stored_studies.get(study)
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    before = service.store.studies.get(study)
     open_to_all = {"/healthz", "/readyz", "/metrics"}
     asked = 0
     with signed_in(service, "all") as http:
@@ -112,7 +112,7 @@ def _check_api_without_token(service: Service) -> None:
             for method in ("POST", "PUT", "PATCH", "DELETE"):
                 assert http.request(method, path).status_code == 405, (method, path)
     assert asked > 20
-    assert service.store.stored_studies.get(study) == before
+    assert service.store.studies.get(study) == before
 
 
 def test_only_signing_in_and_out_takes_a_post() -> None:
@@ -125,7 +125,7 @@ def test_only_signing_in_and_out_takes_a_post() -> None:
 def test_a_session_ends_with_its_token(service: Service, clock: Clock) -> None:
     with signed_in(service, token_of(service)) as http:
         assert http.get("/").status_code == 200
-        service.store.stored_tokens.revoke(service.store.stored_tokens.find()[0].id)
+        service.store.tokens.revoke(service.store.tokens.find()[0].id)
         assert http.get("/").status_code == 401
     with signed_in(service, token_of(service, expires_in_days=0.1)) as http:
         (cookie,) = http.cookies.jar
@@ -202,7 +202,7 @@ def test_signing_out_deletes_the_cookie(service: Service) -> None:
 
 
 def test_who_cannot_read_cannot_sign_in(service: Service) -> None:
-    study = service.store.stored_studies.create(SPEC, "f" * 64).id
+    study = service.store.studies.create(SPEC, "f" * 64).id
     for token, words in (
         (service.tokens.driver(study), "a driver&#39;s token cannot sign in"),
         (token_of(service, scopes=["write"]), "scope &#39;read&#39;"),

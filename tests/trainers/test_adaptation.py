@@ -106,7 +106,7 @@ def test_nobody_is_measured_on_what_it_adapted_on(letters):
 
 @pytest.mark.parametrize("chunk", [1, 9, 1 << 20])
 def test_pack_is_alone_and_parts_of_the_clients_add_up(letters, chunk, monkeypatch):
-    monkeypatch.setattr(adapted, "_CHUNK_EXAMPLES", chunk)
+    monkeypatch.setattr("trainers.engine.evaluation.client_chunks._EXAMPLES", chunk)
     members = [{}, {"client_lr": 0.02, "local_steps": 5}, {"client_lr": 0.0}]
     together = trained(letters, {"steps": [1, 4]}, members=members, batch_size=3)
     for number, member in enumerate(members):

@@ -77,7 +77,7 @@ def test_parts_of_the_clients_join_exactly(model, monkeypatch):
     params, weights = pack._lanes[0].now.state.params, np.linspace(1, 3, 12) / 24
     found = []
     for most in (1 << 30, 700, 1):
-        monkeypatch.setattr(views, "_CHUNK_EXAMPLES", most)
+        monkeypatch.setattr("trainers.engine.evaluation.client_chunks._EXAMPLES", most)
         found.append(views.ModelView(params, pack._setting.model, pack._setting.oracle, weights).spread)
     everyone = pack._setting.model.source(0, None, "shuffled").round(0, np.arange(12))
     gradients = pack._setting.model.oracles["autograd"].value_and_grad(params, everyone.full())[1]
