@@ -26,9 +26,14 @@ def kinds(plane, version):
     return {one["kind"] for one in found["resources"]} if status == 200 else set()
 
 
+@pytest.fixture(autouse=True)
+def discovered(plane):
+    """Discovery lags behind a new CRD."""
+    until(lambda: {"RayJob", "RayCluster"} <= kinds(plane, "ray.io/v1"))
+
+
 def test_an_administrator_sees_all_and_changes_nothing(plane):
     namespace = plane.namespace()
-    until(lambda: {"RayJob", "RayCluster"} <= kinds(plane, "ray.io/v1"))  # discovery lags behind a new CRD
     found = seen(plane.api(namespace), ChartRelease(settings=config(namespace=namespace)))
     assert found["kuberay crds"] == ("ok", "those of KubeRay 1.6 or newer")
     assert {check: status for check, (status, _) in found.items()} == {
