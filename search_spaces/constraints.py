@@ -162,7 +162,7 @@ def _value(node: ast.expr, values: Mapping[str, ArrayLike]) -> Any:
     """The value of an expression that `_names` has checked."""
     match node:
         case ast.Constant(value=value):
-            return np.float64(value)  # type: ignore[arg-type]
+            return np.float64(number(value, ""))
         case ast.UnaryOp(operand=operand):
             return -_value(operand, values)
         case ast.BinOp(left=left, op=operation, right=right):
